@@ -1,0 +1,62 @@
+"""Train any weighted classifier to maximise discovery significance."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fivesigma.cut import CutScan, scan
+    from fivesigma.significance import (
+        AMS2,
+        AMS3,
+        FDivergence,
+        GaussianBackground,
+        OnOff,
+        RelativeBackground,
+        SOverRootSB,
+        Utility,
+    )
+    from fivesigma.yields import Yields
+
+# Every public name and the module that defines it; modules are imported on first use (PEP 562).
+_HOME = {
+    "AMS2": "significance",
+    "AMS3": "significance",
+    "FDivergence": "significance",
+    "GaussianBackground": "significance",
+    "OnOff": "significance",
+    "RelativeBackground": "significance",
+    "SOverRootSB": "significance",
+    "Utility": "significance",
+    "Yields": "yields",
+    "CutScan": "cut",
+    "scan": "cut",
+}
+
+__all__ = [
+    "AMS2",
+    "AMS3",
+    "CutScan",
+    "FDivergence",
+    "GaussianBackground",
+    "OnOff",
+    "RelativeBackground",
+    "SOverRootSB",
+    "Utility",
+    "Yields",
+    "scan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"fivesigma.{_HOME[name]}"), name)
+    msg = f"module 'fivesigma' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

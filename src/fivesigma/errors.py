@@ -1,0 +1,33 @@
+"""What can go wrong, and the builtin that a caller would catch for it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["FivesigmaError", "InputError", "MissingExtraError", "SmallSampleWarning"]
+
+
+class FivesigmaError(Exception):
+    """Base of every error that fivesigma raises on purpose."""
+
+
+class InputError(FivesigmaError, ValueError):
+    """A value, a column or a file that cannot be used; the message says which and what to do."""
+
+
+class MissingExtraError(FivesigmaError, ModuleNotFoundError):
+    """An optional library is not installed; the message holds the install line."""
+
+
+class SmallSampleWarning(UserWarning):
+    """Too few effective events for the number to be believed without care."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the nearest known names, or an empty string."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
