@@ -1,0 +1,324 @@
+"""Significance against the cut on a score: the whole curve, the best cut, and how sure it is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._extras import need
+from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma.errors import InputError, SmallSampleWarning, did_you_mean
+from fivesigma.poisson import poisson_sums
+from fivesigma.ranking import Ranking, rank_events
+from fivesigma.significance import AMS2, Utility, resolve_utility
+
+__all__ = ["Curve", "CutInterval", "CutScan", "scan"]
+
+RULES = ("plateau", "peak", "smooth")
+PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
+SMOOTHING = 0.02  # width of the moving average, as a share of all events
+MIN_EFFECTIVE = 10.0  # effective background events below which a cut does not count
+SMALL_SAMPLE = 100.0  # effective background events in all below which one is enough, with a warning
+MAX_BLOCKS = 4096  # cuts on which a bootstrap is resolved
+_CHUNK = 1 << 16  # cuts evaluated at once, so that the temporaries stay in the cache
+
+
+class Curve(NamedTuple):
+    """Significance against the cut, from the tightest cut to none; NaN where a cut does not count."""
+
+    cut: Array
+    fraction: Array
+    s: Array
+    b: Array
+    significance: Array
+
+
+class CutInterval(NamedTuple):
+    """Intervals (low, high) of the significance at the cut and of the cut."""
+
+    significance: tuple[float, float]
+    cut: tuple[float, float]
+
+
+@dataclass(frozen=True, repr=False)
+class CutScan:
+    """A scan of all cuts ``score >= cut``, and the one that its rule chose.
+
+    Attributes
+    ----------
+    cut : float
+        Threshold on the score; it lies between two distinct scores of the sample.
+    fraction : float
+        Unweighted share of the events that it selects.
+    significance, s, b : float
+        At the cut; b holds no b_reg.
+    effective_background : float
+        Effective background count at the cut.
+    curve : Curve
+        All cuts.
+    """
+
+    cut: float
+    fraction: float
+    significance: float
+    s: float
+    b: float
+    effective_background: float
+    utility: Utility
+    rule: str
+    _ranking: Ranking
+    _significance: Array
+    _chosen: int
+
+    def __repr__(self) -> str:
+        return (
+            f"CutScan(significance={self.significance:.4f} at cut={self.cut:.6g}, fraction={self.fraction:.4f}, "
+            f"s={self.s:.4g}, b={self.b:.4g}, effective_background={self.effective_background:.4g}, "
+            f"rule={self.rule!r}, utility={self.utility!r})"
+        )
+
+    @cached_property
+    def curve(self) -> Curve:
+        """All cuts, from the tightest to none."""
+        ranking = self._ranking
+        return Curve(ranking.thresholds(), self._fraction(slice(None)), ranking.s, ranking.b, self._significance)
+
+    def interval(self, level: float = 0.68, n_boot: int = 1000, random_state: int = 0) -> CutInterval:
+        """Bootstrap intervals of the significance at the cut, and of the cut.
+
+        Each replica gives every event a Poisson number of copies. The significance is that of the present cut; the cut
+        is chosen anew by the same rule, on at most 4,096 cuts. The intervals cover the statistics of the simulated
+        events only: no systematic uncertainty, and no scatter of data. Weights are taken as they are and replicas are
+        not rescaled to fixed class yields, so the total yields scatter along with the efficiencies.
+
+        Parameters
+        ----------
+        level : float, default=0.68
+            Central probability.
+        n_boot : int, default=1000
+            Replicas.
+        random_state : int, default=0
+            Seed; the same seed gives the same intervals.
+
+        Returns
+        -------
+        CutInterval
+            ``significance`` and ``cut``, each (low, high). Replicas in which a cut keeps no background do not count.
+        """
+        if not 0 < level < 1:
+            raise InputError(f"level must be between 0 and 1, got {level!r}")
+        if n_boot < 1:
+            raise InputError(f"n_boot must be at least 1, got {n_boot!r}")
+        points = self._grid()
+        last = self._ranking.last[points]
+        starts = np.append(0, last[:-1] + 1)
+        s, b = poisson_sums(self._ranking.weight, self._ranking.signal, starts, n_boot, random_state)
+        counts = np.isfinite(self._significance[points]) & (s >= 0) & (b > 0)
+        z = _significance(self.utility, s, b, counts)
+        at_cut = z[:, np.searchsorted(points, self._chosen)]
+        if not np.isfinite(at_cut).any():
+            raise InputError("no replica keeps any background at the cut; there are too few events for an interval")
+        error = self._errors(points)
+        best = [_choose(self.rule, row, last, error.__getitem__) for row in z if np.isfinite(row).any()]
+        quantiles = [0.5 - level / 2, 0.5 + level / 2]
+        low, high = np.nanquantile(at_cut, quantiles)
+        cut_low, cut_high = np.quantile(self._ranking.thresholds(points)[best], quantiles, method="nearest")
+        return CutInterval((float(low), float(high)), (float(cut_low), float(cut_high)))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the curve, its band of one standard error (simulation statistics), and the cut.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; the current axes if not given.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        if ax is None:
+            ax = need("matplotlib.pyplot").gca()
+        points = self._grid()
+        fraction, z, error = self._fraction(points), self._significance[points], self._errors(points)
+        ax.fill_between(fraction, z - error, z + error, alpha=0.25, linewidth=0, label="±1 standard error (simulation)")
+        ax.plot(fraction, z, label="significance")
+        label = f"cut at {self.cut:.4g}: {self.significance:.3f}"
+        ax.axvline(self.fraction, color="black", linestyle="--", linewidth=1, label=label)
+        ax.set_xlabel("selected fraction of events")
+        ax.set_ylabel(f"significance ({type(self.utility).__name__})")
+        ax.set_xlim(0.0, 1.0)
+        ax.set_ylim(bottom=0.0)
+        ax.legend()
+        return ax
+
+    def _fraction(self, cuts: Any) -> Array:
+        fraction: Array = (self._ranking.last[cuts] + 1.0) / self._ranking.score.size
+        return fraction
+
+    def _grid(self) -> IntArray:
+        """At most 4,096 cuts, evenly spread over the events, the chosen one among them."""
+        last = self._ranking.last
+        if last.size <= MAX_BLOCKS:
+            return np.arange(last.size)
+        even = np.linspace(0, last[-1], MAX_BLOCKS - 1)
+        return np.unique(np.append(np.searchsorted(last, even), self._chosen))
+
+    def _errors(self, points: IntArray) -> Array:
+        """Standard error of the significance at some cuts, NaN where they do not count."""
+        error = np.full(points.size, np.nan)
+        counts = np.isfinite(self._significance[points])
+        error[counts] = _standard_errors(self.utility, self._ranking, points[counts])
+        return error
+
+
+def scan(
+    score: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike,
+    utility: Utility | str = AMS2(),
+    rule: str = "plateau",
+    *,
+    min_effective: float | None = None,
+    pos_label: Any = None,
+) -> CutScan:
+    """Scan all cuts on a score and choose one.
+
+    Parameters
+    ----------
+    score : array-like of shape (n_events,)
+        Larger means more like signal. An event is selected if ``score >= cut``.
+    y : array-like of shape (n_events,)
+        Labels of two classes.
+    sample_weight : array-like of shape (n_events,)
+        Physics weights: expected yields, scaled so that the sample stands for the whole experiment.
+    utility : Utility or str, default=AMS2()
+        What to maximise.
+    rule : {"plateau", "peak", "smooth"}, default="plateau"
+        ``"peak"`` takes the highest point, which follows every fluctuation. ``"plateau"`` takes the middle of the
+        widest stretch of cuts that lie within half a standard error of the peak. ``"smooth"`` takes the peak of a
+        moving average over 2 % of the events.
+    min_effective : float, optional
+        Effective background count that a cut must keep to count. By default 10, or 1 with a warning if all background
+        together has less than 100.
+    pos_label : label, optional
+        The signal; see `fivesigma.yields.split_labels`.
+
+    Returns
+    -------
+    CutScan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import scan
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([1, 0], 5000)
+    >>> score = rng.normal(2.0 * y)
+    >>> weight = np.where(y == 1, 0.02, 2.0)
+    >>> best = scan(score, y, weight)
+    >>> 2.0 < best.cut < 3.5 and best.significance > 1.5
+    True
+    """
+    utility = resolve_utility(utility)
+    if rule not in RULES:
+        raise InputError(f"no rule is called {rule!r}; there are {', '.join(RULES)}.{did_you_mean(str(rule), RULES)}")
+    ranking = rank_events(score, y, sample_weight, pos_label)
+    floor = _default_floor(ranking) if min_effective is None else min_effective
+    z = _significance(utility, ranking.s, ranking.b, ranking.counting(floor))
+    chosen = _choose(rule, z, ranking.last, lambda k: float(_standard_errors(utility, ranking, np.array([k]))[0]))
+    b = float(ranking.b[chosen])
+    return CutScan(
+        cut=float(ranking.thresholds([chosen])[0]),
+        fraction=float(ranking.last[chosen] + 1) / ranking.score.size,
+        significance=float(z[chosen]),
+        s=float(ranking.s[chosen]),
+        b=b,
+        effective_background=b**2 / float(ranking.variances(np.array([chosen]))[1][0]),
+        utility=utility,
+        rule=rule,
+        _ranking=ranking,
+        _significance=z,
+        _chosen=chosen,
+    )
+
+
+def _default_floor(ranking: Ranking) -> float:
+    available = ranking.effective_background
+    if available >= SMALL_SAMPLE:
+        return MIN_EFFECTIVE
+    warnings.warn(
+        f"the background has {available:.1f} effective events; cuts that keep as few as one of them count",
+        SmallSampleWarning,
+        stacklevel=3,
+    )
+    return 1.0
+
+
+def _significance(utility: Utility, s: Array, b: Array, counts: BoolArray) -> Array:
+    """Z where a cut counts, NaN elsewhere."""
+    z = np.empty(s.size)
+    s, b, flags = s.ravel(), b.ravel(), counts.ravel()
+    for start in range(0, s.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        if flags[part].all():
+            z[part] = utility.value(s[part], b[part])
+        else:
+            ok = flags[part]
+            z[part] = np.nan
+            z[part][ok] = utility.value(s[part][ok], b[part][ok])
+    return z.reshape(counts.shape)
+
+
+def _standard_errors(utility: Utility, ranking: Ranking, cuts: IntArray) -> Array:
+    """How far Z moves if s and b each move up by their own simulation error, in quadrature."""
+    s, b = ranking.s[cuts], ranking.b[cuts]
+    var_s, var_b = ranking.variances(cuts)
+    z = utility.value(s, b)
+    return np.hypot(utility.value(s + np.sqrt(var_s), b) - z, utility.value(s, b + np.sqrt(var_b)) - z)
+
+
+def _choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float]) -> int:
+    """Index of the cut that the rule takes.
+
+    Parameters
+    ----------
+    rule : str
+        One of `RULES`.
+    z : array
+        Significance of each cut; NaN does not count, at least one is not NaN.
+    last : int array
+        Rank of the last event that each cut keeps.
+    error_at : callable
+        Standard error of the significance at a cut.
+    """
+    peak = np.fmax.reduce(z)
+    top = int(np.argmax(z == peak))
+    if rule == "peak":
+        return top
+    if rule == "smooth":
+        return _smooth_peak(z, last)
+    high = np.flatnonzero(z >= peak - PLATEAU * error_at(top))  # NaN compares as False
+    breaks = np.flatnonzero(np.diff(high) > 1)
+    first, end = high[np.append(0, breaks + 1)], high[np.append(breaks, high.size - 1)]
+    widest = int(np.argmax(last[end] - last[first]))
+    middle = (last[first[widest]] + last[end[widest]]) / 2
+    inside = np.arange(first[widest], end[widest] + 1)
+    return int(inside[np.argmin(np.abs(last[inside] - middle))])
+
+
+def _smooth_peak(z: Array, last: IntArray) -> int:
+    """Peak of the moving average over the cuts that count."""
+    counts = np.flatnonzero(np.isfinite(z))
+    rank = last[counts]
+    half = SMOOTHING / 2 * (last[-1] + 1)
+    total = np.append(0.0, np.cumsum(z[counts]))
+    low = np.searchsorted(rank, rank - half, side="left")
+    high = np.searchsorted(rank, rank + half, side="right")
+    return int(counts[np.argmax((total[high] - total[low]) / (high - low))])

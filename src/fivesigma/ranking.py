@@ -1,0 +1,151 @@
+"""Events ranked by their score, with the yields that every cut would keep: the work that scans and categories share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._sort import CHUNK, sort_descending
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.errors import InputError
+from fivesigma.yields import check_weights, split_labels
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Events from the highest score to the lowest.
+
+    Attributes
+    ----------
+    score : array of shape (n_events,)
+        In the order of the input.
+    order : int array of shape (n_events,)
+        Ranks to indices of the input.
+    weight, signal : arrays of shape (n_events,)
+        By rank.
+    last : int array of shape (n_cuts,)
+        Rank of the last event that each cut keeps: cuts are possible only between distinct scores.
+    s, b : arrays of shape (n_cuts,)
+        Yields of each cut.
+    lightest, heaviest : float
+        Extreme background weights.
+    squares : float
+        Sum of the squared background weights.
+    """
+
+    score: AnyArray
+    order: IntArray
+    weight: Array
+    signal: BoolArray
+    last: IntArray
+    s: Array
+    b: Array
+    lightest: float
+    heaviest: float
+    squares: float
+
+    @property
+    def effective_background(self) -> float:
+        """Effective count of all background."""
+        return float(self.b[-1]) ** 2 / self.squares if self.squares > 0 else 0.0
+
+    def thresholds(self, cuts: Any = slice(None)) -> Array:
+        """Scores that ``score >= threshold`` needs for each cut: midway to the next, or the last score itself."""
+        last: IntArray = self.last[cuts]
+        here = self.score[self.order[last]].astype(np.float64)
+        after = self.score[self.order[np.minimum(last + 1, self.score.size - 1)]].astype(np.float64)
+        with np.errstate(invalid="ignore"):  # between infinities there is no middle
+            middle = here / 2 + after / 2
+        return np.where(middle > after, middle, here)  # nor is there one between neighbouring floats
+
+    def variances(self, cuts: IntArray) -> tuple[Array, Array]:
+        """Sums of the squared weights of signal and of background that each of the ascending `cuts` keeps."""
+        ends = self.last[cuts] + 1
+        starts = np.append(0, ends[:-1])
+        squares = np.square(self.weight[: ends[-1]])
+        both = np.cumsum(np.add.reduceat(squares, starts))
+        squares[self.signal[: ends[-1]]] = 0.0
+        var_b = np.cumsum(np.add.reduceat(squares, starts))
+        return both - var_b, var_b
+
+    def counting(self, min_effective: float) -> BoolArray:
+        """Cuts with s >= 0, b > 0 and an effective background count of at least `min_effective`.
+
+        Raises
+        ------
+        InputError
+            If no cut counts.
+        """
+        counts = (self.s >= 0) & (self.b > 0)
+        # Without negative weights sum w^2 <= max w * sum w, so beyond some b every cut keeps enough.
+        k = int(np.searchsorted(self.b, min_effective * self.heaviest)) if self.lightest >= 0 else self.b.size
+        if k:
+            b2 = self.variances(np.arange(k))[1]
+            counts[:k] &= np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2
+            if not counts.any():
+                most = float(np.max(np.divide(np.square(self.b[:k]), b2, out=np.zeros(k), where=b2 > 0)))
+                raise InputError(
+                    f"no cut counts: each needs s >= 0, b > 0 and an effective background count of at least "
+                    f"{min_effective:g}, but over all cuts s reaches {self.s.max():g}, b {self.b.max():g} and the "
+                    f"effective background count {most:.3g}"
+                )
+        return counts
+
+
+def rank_events(score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_label: Any = None) -> Ranking:
+    """Check and rank events.
+
+    Parameters
+    ----------
+    score, y, sample_weight : array-like of shape (n_events,)
+        Scores, labels and physics weights.
+    pos_label : label, optional
+        The signal; see `fivesigma.yields.split_labels`.
+    """
+    signal, _ = split_labels(y, pos_label)
+    weight = check_weights(sample_weight, signal.size)
+    values = _check_score(score, signal.size)
+    order, last = sort_descending(values)
+    w, is_signal, s, b, extremes = _running_yields(order, weight, signal)
+    if last.size < values.size:
+        s, b = s[last], b[last]
+    return Ranking(values, order, w, is_signal, last, s, b, *extremes)
+
+
+def _check_score(score: ArrayLike, n_events: int) -> AnyArray:
+    """Return a copy of the scores, so that a ranking does not change with the caller's array."""
+    given = np.asarray(score)
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"score must be numbers, got {given.dtype}")
+    if given.shape != (n_events,):
+        raise InputError(f"score has shape {given.shape} for {n_events} events")
+    missing = np.isnan(given)
+    if missing.any():
+        raise InputError(
+            f"score is NaN in {int(missing.sum())} of {n_events} rows (first: row {int(missing.argmax())})"
+        )
+    return given.astype(given.dtype if given.dtype.kind == "f" else np.float64)
+
+
+def _running_yields(
+    order: IntArray, weight: Array, signal: BoolArray
+) -> tuple[Array, BoolArray, Array, Array, tuple[float, float, float]]:
+    """Weights and labels by rank, the running yields, and what `Ranking` keeps of the background weights."""
+    n = order.size
+    w, is_signal, s, b = np.empty(n), np.empty(n, dtype=np.bool_), np.empty(n), np.empty(n)
+    carry_s = carry_b = lightest = heaviest = squares = 0.0
+    for start in range(0, n, CHUNK):
+        part = slice(start, start + CHUNK)
+        w[part], is_signal[part] = weight[order[part]], signal[order[part]]
+        w_b = np.where(is_signal[part], 0.0, w[part])
+        lightest, heaviest = min(lightest, w_b.min()), max(heaviest, w_b.max())
+        squares += np.square(w_b).sum()
+        w_s = w[part] - w_b
+        w_s[0] += carry_s
+        w_b[0] += carry_b
+        carry_s = np.cumsum(w_s, out=s[part])[-1]
+        carry_b = np.cumsum(w_b, out=b[part])[-1]
+    return w, is_signal, s, b, (float(lightest), float(heaviest), float(squares))

@@ -1,0 +1,170 @@
+"""What every utility offers, and what the variational ones add."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._types import Array
+from fivesigma.errors import InputError
+
+
+def refuse_outside(name: str, values: Array, rule: str, low: float, high: float, *, open_low: bool = False) -> None:
+    """Raise with the offending values unless all lie in [low, high), or (low, high) if `open_low`; NaN does not."""
+    if values.size == 0:
+        return
+    lowest = values.min()
+    if (lowest > low if open_low else lowest >= low) and values.max() < high:
+        return
+    bad = ~((values > low if open_low else values >= low) & (values < high))
+    seen = ", ".join(f"{v:g}" for v in values[bad].ravel()[:3])
+    count = f" ({np.count_nonzero(bad)} of {bad.size} values)" if bad.size > 1 else ""
+    raise InputError(f"{name} must be {rule}, got {seen}{count}")
+
+
+def _broadcast(**named: ArrayLike) -> tuple[Array, ...]:
+    arrays = {name: np.asarray(value, dtype=np.float64) for name, value in named.items()}
+    try:
+        return np.broadcast_arrays(*arrays.values())
+    except ValueError:
+        shapes = ", ".join(f"{name} of shape {a.shape}" for name, a in arrays.items())
+        raise InputError(f"shapes must broadcast, got {shapes}") from None
+
+
+class Utility(ABC):
+    """A significance Z = h(F(s, b)); the base of all utilities.
+
+    Attributes
+    ----------
+    b_reg : float
+        Constant added to every background yield before anything else is computed.
+    guaranteed : bool
+        Whether F is convex, so that every smaller weighted error is a larger significance.
+    """
+
+    guaranteed: ClassVar[bool] = True
+    b_reg: float
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not callable(value) and value is not None and not (math.isfinite(value) and value >= 0):
+                raise InputError(f"{type(self).__name__}: {name} must be finite and >= 0, got {value!r}")
+
+    def value(self, s: ArrayLike, b: ArrayLike) -> Array:
+        """Significance Z of s expected signal events on b expected background events.
+
+        Parameters
+        ----------
+        s, b : array-like
+            Yields; they broadcast. ``b`` does not include ``b_reg``.
+
+        Returns
+        -------
+        float or array
+            Z, of the broadcast shape.
+
+        Examples
+        --------
+        >>> from fivesigma import AMS2
+        >>> round(float(AMS2(b_reg=10).value(240, 4800)), 3)
+        3.432
+        """
+        return self.from_objective(self.objective(s, b))
+
+    def objective(self, s: ArrayLike, b: ArrayLike) -> Array:
+        """F(s, b): what a cascade raises, and what adds up over independent categories."""
+        return self._objective(*self._yields(s, b))[()]
+
+    def class_weights(self, s: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
+        """Slopes (dF/ds, -dF/db): the weights of the classes in the next classification problem.
+
+        Parameters
+        ----------
+        s, b : array-like
+            Yields of the present selection.
+
+        Returns
+        -------
+        signal, background : float or array
+            Never negative.
+        """
+        signal, background = self._slopes(*self._yields(s, b))
+        return signal[()], background[()]
+
+    def from_objective(self, objective: ArrayLike) -> Array:
+        """Z = h(F): sqrt(2 F) unless the utility has its own h."""
+        return np.sqrt(2.0 * np.asarray(objective, dtype=np.float64))
+
+    def _yields(self, s: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
+        """Check the yields and add b_reg."""
+        s, b = _broadcast(s=s, b=b)
+        refuse_outside("s", s, "finite and >= 0", 0.0, np.inf)
+        total = b + self.b_reg if self.b_reg else b
+        refuse_outside(f"b + b_reg (b_reg = {self.b_reg:g})", total, "finite and > 0", 0.0, np.inf, open_low=True)
+        return s, total
+
+    @abstractmethod
+    def _objective(self, s: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def _slopes(self, s: Array, b: Array) -> tuple[Array, Array]: ...
+
+
+class VariationalUtility(Utility):
+    """A utility with the paper's variational form: -F = inf over u of R(g, u)."""
+
+    def u(self, s: ArrayLike, b: ArrayLike) -> Array:
+        """Return the u that makes the surrogate touch -F: f'(s/b) in the paper's family."""
+        return self._slopes(*self._yields(s, b))[0][()]
+
+    def weights_at(self, u: ArrayLike) -> tuple[Array, Array]:
+        """Class weights (u, f*(u)).
+
+        Parameters
+        ----------
+        u : array-like
+            Inside the domain of f* that yields can reach, i.e. the range of f' over s/b >= 0.
+
+        Examples
+        --------
+        >>> from fivesigma import AMS3
+        >>> signal, background = AMS3().weights_at(0.1)
+        >>> float(signal), round(float(background), 6)
+        (0.1, 0.005)
+        """
+        u = self._inside_domain(u)
+        return u[()], self._conjugate(u)[()]
+
+    def surrogate(self, s: ArrayLike, b: ArrayLike, u: ArrayLike, p: ArrayLike) -> Array:
+        """Compute the paper's R: b f*(u) + s~ u - p u, with s~ = p - s the missed signal and p all signal.
+
+        Never below -F(s, b), and equal to it at ``u = self.u(s, b)``.
+        """
+        s, b = self._yields(s, b)
+        u = self._inside_domain(u)
+        s, b, u, p = _broadcast(s=s, b=b, u=u, p=p)
+        missed = p - s
+        return (b * self._conjugate(u) + missed * u - p * u + self._constant(u))[()]
+
+    def _inside_domain(self, u: ArrayLike) -> Array:
+        u = np.asarray(u, dtype=np.float64)
+        low, high = self.u_domain
+        refuse_outside(f"u of {type(self).__name__}", u, f"in [{low:g}, {high:g}), the domain of f*", low, high)
+        return u
+
+    @property
+    def u_domain(self) -> tuple[float, float]:
+        """Interval [low, high) of the u that yields with s >= 0 and b > 0 can give."""
+        return 0.0, math.inf
+
+    @abstractmethod
+    def _conjugate(self, u: Array) -> Array:
+        """f*(u), the background's class weight."""
+
+    def _constant(self, u: Array) -> Array:
+        """Part of R that no selection can change; zero in the paper's family."""
+        return np.zeros_like(u)

@@ -1,0 +1,166 @@
+"""Utilities that know the background only within an uncertainty."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fivesigma._types import Array
+from fivesigma.errors import InputError
+from fivesigma.significance.base import Utility, VariationalUtility
+from fivesigma.significance.numerics import expm1mx, log1pmx, poisson_f
+
+
+def _on_off(t: Array, epsilon: Array) -> tuple[Array, Array, Array, Array]:
+    """Li-Ma on Asimov counts per unit of b, for a control region 1/epsilon times as large.
+
+    The likelihood ratio is a sum of two deviances: of the counts in the signal region and of those in the control
+    region, both against the background that fits best without signal. Neither is negative, so nothing cancels.
+
+    Returns
+    -------
+    region, control : the two deviances; their sum is f(t)
+    u, conjugate : f'(t) and f*(u)
+    """
+    r = t * epsilon / (1.0 + epsilon)  # (fitted background - b) / b
+    excess = t / (1.0 + epsilon * (1.0 + t))  # (observed - fitted) / fitted
+    known = epsilon == 0.0
+    per_control = np.divide(1.0, epsilon, out=np.zeros_like(epsilon), where=~known)
+    region = (1.0 + r) * poisson_f(excess)
+    control = (1.0 + r) * per_control * poisson_f(-r / (1.0 + r))
+    conjugate = -log1pmx(excess) - per_control * log1pmx(-epsilon * excess)
+    return region, control, np.log1p(excess), conjugate
+
+
+@dataclass(frozen=True)
+class OnOff(VariationalUtility):
+    """Background measured in a control region: the significance of Li & Ma (1983) on Asimov counts.
+
+    f(t) = f2(t) - (1+tau) f2(t/(1+tau)) with f2 of AMS2, u < log(1+tau),
+    f*(u) = -u - tau log(1 - (e^u - 1)/tau).
+
+    Parameters
+    ----------
+    tau : float
+        Expected background in the control region over that in the signal region.
+    b_reg : float, default=0.0
+        Constant added to b.
+
+    Examples
+    --------
+    >>> from fivesigma import AMS2, OnOff
+    >>> bool(OnOff(tau=1.0).value(10, 100) < AMS2().value(10, 100))
+    True
+    """
+
+    tau: float
+    b_reg: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tau == 0:
+            raise InputError("OnOff: tau must be > 0; without a control region there is no significance")
+
+    @property
+    def u_domain(self) -> tuple[float, float]:
+        """The domain ends at u = log(1 + tau)."""
+        return 0.0, math.log1p(self.tau)
+
+    def _epsilon(self, b: Array) -> Array:
+        return np.full_like(b, 1.0 / self.tau)
+
+    def _objective(self, s: Array, b: Array) -> Array:
+        region, control, _, _ = _on_off(s / b, self._epsilon(b))
+        return b * (region + control)
+
+    def _slopes(self, s: Array, b: Array) -> tuple[Array, Array]:
+        _, _, u, conjugate = _on_off(s / b, self._epsilon(b))
+        return u, conjugate
+
+    def _conjugate(self, u: Array) -> Array:
+        return expm1mx(u) - self.tau * log1pmx(-np.expm1(u) / self.tau)
+
+
+@dataclass(frozen=True)
+class GaussianBackground(VariationalUtility):
+    """Background with a Gaussian constraint of constant width sigma, profiled on Asimov counts.
+
+    F = min over theta of n log(n/m) - n + m + theta^2 / (2 sigma^2) with n = s + b and m = b + theta. It is not of the
+    form b f(s/b), yet it has the same variational form, with AMS2's weights and a constant that no selection changes:
+    F = sup over u of u s - (e^u - u - 1) b - sigma^2 (e^u - 1)^2 / 2.
+
+    Parameters
+    ----------
+    sigma : float
+        Uncertainty of b, in events.
+    b_reg : float, default=0.0
+        Constant added to b.
+
+    Examples
+    --------
+    >>> from fivesigma import AMS2, GaussianBackground
+    >>> bool(GaussianBackground(sigma=0.0).value(10, 100) == AMS2().value(10, 100))
+    True
+    """
+
+    sigma: float
+    b_reg: float = 0.0
+
+    def _pull(self, s: Array, b: Array) -> Array:
+        """e^u - 1 = theta / sigma^2 = (n - m) / m at the minimum."""
+        total = b + self.sigma**2
+        return 2.0 * s / (total + np.sqrt(total * total + 4.0 * s * self.sigma**2))
+
+    def _objective(self, s: Array, b: Array) -> Array:
+        pull = self._pull(s, b)
+        variance = self.sigma**2
+        return (b + variance * pull) * poisson_f(pull) + variance * pull * pull / 2.0
+
+    def _slopes(self, s: Array, b: Array) -> tuple[Array, Array]:
+        pull = self._pull(s, b)
+        return np.log1p(pull), -log1pmx(pull)
+
+    def _conjugate(self, u: Array) -> Array:
+        return expm1mx(u)
+
+    def _constant(self, u: Array) -> Array:
+        return self.sigma**2 * np.expm1(u) ** 2 / 2.0
+
+
+@dataclass(frozen=True)
+class RelativeBackground(Utility):
+    """Background known to a fraction of itself: the Asimov formula of Cowan (2012) with sigma_b = fraction * b.
+
+    It is Li & Ma's with tau = 1 / (fraction^2 b). As tau moves with b, F is not convex: the ascent is not guaranteed,
+    and a cascade keeps a round only if it improved.
+
+    Parameters
+    ----------
+    fraction : float
+        Relative uncertainty of the background.
+    b_reg : float, default=0.0
+        Constant added to b; the uncertainty is a fraction of b + b_reg.
+
+    Examples
+    --------
+    >>> from fivesigma import RelativeBackground
+    >>> RelativeBackground(fraction=0.1).guaranteed
+    False
+    """
+
+    guaranteed: ClassVar[bool] = False
+
+    fraction: float
+    b_reg: float = 0.0
+
+    def _objective(self, s: Array, b: Array) -> Array:
+        region, control, _, _ = _on_off(s / b, self.fraction**2 * b)
+        return b * (region + control)
+
+    def _slopes(self, s: Array, b: Array) -> tuple[Array, Array]:
+        # A larger b also shrinks tau; by the envelope theorem that costs the control region's deviance.
+        _, control, u, conjugate = _on_off(s / b, self.fraction**2 * b)
+        return u, conjugate + control
