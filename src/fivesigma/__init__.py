@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from fivesigma.cascade import History, Round
     from fivesigma.cut import CutScan, scan
+    from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.significance import (
         AMS2,
         AMS3,
@@ -33,17 +35,23 @@ _HOME = {
     "Utility": "significance",
     "Yields": "yields",
     "CutScan": "cut",
+    "CascadeClassifier": "estimators.retrained",
+    "History": "cascade",
+    "Round": "cascade",
     "scan": "cut",
 }
 
 __all__ = [
     "AMS2",
     "AMS3",
+    "CascadeClassifier",
     "CutScan",
     "FDivergence",
     "GaussianBackground",
+    "History",
     "OnOff",
     "RelativeBackground",
+    "Round",
     "SOverRootSB",
     "Utility",
     "Yields",

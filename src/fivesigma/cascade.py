@@ -1,0 +1,307 @@
+"""The weighted classification cascade: Algorithms 1 and 2 of the paper as a generator of rounds.
+
+On round t a learner minimises the weighted classification error b(g) f*(u) + s~(g) u at u = u_{t-1}, which gives g_t;
+then u_t = f'(s(g_t) / b(g_t)). This module knows no learner: it asks a `Step` for the yields of g_t.
+
+Safeguards. A round *counts* if its selection keeps some signal and at least `floor` effective background events. A
+round that does not count (nothing selected, s = 0, b = 0, background too thin) is recorded with significance zero, and
+the weight of background against signal is halved for the next round, so that more is selected. u is clipped to its
+bounds, which lie inside the domain of f*. Without a guarantee of ascent (`Utility.guaranteed`) only a round that
+improved moves the class weights on; any other is answered by going half the way back to those of the best round.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from fivesigma.errors import InputError
+from fivesigma.significance import Utility, VariationalUtility
+
+__all__ = ["ClassWeights", "History", "Outcome", "Round", "Schedule", "cascade", "until_no_increase"]
+
+
+class ClassWeights(NamedTuple):
+    """Weights of the two classes; u is None where they are not the (u, f*(u)) of any u."""
+
+    signal: float
+    background: float
+    u: float | None = None
+
+
+class Outcome(NamedTuple):
+    """What a step reports of its classifier: yields on the events that drive the update, at the update cut."""
+
+    s: float
+    b: float
+    effective_background: float
+    tuned: tuple[float, float] | None = None  # (s, b) at the best cut, asked for after class-balanced rounds
+    train: tuple[float, float] | None = None  # (s, b) on the training events, if asked for
+
+
+Step = Callable[[ClassWeights, bool, bool], Outcome]
+"""Train g_t with class weights; the flags ask for the yields at the best cut and on the training events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a cascade.
+
+    Attributes
+    ----------
+    index : int
+        t; round 0 is class-balanced and only finds the first u.
+    u : float or None
+        u_{t-1}, at which the classifier of this round was trained; None if the class weights belong to no u.
+    class_weights : (float, float)
+        Weights of signal and background, (u, f*(u)).
+    s, b : float
+        Yields of the new classifier on the events that drive the update, at the update cut.
+    effective_background : float
+        Effective background count there.
+    significance : float
+        Z(s, b); zero if the round does not count.
+    counts : bool
+        Whether the selection keeps signal and enough background.
+    improved : bool
+        Whether the significance is the highest so far.
+    surrogate_before, surrogate_after : float or None
+        R(g_{t-1}, u_{t-1}) and R(g_t, u_{t-1}): the weighted error that this round set out to lower.
+    train_s, train_b : float or None
+        Yields on the training events, in the rounds that were monitored.
+    seconds : float
+        Time that the round took.
+    restart : int
+        Which of several cascades it belongs to.
+    """
+
+    index: int
+    u: float | None
+    class_weights: tuple[float, float]
+    s: float
+    b: float
+    effective_background: float
+    significance: float
+    counts: bool
+    improved: bool
+    surrogate_before: float | None
+    surrogate_after: float | None
+    train_s: float | None
+    train_b: float | None
+    seconds: float
+    restart: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary of plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How u follows the yields; the regularisation of a cascade.
+
+    Attributes
+    ----------
+    utility : Utility
+        What is maximised.
+    update_every : int
+        Rounds between two updates of u.
+    damping : float
+        d in u <- (1 - d) u_new + d u_old.
+    warmup : int
+        Rounds during which the first class weights stay.
+    bounds : (float, float) or None
+        Limits of u.
+    floor : float
+        Effective background count that a selection must keep to count.
+    """
+
+    utility: Utility
+    update_every: int = 1
+    damping: float = 0.0
+    warmup: int = 0
+    bounds: tuple[float, float] | None = None
+    floor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.update_every < 1:
+            raise InputError(f"update_every must be at least 1, got {self.update_every!r}")
+        if not 0 <= self.damping < 1:
+            raise InputError(f"damping must be in [0, 1), got {self.damping!r}")
+        if self.warmup < 0:
+            raise InputError(f"warmup must be at least 0, got {self.warmup!r}")
+        if (self.damping or self.bounds) and not isinstance(self.utility, VariationalUtility):
+            raise InputError(f"damping and bounds act on u, which {self.utility!r} does not have")
+        if self.bounds:
+            low, high = self.bounds
+            self.at(low)
+            if not low < high:
+                raise InputError(f"the bounds of u must ascend, got {self.bounds}")
+
+    def at(self, u: float) -> ClassWeights:
+        """Class weights (u, f*(u)) of a u that a user chose."""
+        if not isinstance(self.utility, VariationalUtility):
+            raise InputError(f"{self.utility!r} has no u; use u_init='auto'")
+        signal, background = self.utility.weights_at(u)
+        if not (signal > 0 and background > 0):
+            raise InputError(f"u must be > 0, got {u!r}: at zero both class weights vanish")
+        return ClassWeights(float(signal), float(background), float(u))
+
+    def following(self, s: float, b: float, old: ClassWeights) -> ClassWeights:
+        """Class weights of the next round: the slopes of F at the yields (s, b), damped and bounded."""
+        signal, background = (float(w) for w in self.utility.class_weights(s, b))
+        if not isinstance(self.utility, VariationalUtility):
+            return ClassWeights(signal, background)
+        u = signal
+        if self.damping and old.u is not None:
+            u = (1 - self.damping) * u + self.damping * old.u
+        if self.bounds:
+            u = min(max(u, self.bounds[0]), self.bounds[1])
+        # Where nothing was changed the slopes are more precise than f*(u).
+        return ClassWeights(signal, background, u) if u == signal else self.at(u)
+
+    def counts(self, outcome: Outcome) -> bool:
+        """Whether a selection keeps signal and enough background to be believed."""
+        return outcome.s > 0 and outcome.b > 0 and outcome.effective_background >= self.floor * (1 - 1e-9)
+
+    def selecting_more(self, weights: ClassWeights) -> ClassWeights:
+        """Class weights with half the weight of background against signal."""
+        if weights.u is not None:
+            return self.at(weights.u / 2)
+        return weights._replace(background=weights.background / 2)
+
+
+def cascade(
+    step: Step, schedule: Schedule, start: ClassWeights, *, p: float, monitor_every: int = 0, first: int = 0
+) -> Iterator[Round]:
+    """Alternate training and updates of the class weights, for as long as the caller asks for rounds.
+
+    Parameters
+    ----------
+    step : callable
+        Trains the next classifier with given class weights and reports its yields.
+    schedule : Schedule
+        How u follows the yields.
+    start : ClassWeights
+        (u_0, f*(u_0)); or class-balanced weights without a u, from which the first u is found at the best cut.
+    p : float
+        Yield of all signal.
+    monitor_every : int, default=0
+        Rounds between two looks at the training events; 0 for none.
+    first : int, default=0
+        Index of the first round.
+
+    Yields
+    ------
+    Round
+    """
+    utility = schedule.utility
+    weights, previous = start, None
+    best: tuple[float, ClassWeights] = (0.0, start)
+    for t in itertools.count(first):
+        clock = time.perf_counter()
+        balanced = start.u is None and t - first <= schedule.warmup
+        updating = t - first >= schedule.warmup and (t - first - schedule.warmup) % schedule.update_every == 0
+        monitored = monitor_every > 0 and t % monitor_every == 0
+        outcome = step(weights, balanced and updating, monitored)
+
+        counts = schedule.counts(outcome)
+        z = float(utility.value(outcome.s, outcome.b)) if counts else 0.0
+        improved = z > best[0]
+        train = outcome.train or (None, None)
+        yield Round(
+            index=t,
+            u=weights.u,
+            class_weights=(weights.signal, weights.background),
+            s=outcome.s,
+            b=outcome.b,
+            effective_background=outcome.effective_background,
+            significance=z,
+            counts=counts,
+            improved=improved,
+            surrogate_before=_surrogate(utility, weights, previous, p),
+            surrogate_after=_surrogate(utility, weights, outcome, p),
+            train_s=train[0],
+            train_b=train[1],
+            seconds=time.perf_counter() - clock,
+        )
+
+        previous = outcome
+        if improved:
+            best = (z, weights)
+        if not updating:
+            continue
+        if outcome.tuned is not None:
+            weights = schedule.following(*outcome.tuned, weights)
+        elif not counts:
+            weights = schedule.selecting_more(weights)
+        elif utility.guaranteed or improved:
+            weights = schedule.following(outcome.s, outcome.b, weights)
+        else:
+            weights = _halfway(weights, best[1])
+
+
+def _surrogate(utility: Utility, weights: ClassWeights, outcome: Outcome | None, p: float) -> float | None:
+    """R(g, u), or the same weighted error for class weights that belong to no u."""
+    if outcome is None or outcome.s < 0 or outcome.b + utility.b_reg <= 0:
+        return None
+    if weights.u is not None and isinstance(utility, VariationalUtility):
+        return float(utility.surrogate(outcome.s, outcome.b, weights.u, p))
+    return weights.background * (outcome.b + utility.b_reg) - weights.signal * outcome.s
+
+
+def _halfway(a: ClassWeights, b: ClassWeights) -> ClassWeights:
+    """Class weights whose ratio is the geometric mean of two ratios."""
+    return ClassWeights(math.sqrt(a.signal * b.signal), math.sqrt(a.background * b.background))
+
+
+def until_no_increase(rounds: Iterable[Round], extra_rounds: int, max_rounds: int) -> Iterator[Round]:
+    """Pass rounds on until the significance fails to increase, then `extra_rounds` more; the paper's rule.
+
+    A class-balanced round 0 only finds the first u and does not stop anything. `max_rounds` does not count it.
+    """
+    left = None
+    for t, r in enumerate(rounds, start=1):
+        yield r
+        if r.index == 0:
+            max_rounds += 1
+        elif left is not None:
+            left -= 1
+        elif not r.improved:
+            left = extra_rounds
+        if left == 0 or t >= max_rounds:
+            return
+
+
+class History(list[Round]):
+    """Rounds of a cascade; its repr is a table."""
+
+    def best(self) -> Round:
+        """Return the round with the highest significance."""
+        return max(self, key=lambda r: r.significance)
+
+    def of_restart(self, restart: int) -> History:
+        """Return the rounds of one restart, marked as such."""
+        return History(replace(r, restart=restart) for r in self)
+
+    def __repr__(self) -> str:
+        restarts = len({r.restart for r in self}) > 1
+        head = f"{'round':>5} {'u':>9} {'s':>10} {'b':>11} {'eff. b':>9} {'significance':>12} {'seconds':>8}"
+        lines = ["restart " + head if restarts else head]
+        shown = self if len(self) <= 40 else [*self[:20], None, *self[-20:]]
+        for r in shown:
+            if r is None:
+                lines.append(f"{'...':>5}  ({len(self) - 40} rounds)")
+                continue
+            u = "-" if r.u is None else f"{r.u:.5f}"
+            mark = "" if r.counts else "  does not count"
+            line = (
+                f"{r.index:>5} {u:>9} {r.s:>10.4g} {r.b:>11.5g} {r.effective_background:>9.1f} "
+                f"{r.significance:>12.4f} {r.seconds:>8.2f}{'  *' if r.improved else mark}"
+            )
+            lines.append(f"{r.restart:>7} {line}" if restarts else line)
+        return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""scikit-learn's doors to the cascades, one a file, and what they share."""

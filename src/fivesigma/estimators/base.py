@@ -1,0 +1,179 @@
+"""What every estimator of fivesigma offers: a tuned cut in `predict`, and significance as a score."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_array, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from fivesigma._types import AnyArray, Array
+from fivesigma.cut import RULES
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.estimators.sample import HeldOut, Sample
+from fivesigma.significance import Utility, resolve_utility
+from fivesigma.yields import check_weights, rescale
+
+CUTS = (*RULES, "zero")
+
+
+class SignificanceClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the estimators; subclasses set ``held_out_`` scores in `fit` and say how to score events."""
+
+    # Parameters that all estimators have.
+    utility: str | Utility
+    b_reg: float | None
+    cv: Any
+    cut: str | float
+    pos_label: Any
+    negative_weights: str
+
+    # What `fit` leaves behind.
+    classes_: AnyArray
+    cut_: float
+    selected_fraction_: float
+    utility_: Utility
+    n_features_in_: int
+
+    _doc_link_module: ClassVar[str] = "fivesigma"
+
+    @abstractmethod
+    def _signal_probability(self, X: Any) -> Array:
+        """P(signal) of checked events."""
+
+    @abstractmethod
+    def _learner(self) -> Any:
+        """Return the learner whose tags say which tables it takes."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = get_tags(self._learner()).input_tags.allow_nan
+        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
+        return tags
+
+    def predict(self, X: Any) -> AnyArray:
+        """Labels at the tuned cut: the signal's where ``predict_proba(X)[:, 1] >= cut_``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_events, n_features)
+
+        Returns
+        -------
+        array of shape (n_events,)
+        """
+        selected = self.decision_function(X) > 0
+        return self.classes_[selected.astype(np.intp)]
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of (background, signal) at the class weights of the last training.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_events, n_features)
+
+        Returns
+        -------
+        array of shape (n_events, 2)
+        """
+        check_is_fitted(self)
+        p = self._signal_probability(self._check_table(X, reset=False))
+        return np.column_stack([1.0 - p, p])
+
+    def decision_function(self, X: Any) -> Array:
+        """P(signal) less the cut: positive exactly where `predict` says signal.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_events, n_features)
+
+        Returns
+        -------
+        array of shape (n_events,)
+        """
+        p = self.predict_proba(X)[:, 1]
+        just_below = float(np.nextafter(self.cut_, -np.inf))  # an event at the cut is selected
+        return p - just_below
+
+    def significance(self, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None = None) -> float:
+        """Significance of events at the fitted cut.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_events, n_features)
+        y, sample_weight : array-like of shape (n_events,)
+            Labels and physics weights; significance has no meaning without weights.
+        yields : (float, float), optional
+            Expected signal and background events that the weights are scaled to, class by class. If not given, the
+            weights are taken as they are: a subset then stands for itself alone.
+
+        Returns
+        -------
+        float
+        """
+        selected = self.decision_function(X) > 0
+        labels = column_or_1d(y)
+        check_consistent_length(selected, labels)
+        unknown = ~np.isin(labels, self.classes_)
+        if unknown.any():
+            raise InputError(f"y has labels that were not fitted: {np.unique(labels[unknown]).tolist()[:5]}")
+        signal = labels == self.classes_[1]
+        weight = check_weights(sample_weight, labels.size)
+        if yields is not None:
+            weight = rescale(weight, signal, yields)
+        s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
+        if s < 0 or b <= 0:
+            raise InputError(
+                f"the cut keeps s = {s:g} and b = {b:g}; significance needs s >= 0 and b > 0: use more events"
+            )
+        return float(self.utility_.value(s, b))
+
+    def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any) -> Sample:
+        """Check all input of `fit`, and the parameters that all estimators share."""
+        self.utility_ = resolve_utility(self.utility, self.b_reg)
+        if isinstance(self.cut, str) and self.cut not in CUTS:
+            raise InputError(f"cut={self.cut!r} is not one of {', '.join(CUTS)}.{did_you_mean(self.cut, CUTS)}")
+        if not isinstance(self.cut, str) and not 0 <= self.cut <= 1:
+            raise InputError(f"cut={self.cut!r} is not between 0 and 1, the scale of predict_proba")
+        if y is None:
+            raise InputError("requires y to be passed, but the target y is None")
+        table = self._check_table(X, reset=True)
+        labels = column_or_1d(y, warn=True)
+        check_consistent_length(table, labels)
+        check_classification_targets(labels)
+        sample = Sample.checked(
+            table, labels, sample_weight, process, pos_label=self.pos_label, negative=self.negative_weights
+        )
+        self.classes_ = sample.classes
+        return sample
+
+    def _check_table(self, X: Any, *, reset: bool) -> Any:
+        """Check a table; a frame keeps its columns and types, so that the learner sees them."""
+        if hasattr(X, "columns") and hasattr(X, "shape"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if len(X) == 0:
+                check_array(X)  # raises scikit-learn's sentence about empty input
+            return X
+        tags = self.__sklearn_tags__().input_tags
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse=["csr", "csc"] if tags.sparse else False,
+            ensure_all_finite="allow-nan" if tags.allow_nan else True,
+        )
+
+    def _tune_cut(self, held_out: HeldOut, probability: Array) -> None:
+        """Set the cut of `predict` by its rule, on held-out events."""
+        if self.cut == "zero":
+            self.cut_ = 0.5
+        elif isinstance(self.cut, str):
+            self.cut_ = held_out.scan(probability, self.cut).cut
+        else:
+            self.cut_ = float(self.cut)
+        self.selected_fraction_ = float(np.mean(probability >= self.cut_))

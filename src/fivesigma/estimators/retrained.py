@@ -1,0 +1,330 @@
+"""The retrained cascade: every round trains any classifier anew; the paper's first variant."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin
+
+from fivesigma._types import Array, IntArray
+from fivesigma.cascade import ClassWeights, History, Outcome, Round, Schedule, cascade, until_no_increase
+from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.parallel import run_parallel, spread_seeds, spread_threads
+from fivesigma.estimators.progress import CallbackSupportMixin, Report, reporting, with_callbacks
+from fivesigma.estimators.sample import HeldOut, Sample
+from fivesigma.learners import Binding, Model, bind, check_learner, default_learner
+from fivesigma.significance import Utility
+
+UPDATE_CUTS = ("zero", "plateau")
+
+
+class _Candidate(NamedTuple):
+    """A round that may be kept: its classifiers, one a split, and their held-out scores."""
+
+    round: Round
+    models: list[Model]
+    held_out: Array
+    seed: int
+
+
+class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceClassifier):
+    """Weighted classification cascade that retrains a classifier each round.
+
+    Each round trains a fresh copy of any classifier that takes ``sample_weight`` on the physics weights times the
+    round's class weights (u, f*(u)), scaled to mean one; then u is set to f'(s/b) at the yields of held-out events.
+    The run ends when their significance fails to increase, and a few rounds later; the best rounds are kept.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        A scikit-learn classifier or Pipeline, XGBClassifier, LGBMClassifier, CatBoostClassifier. By default the best
+        that is installed: XGBoost, LightGBM, else HistGradientBoostingClassifier. It must not weight the classes
+        itself (``class_weight``, ``scale_pos_weight``, ``is_unbalance``).
+    utility : str or Utility, default="ams2"
+        What to maximise.
+    b_reg : float, optional
+        Constant added to b, if `utility` is a name.
+    max_rounds : int, default=20
+        Most rounds of a cascade.
+    extra_rounds : int, default=10
+        Rounds after the first that did not increase the held-out significance.
+    u_init : "auto" or float, default="auto"
+        First u. ``"auto"`` takes it at the plateau cut of a class-balanced round 0.
+    cv : float, int, splitter or iterable, default=0.25
+        Held-out events: a fraction (one split), a number of folds or a splitter (cross-fitted: out-of-fold yields
+        drive u), or pairs of row indices. Stratified by class and, if given to `fit`, by process.
+    update_cut : {"zero", "plateau"}, default="zero"
+        Cut at which the yields that drive u, the stop and the ranking of rounds are formed: the sign of the weighted
+        classifier, or the best cut on its score.
+    cut : {"plateau", "peak", "smooth", "zero"} or float, default="plateau"
+        Cut of `predict`: tuned on held-out events by a rule of `fivesigma.scan`, the sign of the classifier, or a
+        number on the scale of ``predict_proba``.
+    n_restarts : int, default=1
+        Cascades with different seeds of the learner, on the same split.
+    keep : int, default=1
+        Best rounds of all restarts that are kept; their probabilities are averaged.
+    refit : bool, default=False
+        Whether to train the kept rounds once more, on all events. If not, the models of the splits are averaged.
+    pos_label : label, optional
+        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    negative_weights : {"error", "zero", "abs"}, default="error"
+        What the learner sees of negative weights; s and b always keep the sign.
+    monitor_every : int, default=0
+        Rounds between two looks at the yields of the training events; 0 for none.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+    random_state : int, RandomState or None, default=None
+        Seed of the split and of the learners.
+    n_jobs : int, optional
+        Cores to use, by restarts and by the learner together; all by default.
+
+    Attributes
+    ----------
+    history_ : History
+        A `Round` for each round of each restart; prints as a table.
+    kept_ : list of Round
+        The rounds that are blended, best first.
+    models_ : list
+        Their trained classifiers.
+    cut_, selected_fraction_ : float
+        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
+    classes_ : array of shape (2,)
+        (background, signal).
+    utility_ : Utility
+        What was maximised.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    fivesigma.GrownCascadeClassifier : One booster that gains a tree a round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fivesigma import CascadeClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([1, 0], 2000)
+    >>> X = rng.normal(size=(4000, 2)) + 1.5 * y[:, None]
+    >>> w = np.where(y == 1, 0.05, 5.0)  # 100 signal events on 10,000 of background
+    >>> model = CascadeClassifier(LogisticRegression(), random_state=0).fit(X, y, sample_weight=w)
+    >>> bool(model.significance(X, y, w) > 100 / np.sqrt(10_000))
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        utility: str | Utility = "ams2",
+        b_reg: float | None = None,
+        max_rounds: int = 20,
+        extra_rounds: int = 10,
+        u_init: float | str = "auto",
+        cv: Any = 0.25,
+        update_cut: str = "zero",
+        cut: str | float = "plateau",
+        n_restarts: int = 1,
+        keep: int = 1,
+        refit: bool = False,
+        pos_label: Any = None,
+        negative_weights: str = "error",
+        monitor_every: int = 0,
+        verbose: int = 0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.utility = utility
+        self.b_reg = b_reg
+        self.max_rounds = max_rounds
+        self.extra_rounds = extra_rounds
+        self.u_init = u_init
+        self.cv = cv
+        self.update_cut = update_cut
+        self.cut = cut
+        self.n_restarts = n_restarts
+        self.keep = keep
+        self.refit = refit
+        self.pos_label = pos_label
+        self.negative_weights = negative_weights
+        self.monitor_every = monitor_every
+        self.verbose = verbose
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, process: Any = None) -> CascadeClassifier:
+        """Run the cascade.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_events, n_features)
+            Frames reach the learner as they are. NaN passes if the learner takes it.
+        y : array-like of shape (n_events,)
+            Two labels.
+        sample_weight : array-like of shape (n_events,), optional
+            Physics weights: the expected yield of each event. One each if not given.
+        process : array-like of shape (n_events,), optional
+            Process of each event; splits are stratified by it.
+
+        Returns
+        -------
+        self
+        """
+        sample = self._check_sample(X, y, sample_weight, process)
+        self._check_parameters()
+        learner = self._learner()
+        check_learner(learner)
+        split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
+        splits = sample.splits(self.cv, split_seed)
+        held_out = HeldOut.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        schedule = Schedule(self.utility_, floor=held_out.floor)
+        if self.u_init == "auto":
+            start = sample.balanced(np.concatenate([rows for rows, _ in splits]))
+        else:
+            start = schedule.at(float(self.u_init))
+
+        workers, threads = spread_threads(self.n_jobs, self.n_restarts)
+        longest = self.max_rounds + (start.u is None)
+        with reporting(self, longest * self.n_restarts, "cascade") as report:
+
+            def restart(seed: int) -> tuple[History, list[_Candidate]]:
+                step = _Step(learner, sample, splits, held_out, update_cut=self.update_cut, seed=seed, threads=threads)
+                return self._run(step, schedule, start, report)
+
+            results = run_parallel(restart, [(seed,) for seed in seeds], workers)
+
+        self.history_ = History(replace(r, restart=k) for k, (history, _) in enumerate(results) for r in history)
+        candidates = [
+            c._replace(round=replace(c.round, restart=k)) for k, (_, kept) in enumerate(results) for c in kept
+        ]
+        candidates.sort(key=lambda c: -c.round.significance)  # stable: ties go to the earlier round
+        candidates = candidates[: self.keep]
+        if not candidates[0].round.counts:
+            warnings.warn(
+                f"no round selects signal and at least {held_out.floor:g} effective background events among those "
+                "held out; the first round is kept",
+                SmallSampleWarning,
+                stacklevel=2,
+            )
+        self.kept_ = [c.round for c in candidates]
+        self._tune_cut(held_out, np.mean([c.held_out for c in candidates], axis=0))
+        self.models_ = self._final_models(learner, sample, candidates)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name, least in (
+            ("max_rounds", 1),
+            ("extra_rounds", 0),
+            ("n_restarts", 1),
+            ("keep", 1),
+            ("monitor_every", 0),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
+        if self.update_cut not in UPDATE_CUTS:
+            raise InputError(f"update_cut must be one of {', '.join(UPDATE_CUTS)}, got {self.update_cut!r}")
+        if isinstance(self.u_init, str) and self.u_init != "auto":
+            raise InputError(f"u_init must be 'auto' or a number, got {self.u_init!r}")
+
+    def _run(
+        self, step: _Step, schedule: Schedule, start: ClassWeights, report: Report
+    ) -> tuple[History, list[_Candidate]]:
+        """Run one cascade and keep its best rounds."""
+        history, best = History(), list[_Candidate]()
+        rounds = cascade(
+            step,
+            schedule,
+            start,
+            p=step.sample.totals[0],
+            monitor_every=self.monitor_every,
+            first=0 if start.u is None else 1,
+        )
+        for r in until_no_increase(rounds, self.extra_rounds, self.max_rounds):
+            history.append(r)
+            best.append(_Candidate(r, step.models, step.probability, step.seed))
+            best.sort(key=lambda c: -c.round.significance)
+            del best[self.keep :]
+            if report(r):
+                break
+        return history, best
+
+    def _final_models(self, learner: Any, sample: Sample, candidates: list[_Candidate]) -> list[Model]:
+        if not self.refit:
+            return [model for c in candidates for model in c.models]
+        rows = np.flatnonzero(sample.weight)
+        _, threads = spread_threads(self.n_jobs, 1)
+        models = []
+        for c in candidates:
+            trainer = bind(learner, Binding(sample.X, sample.target, rows, rows[:1], c.seed, threads))
+            models.append(trainer.fit(sample.learner_weights(rows, ClassWeights(*c.round.class_weights))))
+        return models
+
+    def _signal_probability(self, X: Any) -> Array:
+        return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
+
+    def _learner(self) -> Any:
+        return default_learner() if self.estimator is None else self.estimator
+
+
+class _Step:
+    """Trains a classifier on each split and looks at the events held out of it."""
+
+    def __init__(
+        self,
+        learner: Any,
+        sample: Sample,
+        splits: list[tuple[IntArray, IntArray]],
+        held_out: HeldOut,
+        *,
+        update_cut: str,
+        seed: int,
+        threads: int,
+    ) -> None:
+        self.sample, self.seed = sample, seed
+        self._splits, self._held_out, self._update_cut = splits, held_out, update_cut
+        self._trainers = [
+            bind(learner, Binding(sample.X, sample.target, train, rows, seed, threads)) for train, rows in splits
+        ]
+        self.models: list[Model] = []
+        self.probability: Array = np.empty(0)
+
+    def __call__(self, weights: ClassWeights, want_tuned: bool, monitored: bool) -> Outcome:
+        """Train with class weights and report the yields."""
+        self.models = [
+            trainer.fit(self.sample.learner_weights(train, weights))
+            for trainer, (train, _) in zip(self._trainers, self._splits, strict=True)
+        ]
+        parts = [t.score_held_out(m) for t, m in zip(self._trainers, self.models, strict=True)]
+        self.probability = np.concatenate(parts)
+        threshold = 0.5
+        if self._update_cut == "plateau":
+            threshold = self._held_out.scan(self.probability).cut
+        s, b, effective = self._held_out.at(self.probability >= threshold)
+        tuned = self._held_out.scan(self.probability) if want_tuned else None
+        return Outcome(
+            s,
+            b,
+            effective,
+            tuned=None if tuned is None else (tuned.s, tuned.b),
+            train=self._train_yields(threshold) if monitored else None,
+        )
+
+    def _train_yields(self, threshold: float) -> tuple[float, float]:
+        """Yields of the training rows of all splits, scaled to the full yields."""
+        rows = np.concatenate([train for train, _ in self._splits])
+        parts = [t.score_train(m) for t, m in zip(self._trainers, self.models, strict=True)]
+        train = replace(
+            self._held_out,
+            signal=self.sample.signal[rows],
+            weight=self.sample.rescaled(rows),
+        )
+        s, b, _ = train.at(np.concatenate(parts) >= threshold)
+        return s, b

@@ -1,0 +1,200 @@
+"""Training events as the estimators see them, and the events that are held out of training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.cascade import ClassWeights
+from fivesigma.cut import MIN_EFFECTIVE, SMALL_SAMPLE, CutScan, scan
+from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.significance import Utility
+from fivesigma.yields import (
+    balanced_class_weights,
+    check_weights,
+    effective_count,
+    learner_weights,
+    rescale,
+    signal_and_background,
+    split_labels,
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Checked training events.
+
+    Attributes
+    ----------
+    X : table
+        Array, sparse matrix or frame.
+    signal : bool array
+    classes : array of shape (2,)
+        (background, signal).
+    weight : array
+        Physics weights.
+    process : array or None
+    totals : (float, float)
+        Full yields of signal and background.
+    negative : str
+        What a learner sees of negative weights.
+    """
+
+    X: Any
+    signal: BoolArray
+    classes: AnyArray
+    weight: Array
+    process: AnyArray | None
+    totals: tuple[float, float]
+    negative: str
+
+    @classmethod
+    def checked(cls, X: Any, y: Any, sample_weight: Any, process: Any, *, pos_label: Any, negative: str) -> Sample:
+        """Check labels and weights."""
+        signal, classes = split_labels(y, pos_label)
+        weight = np.ones(signal.size) if sample_weight is None else check_weights(sample_weight, signal.size)
+        for name, members in (("signal", signal), ("background", ~signal)):
+            if not weight[members].any():
+                raise InputError(f"every sample_weight of the class {name} is zero, which leaves one class only")
+            total = weight[members].sum()
+            if not total > 0:
+                raise InputError(f"the sample_weight of the class {name} sum to {total:g}; a yield must be > 0")
+        learner_weights(weight, signal, negative=negative)  # refuses what no learner could take
+        names = None if process is None else np.asarray(process)
+        if names is not None and names.shape != signal.shape:
+            raise InputError(f"process has {names.size} entries for {signal.size} events")
+        return cls(X, signal, classes, weight, names, signal_and_background(weight, signal), negative)
+
+    @property
+    def target(self) -> IntArray:
+        """1 for signal, 0 for background."""
+        return self.signal.astype(np.intp)
+
+    def rescaled(self, rows: IntArray) -> Array:
+        """Physics weights of some rows that stand for all events."""
+        return rescale(self.weight[rows], self.signal[rows], self.totals)
+
+    def learner_weights(self, rows: IntArray, weights: ClassWeights) -> Array:
+        """Weights for a learner on some rows."""
+        factors = (weights.signal, weights.background)
+        return learner_weights(self.rescaled(rows), self.signal[rows], factors, self.negative)
+
+    def balanced(self, rows: IntArray) -> ClassWeights:
+        """Class weights at which both classes weigh the same in training."""
+        return ClassWeights(*balanced_class_weights(self.rescaled(rows), self.signal[rows], self.negative))
+
+    def splits(self, cv: Any, seed: int) -> list[tuple[IntArray, IntArray]]:
+        """Rows to train on and rows to hold out; rows of zero weight belong to neither.
+
+        Parameters
+        ----------
+        cv : float, int, splitter or iterable of (train, held-out) rows
+            A float is the fraction held out by one split; an int is a number of folds. Both are stratified by class
+            and, if given, by process.
+        seed : int
+            Seed of the split.
+        """
+        out = []
+        for number, (train, held_out) in enumerate(self._pairs(cv, seed)):
+            pair = tuple(rows[self.weight[rows] != 0] for rows in (np.asarray(train), np.asarray(held_out)))
+            for part, rows in zip(("training", "held-out"), pair, strict=True):
+                for name, members in (("signal", self.signal[rows]), ("background", ~self.signal[rows])):
+                    if not self.weight[rows][members].sum() > 0:
+                        raise InputError(
+                            f"cv={cv if isinstance(cv, (int, float)) else type(cv).__name__} leaves split {number} "
+                            f"without {name} among its {rows.size} {part} events; every split needs both classes"
+                        )
+            out.append(pair)
+        if not out:
+            raise InputError("cv gave no splits")
+        return out
+
+    def _pairs(self, cv: Any, seed: int) -> Iterable[tuple[Any, Any]]:
+        n_least = int(min(self.signal.sum(), (~self.signal).sum()))
+        if isinstance(cv, (bool, str)) or cv is None:
+            raise InputError(f"cv must be a fraction, a number of folds, a splitter or splits, got {cv!r}")
+        if isinstance(cv, (float, np.floating)):
+            if not 0 < cv < 1:
+                raise InputError(f"cv={cv!r} is not between 0 and 1, the fraction of events held out")
+            if n_least < 2:
+                raise InputError(f"one class has {n_least} events; a held-out split needs at least 2 of each class")
+            strata = self._strata(2)
+            n_strata = int(strata.max()) + 1
+            n_held = min(max(round(cv * strata.size), n_strata), strata.size - n_strata)
+            splitter = StratifiedShuffleSplit(1, test_size=n_held, random_state=seed)
+            return list(splitter.split(strata, strata))
+        if isinstance(cv, (int, np.integer)):
+            if cv < 2:
+                raise InputError(f"cv={cv!r} folds are too few; at least 2 are needed")
+            if n_least < cv:
+                raise InputError(f"cv={cv} folds need at least {cv} events of each class, and one class has {n_least}")
+            strata = self._strata(int(cv))
+            return list(StratifiedKFold(int(cv), shuffle=True, random_state=seed).split(strata, strata))
+        if hasattr(cv, "split"):
+            return list(cv.split(np.zeros((self.signal.size, 1)), self.target))
+        try:
+            return [(train, held_out) for train, held_out in cv]
+        except (TypeError, ValueError):
+            raise InputError(f"cv must give (train, held-out) pairs of rows, got {cv!r}") from None
+
+    def _strata(self, at_least: int) -> IntArray:
+        """Number the classes, and within them the processes that have `at_least` so many events."""
+        strata = self.target
+        if self.process is None:
+            return strata
+        for name in np.unique(self.process):
+            for is_signal in (True, False):
+                members = (self.process == name) & (self.signal == is_signal)
+                remaining = (strata == int(is_signal)) & ~members
+                if min(np.count_nonzero(members), np.count_nonzero(remaining)) >= at_least:
+                    strata[members] = strata.max() + 1
+        return strata
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Held-out events of all splits, scaled to the full yields: where u, the stop and the cut are decided.
+
+    Attributes
+    ----------
+    signal, weight : arrays
+        Of the held-out rows of all splits, one after the other.
+    utility : Utility
+    floor : float
+        Effective background count that a selection must keep to count.
+    """
+
+    signal: BoolArray
+    weight: Array
+    utility: Utility
+    floor: float
+
+    @classmethod
+    def of(cls, sample: Sample, rows: IntArray, utility: Utility) -> HeldOut:
+        """Gather the held-out rows."""
+        signal = sample.signal[rows]
+        weight = sample.rescaled(rows)
+        available = effective_count(weight[~signal])
+        floor = MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0
+        if floor < MIN_EFFECTIVE:
+            warnings.warn(
+                f"{available:.1f} effective background events are held out; selections that keep as few as one count",
+                SmallSampleWarning,
+                stacklevel=3,
+            )
+        return cls(signal, weight, utility, floor)
+
+    def at(self, selected: BoolArray) -> tuple[float, float, float]:
+        """Yields s and b of a selection, and its effective background count."""
+        background = self.weight[selected & ~self.signal]
+        return float(self.weight[selected & self.signal].sum()), float(background.sum()), effective_count(background)
+
+    def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
+        """Scan all cuts on P(signal)."""
+        return scan(probability, self.signal, self.weight, self.utility, rule, min_effective=self.floor)

@@ -1,0 +1,66 @@
+"""Any classifier with scikit-learn's interface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+from fivesigma._types import Array
+from fivesigma.learners.base import Binding, weight_parameter
+
+_THREADS = ("n_jobs", "nthread", "num_threads", "thread_count")
+
+
+@dataclass(frozen=True)
+class SklearnModel:
+    """A fitted scikit-learn classifier of the labels 0 and 1."""
+
+    estimator: Any
+
+    def signal_probability(self, X: Any) -> Array:
+        """P(signal); the logistic function of the margin for learners without probabilities."""
+        if hasattr(self.estimator, "predict_proba"):
+            return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)[:, 1]
+        return np.asarray(expit(np.asarray(self.estimator.decision_function(X), dtype=np.float64)))
+
+
+def seeded(estimator: Any, seed: int, n_threads: int) -> Any:
+    """Clone a learner, seed it and keep it within its threads."""
+    out = clone(estimator)
+    changes: dict[str, Any] = {}
+    for name, value in out.get_params(deep=True).items():
+        last = name.rpartition("__")[2]
+        if last in ("random_state", "random_seed") and (last == "random_state" or value is not None):
+            changes[name] = seed
+        elif last in _THREADS and value is not None:
+            changes[name] = n_threads if value < 1 else min(int(value), n_threads)
+    return out.set_params(**changes)
+
+
+class SklearnTrainer:
+    """Clones a classifier and fits it from scratch."""
+
+    def __init__(self, estimator: Any, binding: Binding) -> None:
+        self._estimator = seeded(estimator, binding.seed, binding.n_threads)
+        self._weight = weight_parameter(estimator)
+        self._threads = binding.n_threads
+        self._X, self._target = binding.rows(binding.train), binding.target[binding.train]
+        self._X_held = binding.rows(binding.held_out)
+
+    def fit(self, weight: Array) -> SklearnModel:
+        """Train a clone."""
+        with threadpool_limits(limits=self._threads, user_api="openmp"):
+            return SklearnModel(clone(self._estimator).fit(self._X, self._target, **{self._weight: weight}))
+
+    def score_held_out(self, model: SklearnModel) -> Array:
+        """P(signal) of the held-out rows."""
+        return model.signal_probability(self._X_held)
+
+    def score_train(self, model: SklearnModel) -> Array:
+        """P(signal) of the training rows."""
+        return model.signal_probability(self._X)
