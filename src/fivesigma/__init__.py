@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fivesigma.cascade import History, Round
     from fivesigma.cut import CutScan, scan
     from fivesigma.estimators.retrained import CascadeClassifier
+    from fivesigma.estimators.scorer import make_scorer
     from fivesigma.significance import (
         AMS2,
         AMS3,
@@ -36,6 +37,7 @@ _HOME = {
     "Yields": "yields",
     "CutScan": "cut",
     "CascadeClassifier": "estimators.retrained",
+    "make_scorer": "estimators.scorer",
     "History": "cascade",
     "Round": "cascade",
     "scan": "cut",
@@ -55,6 +57,7 @@ __all__ = [
     "SOverRootSB",
     "Utility",
     "Yields",
+    "make_scorer",
     "scan",
 ]
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array, get_tags
+from sklearn.utils import assert_all_finite, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
@@ -52,8 +52,11 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.input_tags.allow_nan = get_tags(self._learner()).input_tags.allow_nan
-        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
+        learner = self._learner()
+        # A learner without tags decides for itself what it takes.
+        has_tags = hasattr(learner, "__sklearn_tags__")
+        tags.input_tags.allow_nan = get_tags(learner).input_tags.allow_nan if has_tags else True
+        tags.input_tags.sparse = get_tags(learner).input_tags.sparse if has_tags else False
         return tags
 
     def predict(self, X: Any) -> AnyArray:
@@ -145,6 +148,7 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         table = self._check_table(X, reset=True)
         labels = column_or_1d(y, warn=True)
         check_consistent_length(table, labels)
+        assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         sample = Sample.checked(
             table, labels, sample_weight, process, pos_label=self.pos_label, negative=self.negative_weights

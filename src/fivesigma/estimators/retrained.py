@@ -177,10 +177,10 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         -------
         self
         """
-        sample = self._check_sample(X, y, sample_weight, process)
-        self._check_parameters()
         learner = self._learner()
         check_learner(learner)
+        sample = self._check_sample(X, y, sample_weight, process)
+        self._check_parameters()
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
         splits = sample.splits(self.cv, split_seed)
         held_out = HeldOut.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)

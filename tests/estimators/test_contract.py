@@ -1,0 +1,47 @@
+"""scikit-learn's contract, with every exception listed and no check switched off by tags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from xgboost import XGBClassifier
+
+from fivesigma import CascadeClassifier
+from fivesigma.errors import SmallSampleWarning
+
+TUNED_CUT = "predict uses the cut that maximises significance, not the larger probability"
+WEIGHTS_OF_MEAN_ONE = (
+    "learner weights have mean one over the rows, so k equal rows and one row of weight k differ by a factor that a "
+    "regularised learner sees"
+)
+
+KNOWN = {
+    "check_sample_weight_equivalence_on_dense_data": WEIGHTS_OF_MEAN_ONE,
+    "check_sample_weight_equivalence_on_sparse_data": WEIGHTS_OF_MEAN_ONE,
+}
+
+ESTIMATORS = [
+    CascadeClassifier(XGBClassifier(n_estimators=5), max_rounds=3, extra_rounds=1, n_jobs=1),
+    CascadeClassifier(LogisticRegression(), cv=2, max_rounds=2, refit=True, n_jobs=1),
+]
+
+
+def known_failures(estimator: Any) -> dict[str, str]:
+    if isinstance(estimator.estimator, LogisticRegression):
+        return KNOWN | {"check_classifiers_train": TUNED_CUT}
+    return KNOWN  # on the checks' blobs the boosted cascade cuts where the probabilities are equal
+
+
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")  # the checks use tens of events
+@pytest.mark.filterwarnings("ignore:taking .* as the signal:UserWarning")  # and labels such as one and two
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=known_failures, xfail_strict=True)
+def test_sklearn_contract(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_the_small_samples_of_the_checks_do_warn() -> None:
+    with pytest.warns(SmallSampleWarning, match="effective background events are held out"):
+        CascadeClassifier(LogisticRegression(), n_jobs=1).fit([[0.0], [1.0]] * 10, [0, 1] * 10)
