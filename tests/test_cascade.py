@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,7 +44,7 @@ cells = st.integers(2, 9).flatmap(
 def test_exact_learner_never_loses(utility: Utility, problem: tuple[Array, Array], u: float) -> None:
     s, b = problem
     schedule = Schedule(utility)
-    rounds = list(itertools.islice(cascade(Exact(s, b), schedule, schedule.at(u), p=float(s.sum()), first=1), 8))
+    rounds = list(itertools.islice(cascade(Exact(s, b), schedule, schedule.at(u), p=float(s.sum())), 8))
     counted = [r.significance for r in rounds if r.counts]
     assert counted, "halving u must end in a selection of everything"
     # A round that does not count restarts the ascent from another u; from then on nothing may fall.
@@ -55,7 +57,7 @@ def test_exact_learner_never_loses(utility: Utility, problem: tuple[Array, Array
 def test_surrogate_falls_and_bounds_the_significance(problem: tuple[Array, Array], u: float) -> None:
     s, b = problem
     schedule = Schedule(AMS2())
-    for r in itertools.islice(cascade(Exact(s, b), schedule, schedule.at(u), p=float(s.sum()), first=1), 6):
+    for r in itertools.islice(cascade(Exact(s, b), schedule, schedule.at(u), p=float(s.sum())), 6):
         if not r.counts:
             continue
         assert r.surrogate_after is not None
@@ -68,7 +70,7 @@ def test_fixed_point_is_best_among_threshold_selections() -> None:
     # Cells ordered by s/b: the cascade ends at a selection that no other of its kind improves at its own u.
     s, b = np.array([4.0, 3.0, 2.0, 1.0]), np.array([1.0, 3.0, 10.0, 50.0])
     schedule = Schedule(AMS2())
-    *_, last = itertools.islice(cascade(Exact(s, b), schedule, schedule.at(0.3), p=10.0, first=1), 10)
+    *_, last = itertools.islice(cascade(Exact(s, b), schedule, schedule.at(0.3), p=10.0), 10)
     z = AMS2().value(np.cumsum(s), np.cumsum(b))
     assert last.significance == pytest.approx(float(z.max()))
 
@@ -86,8 +88,7 @@ class Scripted:
 
 def run(schedule: Schedule, start: ClassWeights, *outcomes: Outcome) -> tuple[list[Round], list[ClassWeights]]:
     step = Scripted(*outcomes)
-    first = 0 if start.u is None else 1
-    rounds = list(itertools.islice(cascade(step, schedule, start, p=100.0, first=first), len(outcomes)))
+    rounds = list(itertools.islice(cascade(step, schedule, start, p=100.0), len(outcomes)))
     return rounds, step.asked
 
 
@@ -169,8 +170,13 @@ def test_class_weights_without_u_are_halved_too() -> None:
     assert asked[1] == ClassWeights(1.0, 0.005)
 
 
+AT = Schedule(AMS2()).at(0.1)
+
+
 def make_round(index: int, significance: float, *, improved: bool) -> Round:
-    return Round(index, 0.1, (0.1, 0.005), 1.0, 1.0, 10.0, significance, True, improved, None, None, None, None, 0.0)
+    return Round(
+        index, 0.1, (0.1, 0.005), 1.0, 1.0, 10.0, significance, True, improved, None, None, None, None, 0.0, AT
+    )
 
 
 def test_stops_extra_rounds_after_the_first_that_did_not_increase() -> None:
@@ -209,6 +215,18 @@ def test_utility_without_u_has_no_damping_and_no_number_to_start_from() -> None:
 def test_u_outside_the_domain_is_refused() -> None:
     with pytest.raises(InputError, match=r"0\.6"):
         Schedule(SOverRootSB()).at(0.6)
+
+
+def test_resumed_cascade_goes_on_as_if_nothing_had_happened() -> None:
+    outcomes = [Outcome(20.0 + k, 100.0 + 7 * k, 50.0) for k in range(6)]
+    for utility in (AMS2(), RelativeBackground(0.1)):
+        schedule, start = Schedule(utility, update_every=2), ClassWeights(1.0, 0.01)
+        whole, _ = run(schedule, start, *outcomes)
+        saved = [Round.from_dict(json.loads(json.dumps(r.to_dict()))) for r in whole[:3]]
+        assert saved == whole[:3]
+        rest = cascade(Scripted(*outcomes[3:]), schedule, start, p=100.0, resume=saved)
+        for before, after in zip(whole[3:], itertools.islice(rest, 3), strict=True):
+            assert replace(before, seconds=0.0) == replace(after, seconds=0.0)
 
 
 def test_history_prints_as_a_table() -> None:

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from fivesigma.cascade import History, Round
     from fivesigma.cut import CutScan, scan
+    from fivesigma.estimators.grown import GrownCascadeClassifier
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
     from fivesigma.significance import (
@@ -37,6 +38,7 @@ _HOME = {
     "Yields": "yields",
     "CutScan": "cut",
     "CascadeClassifier": "estimators.retrained",
+    "GrownCascadeClassifier": "estimators.grown",
     "make_scorer": "estimators.scorer",
     "History": "cascade",
     "Round": "cascade",
@@ -50,6 +52,7 @@ __all__ = [
     "CutScan",
     "FDivergence",
     "GaussianBackground",
+    "GrownCascadeClassifier",
     "History",
     "OnOff",
     "RelativeBackground",

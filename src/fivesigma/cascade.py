@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -75,6 +75,8 @@ class Round:
         Yields on the training events, in the rounds that were monitored.
     seconds : float
         Time that the round took.
+    following : ClassWeights
+        Class weights of the next round, with u_t.
     restart : int
         Which of several cascades it belongs to.
     """
@@ -93,11 +95,18 @@ class Round:
     train_s: float | None
     train_b: float | None
     seconds: float
+    following: ClassWeights
     restart: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary of plain values."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Round:
+        """Make a round of what `to_dict` gave, also after a passage through JSON."""
+        pairs = {"class_weights": tuple(fields["class_weights"]), "following": ClassWeights(*fields["following"])}
+        return cls(**fields | pairs)
 
 
 @dataclass(frozen=True)
@@ -176,7 +185,13 @@ class Schedule:
 
 
 def cascade(
-    step: Step, schedule: Schedule, start: ClassWeights, *, p: float, monitor_every: int = 0, first: int = 0
+    step: Step,
+    schedule: Schedule,
+    start: ClassWeights,
+    *,
+    p: float,
+    monitor_every: int = 0,
+    resume: Sequence[Round] = (),
 ) -> Iterator[Round]:
     """Alternate training and updates of the class weights, for as long as the caller asks for rounds.
 
@@ -187,33 +202,44 @@ def cascade(
     schedule : Schedule
         How u follows the yields.
     start : ClassWeights
-        (u_0, f*(u_0)); or class-balanced weights without a u, from which the first u is found at the best cut.
+        (u_0, f*(u_0)); or class-balanced weights without a u, from which the first u is found at the best cut. Rounds
+        are counted from 1 in the first case and from 0 in the second.
     p : float
         Yield of all signal.
     monitor_every : int, default=0
         Rounds between two looks at the training events; 0 for none.
-    first : int, default=0
-        Index of the first round.
+    resume : sequence of Round, optional
+        Rounds that were run before; the cascade goes on after them.
 
     Yields
     ------
     Round
     """
-    utility = schedule.utility
-    weights, previous = start, None
-    best: tuple[float, ClassWeights] = (0.0, start)
-    for t in itertools.count(first):
+    utility, first = schedule.utility, 0 if start.u is None else 1
+    weights, previous, best = start, None, None
+    if resume:
+        last = resume[-1]
+        weights, previous = last.following, Outcome(last.s, last.b, last.effective_background)
+        best = next((r for r in reversed(resume) if r.improved), None)
+    for t in itertools.count(first + len(resume)):
         clock = time.perf_counter()
-        balanced = start.u is None and t - first <= schedule.warmup
         updating = t - first >= schedule.warmup and (t - first - schedule.warmup) % schedule.update_every == 0
-        monitored = monitor_every > 0 and t % monitor_every == 0
-        outcome = step(weights, balanced and updating, monitored)
+        find_u = start.u is None and t - first == schedule.warmup
+        outcome = step(weights, find_u, monitor_every > 0 and t % monitor_every == 0)
 
         counts = schedule.counts(outcome)
         z = float(utility.value(outcome.s, outcome.b)) if counts else 0.0
-        improved = z > best[0]
-        train = outcome.train or (None, None)
-        yield Round(
+        improved = z > (0.0 if best is None else best.significance)
+        following = weights
+        if updating and outcome.tuned is not None:
+            following = schedule.following(*outcome.tuned, weights)
+        elif updating and not counts:
+            following = schedule.selecting_more(weights)
+        elif updating and (utility.guaranteed or improved or best is None):
+            following = schedule.following(outcome.s, outcome.b, weights)
+        elif updating and best is not None:
+            following = _halfway(weights, ClassWeights(*best.class_weights))
+        this = Round(
             index=t,
             u=weights.u,
             class_weights=(weights.signal, weights.background),
@@ -225,24 +251,15 @@ def cascade(
             improved=improved,
             surrogate_before=_surrogate(utility, weights, previous, p),
             surrogate_after=_surrogate(utility, weights, outcome, p),
-            train_s=train[0],
-            train_b=train[1],
+            train_s=outcome.train[0] if outcome.train else None,
+            train_b=outcome.train[1] if outcome.train else None,
             seconds=time.perf_counter() - clock,
+            following=following,
         )
-
-        previous = outcome
+        yield this
+        weights, previous = following, outcome
         if improved:
-            best = (z, weights)
-        if not updating:
-            continue
-        if outcome.tuned is not None:
-            weights = schedule.following(*outcome.tuned, weights)
-        elif not counts:
-            weights = schedule.selecting_more(weights)
-        elif utility.guaranteed or improved:
-            weights = schedule.following(outcome.s, outcome.b, weights)
-        else:
-            weights = _halfway(weights, best[1])
+            best = this
 
 
 def _surrogate(utility: Utility, weights: ClassWeights, outcome: Outcome | None, p: float) -> float | None:
@@ -262,18 +279,16 @@ def _halfway(a: ClassWeights, b: ClassWeights) -> ClassWeights:
 def until_no_increase(rounds: Iterable[Round], extra_rounds: int, max_rounds: int) -> Iterator[Round]:
     """Pass rounds on until the significance fails to increase, then `extra_rounds` more; the paper's rule.
 
-    A class-balanced round 0 only finds the first u and does not stop anything. `max_rounds` does not count it.
+    A class-balanced round 0 only finds the first u: it stops nothing, and `max_rounds` does not count it.
     """
     left = None
-    for t, r in enumerate(rounds, start=1):
+    for r in rounds:
         yield r
-        if r.index == 0:
-            max_rounds += 1
-        elif left is not None:
+        if left is not None:
             left -= 1
-        elif not r.improved:
+        elif r.index > 0 and not r.improved:
             left = extra_rounds
-        if left == 0 or t >= max_rounds:
+        if left == 0 or r.index >= max_rounds:
             return
 
 

@@ -43,5 +43,5 @@ def test_sklearn_contract(estimator: Any, check: Any) -> None:
 
 
 def test_the_small_samples_of_the_checks_do_warn() -> None:
-    with pytest.warns(SmallSampleWarning, match="effective background events are held out"):
+    with pytest.warns(SmallSampleWarning, match="effective background events decide"):
         CascadeClassifier(LogisticRegression(), n_jobs=1).fit([[0.0], [1.0]] * 10, [0, 1] * 10)

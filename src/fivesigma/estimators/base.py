@@ -11,26 +11,29 @@ from sklearn.utils import assert_all_finite, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from fivesigma._types import AnyArray, Array
+from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cut import RULES
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.estimators.sample import HeldOut, Sample
+from fivesigma.estimators.sample import Gauge, Sample
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.yields import check_weights, rescale
 
 CUTS = (*RULES, "zero")
+UPDATE_CUTS = ("zero", "plateau")
 
 
 class SignificanceClassifier(ClassifierMixin, BaseEstimator):
     """Base of the estimators; subclasses set ``held_out_`` scores in `fit` and say how to score events."""
 
-    # Parameters that all estimators have.
+    # Parameters of the estimators.
     utility: str | Utility
     b_reg: float | None
     cv: Any
     cut: str | float
     pos_label: Any
     negative_weights: str
+    update_cut: str
+    u_init: float | str
 
     # What `fit` leaves behind.
     classes_: AnyArray
@@ -120,21 +123,38 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         float
         """
         selected = self.decision_function(X) > 0
+        signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
+        s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
+        if s < 0 or b <= 0:
+            raise InputError(f"the cut keeps s = {s:g} and b = {b:g}; significance needs s >= 0 and b > 0")
+        return float(self.utility_.value(s, b))
+
+    def _signal_and_weight(
+        self, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None
+    ) -> tuple[BoolArray, Array]:
+        """Check labels and weights of events that are not trained on."""
         labels = column_or_1d(y)
-        check_consistent_length(selected, labels)
+        check_consistent_length(X, labels)
         unknown = ~np.isin(labels, self.classes_)
         if unknown.any():
             raise InputError(f"y has labels that were not fitted: {np.unique(labels[unknown]).tolist()[:5]}")
-        signal = labels == self.classes_[1]
+        signal: BoolArray = labels == self.classes_[1]
         weight = check_weights(sample_weight, labels.size)
-        if yields is not None:
-            weight = rescale(weight, signal, yields)
-        s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
-        if s < 0 or b <= 0:
-            raise InputError(
-                f"the cut keeps s = {s:g} and b = {b:g}; significance needs s >= 0 and b > 0: use more events"
-            )
-        return float(self.utility_.value(s, b))
+        return signal, weight if yields is None else rescale(weight, signal, yields)
+
+    def _check_integers(self, **least: int) -> None:
+        """Refuse parameters that are not integers of at least so much."""
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < lowest:
+                raise InputError(f"{name} must be an integer of at least {lowest}, got {value!r}")
+
+    def _check_update_cut(self) -> None:
+        """Refuse what the cascades' `update_cut` and `u_init` cannot be."""
+        if self.update_cut not in UPDATE_CUTS:
+            raise InputError(f"update_cut must be one of {', '.join(UPDATE_CUTS)}, got {self.update_cut!r}")
+        if isinstance(self.u_init, str) and self.u_init != "auto":
+            raise InputError(f"u_init must be 'auto' or a number, got {self.u_init!r}")
 
     def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any) -> Sample:
         """Check all input of `fit`, and the parameters that all estimators share."""
@@ -172,7 +192,7 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
             ensure_all_finite="allow-nan" if tags.allow_nan else True,
         )
 
-    def _tune_cut(self, held_out: HeldOut, probability: Array) -> None:
+    def _tune_cut(self, held_out: Gauge, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""
         if self.cut == "zero":
             self.cut_ = 0.5

@@ -28,7 +28,7 @@ Report = Callable[[Round], bool]
 
 
 @contextmanager
-def reporting(estimator: Any, total: int, what: str) -> Iterator[Report]:
+def reporting(estimator: Any, total: int, what: str, done: int = 0) -> Iterator[Report]:
     """Report rounds for the time of a fit.
 
     Parameters
@@ -39,12 +39,14 @@ def reporting(estimator: Any, total: int, what: str) -> Iterator[Report]:
         Rounds at most.
     what : str
         Name of the work.
+    done : int, default=0
+        Rounds that an earlier run did.
     """
     lock = threading.Lock()
     context = estimator._init_callback_context(max_subtasks=total) if hasattr(estimator, "set_callbacks") else None
     if context is not None:
         context.call_on_fit_task_begin(estimator=estimator)
-    with _bar(total, what, visible=bool(estimator.verbose)) as show:
+    with _bar(total, done, what, visible=bool(estimator.verbose)) as show:
 
         def report(r: Round) -> bool:
             with lock:  # restarts run in threads
@@ -61,7 +63,7 @@ def reporting(estimator: Any, total: int, what: str) -> Iterator[Report]:
 
 
 @contextmanager
-def _bar(total: int, what: str, *, visible: bool) -> Iterator[Callable[[Round], None]]:
+def _bar(total: int, done: int, what: str, *, visible: bool) -> Iterator[Callable[[Round], None]]:
     if not visible:
         yield lambda _: None
         return
@@ -84,7 +86,7 @@ def _bar(total: int, what: str, *, visible: bool) -> Iterator[Callable[[Round], 
         TimeRemainingColumn(),
     ]
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total, state="")
+        task = progress.add_task(what, total=total, completed=done, state="")
 
         def show(r: Round) -> None:
             u = "" if r.u is None else f"u {r.u:.4f}  "

@@ -11,15 +11,13 @@ from sklearn.base import MetaEstimatorMixin
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import ClassWeights, History, Outcome, Round, Schedule, cascade, until_no_increase
-from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.errors import SmallSampleWarning
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.parallel import run_parallel, spread_seeds, spread_threads
 from fivesigma.estimators.progress import CallbackSupportMixin, Report, reporting, with_callbacks
-from fivesigma.estimators.sample import HeldOut, Sample
+from fivesigma.estimators.sample import Gauge, Sample
 from fivesigma.learners import Binding, Model, bind, check_learner, default_learner
 from fivesigma.significance import Utility
-
-UPDATE_CUTS = ("zero", "plateau")
 
 
 class _Candidate(NamedTuple):
@@ -183,7 +181,7 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         self._check_parameters()
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
         splits = sample.splits(self.cv, split_seed)
-        held_out = HeldOut.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
         schedule = Schedule(self.utility_, floor=held_out.floor)
         if self.u_init == "auto":
             start = sample.balanced(np.concatenate([rows for rows, _ in splits]))
@@ -219,20 +217,8 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         return self
 
     def _check_parameters(self) -> None:
-        for name, least in (
-            ("max_rounds", 1),
-            ("extra_rounds", 0),
-            ("n_restarts", 1),
-            ("keep", 1),
-            ("monitor_every", 0),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
-        if self.update_cut not in UPDATE_CUTS:
-            raise InputError(f"update_cut must be one of {', '.join(UPDATE_CUTS)}, got {self.update_cut!r}")
-        if isinstance(self.u_init, str) and self.u_init != "auto":
-            raise InputError(f"u_init must be 'auto' or a number, got {self.u_init!r}")
+        self._check_integers(max_rounds=1, extra_rounds=0, n_restarts=1, keep=1, monitor_every=0)
+        self._check_update_cut()
 
     def _run(
         self, step: _Step, schedule: Schedule, start: ClassWeights, report: Report
@@ -245,7 +231,6 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
             start,
             p=step.sample.totals[0],
             monitor_every=self.monitor_every,
-            first=0 if start.u is None else 1,
         )
         for r in until_no_increase(rounds, self.extra_rounds, self.max_rounds):
             history.append(r)
@@ -282,7 +267,7 @@ class _Step:
         learner: Any,
         sample: Sample,
         splits: list[tuple[IntArray, IntArray]],
-        held_out: HeldOut,
+        held_out: Gauge,
         *,
         update_cut: str,
         seed: int,
@@ -321,10 +306,6 @@ class _Step:
         """Yields of the training rows of all splits, scaled to the full yields."""
         rows = np.concatenate([train for train, _ in self._splits])
         parts = [t.score_train(m) for t, m in zip(self._trainers, self.models, strict=True)]
-        train = replace(
-            self._held_out,
-            signal=self.sample.signal[rows],
-            weight=self.sample.rescaled(rows),
-        )
+        train = replace(self._held_out, signal=self.sample.signal[rows], weight=self.sample.rescaled(rows))
         s, b, _ = train.at(np.concatenate(parts) >= threshold)
         return s, b

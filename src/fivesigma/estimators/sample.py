@@ -158,13 +158,13 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """Held-out events of all splits, scaled to the full yields: where u, the stop and the cut are decided.
+class Gauge:
+    """Events on which selections are measured: where u, the stop and the cut are decided. Usually they are held out.
 
     Attributes
     ----------
     signal, weight : arrays
-        Of the held-out rows of all splits, one after the other.
+        Of the rows of all splits, one after the other, each class scaled to its full yield.
     utility : Utility
     floor : float
         Effective background count that a selection must keep to count.
@@ -176,15 +176,15 @@ class HeldOut:
     floor: float
 
     @classmethod
-    def of(cls, sample: Sample, rows: IntArray, utility: Utility) -> HeldOut:
-        """Gather the held-out rows."""
+    def of(cls, sample: Sample, rows: IntArray, utility: Utility) -> Gauge:
+        """Gather rows."""
         signal = sample.signal[rows]
         weight = sample.rescaled(rows)
         available = effective_count(weight[~signal])
         floor = MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0
         if floor < MIN_EFFECTIVE:
             warnings.warn(
-                f"{available:.1f} effective background events are held out; selections that keep as few as one count",
+                f"{available:.1f} effective background events decide; selections that keep as few as one of them count",
                 SmallSampleWarning,
                 stacklevel=3,
             )

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from fivesigma.learners.base import Binding, Model, Trainer, check_learner, default_learner
+from fivesigma.learners.base import Binding, Grower, Model, StagedModel, Trainer, check_learner, default_learner
 from fivesigma.learners.bind import bind
+from fivesigma.learners.grow import check_library, grower
 
-__all__ = ["Binding", "Model", "Trainer", "bind", "check_learner", "default_learner"]
+__all__ = [
+    "Binding",
+    "Grower",
+    "Model",
+    "StagedModel",
+    "Trainer",
+    "bind",
+    "check_learner",
+    "check_library",
+    "default_learner",
+    "grower",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,6 +32,16 @@ class Model(Protocol):
         """P(signal) of each row, float64."""
 
 
+class StagedModel(Model, Protocol):
+    """A boosted model that can say what it was after each tree."""
+
+    def staged_probability(self, X: Any) -> Iterator[Array]:
+        """P(signal) after each tree."""
+
+    def gains(self, n_features: int) -> Array:
+        """Total gain of each feature."""
+
+
 class Trainer(Protocol):
     """A learner bound to its training events and to the events that it is judged on."""
 
@@ -42,6 +53,31 @@ class Trainer(Protocol):
 
     def score_train(self, model: Any) -> Array:
         """P(signal) of the training rows."""
+
+
+class Grower(Protocol):
+    """A booster bound to its events that gains one tree at a time."""
+
+    def set_weights(self, weight: Array) -> None:
+        """Set the learner weights of the training rows for the trees to come."""
+
+    def grow(self) -> None:
+        """Add a tree."""
+
+    def score_held_out(self) -> Array:
+        """P(signal) of the held-out rows, from the library's cache."""
+
+    def score_train(self) -> Array:
+        """P(signal) of the training rows, from the library's cache."""
+
+    def model(self, n_trees: int) -> StagedModel:
+        """Return the first trees as a model."""
+
+    def dump(self) -> bytes:
+        """Return the trees in the library's own format."""
+
+    def restore(self, dumped: bytes, seed: int) -> None:
+        """Go on from dumped trees with a new seed; what follows depends on nothing else."""
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from fivesigma._extras import need
 from fivesigma._types import Array
@@ -18,14 +20,44 @@ _NOT_FOR_TRAINING = ("class_weight", "importance_type", "n_estimators", "objecti
 
 @dataclass(frozen=True)
 class LightGBMModel:
-    """A trained booster with logistic output."""
+    """Trained boosters whose margins add up, with logistic output; more than one after a resumed run."""
 
-    booster: Any
+    boosters: tuple[Any, ...]
     n_threads: int = 0
 
     def signal_probability(self, X: Any) -> Array:
         """P(signal)."""
-        return np.asarray(self.booster.predict(X, num_threads=self.n_threads), dtype=np.float64)
+        return np.asarray(expit(raw_margin(self.boosters, _plain(X), self.n_threads)))
+
+    def staged_probability(self, X: Any) -> Iterator[Array]:
+        """P(signal) after each tree."""
+        table = _plain(X)
+        margin = np.zeros(len(table))
+        for booster in self.boosters:
+            for t in range(booster.current_iteration()):
+                margin += booster.predict(table, start_iteration=t, num_iteration=1, raw_score=True)
+                yield expit(margin)
+
+    def gains(self, n_features: int) -> Array:
+        """Total gain of each feature."""
+        total = np.zeros(n_features)
+        for booster in self.boosters:
+            total += booster.feature_importance("gain")
+        return total
+
+
+def raw_margin(boosters: tuple[Any, ...], X: Any, n_threads: int) -> Array:
+    """Sum of the boosters' margins."""
+    margin = np.zeros(len(X))
+    for booster in boosters:
+        margin += booster.predict(X, raw_score=True, num_threads=n_threads)
+    return margin
+
+
+def _plain(X: Any) -> Any:
+    """A frame that LightGBM does not know, as an array."""
+    known = isinstance(X, np.ndarray) or type(X).__module__.partition(".")[0] in ("pandas", "scipy")
+    return X if known else np.asarray(X)
 
 
 def can_bin_once(estimator: Any) -> bool:
@@ -48,14 +80,14 @@ class LightGBMTrainer:
         self._params = {"verbosity": -1, "n_jobs": binding.n_threads, **given, "objective": "binary"}
         self._rounds = settings.n_estimators
         self._threads = binding.n_threads
-        self._X, self._X_held = binding.rows(binding.train), binding.rows(binding.held_out)
+        self._X, self._X_held = _plain(binding.rows(binding.train)), _plain(binding.rows(binding.held_out))
         self._train = lightgbm.Dataset(self._X, label=binding.target[binding.train], params=self._params).construct()
 
     def fit(self, weight: Array) -> LightGBMModel:
         """Train a new booster."""
         set_weights(self._train, weight)
         booster = need("lightgbm").train(dict(self._params), self._train, num_boost_round=self._rounds)
-        return LightGBMModel(booster, self._threads)
+        return LightGBMModel((booster,), self._threads)
 
     def score_held_out(self, model: LightGBMModel) -> Array:
         """P(signal) of the held-out rows."""
@@ -64,3 +96,96 @@ class LightGBMTrainer:
     def score_train(self, model: LightGBMModel) -> Array:
         """P(signal) of the training rows."""
         return model.signal_probability(self._X)
+
+
+# A fixed starting score, so that models at different class weights start alike.
+GROWER_DEFAULTS = {
+    "learning_rate": 0.05,
+    "num_leaves": 63,
+    "max_depth": 6,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "feature_fraction": 0.8,
+}
+GROWER_FIXED = {
+    "objective": "binary",
+    "boost_from_average": False,
+    "metric": "None",
+    "verbosity": -1,
+    "deterministic": True,
+    "force_row_wise": True,
+}
+
+
+class LightGBMGrower:
+    """Grows boosters on one binned data set; a new one takes over where trees are restored."""
+
+    def __init__(self, params: dict[str, Any], binding: Binding) -> None:
+        lightgbm = need("lightgbm")
+        self._params = {**GROWER_DEFAULTS, **params, **GROWER_FIXED, "num_threads": binding.n_threads}
+        self._threads = binding.n_threads
+        self._X, self._X_held = _plain(binding.rows(binding.train)), _plain(binding.rows(binding.held_out))
+        self._train = lightgbm.Dataset(self._X, label=binding.target[binding.train], params=self._params)
+        self._held = lightgbm.Dataset(self._X_held, label=binding.target[binding.held_out], reference=self._train)
+        # Without weights from the start the objective would never look for any.
+        set_weights(self._train.construct(), np.ones(len(self._X)))
+        self._finished: tuple[Any, ...] = ()
+        self._start(binding.seed)
+
+    def _start(self, seed: int) -> None:
+        self._booster = need("lightgbm").Booster({**self._params, "seed": seed}, self._train)
+        self._booster.add_valid(self._held, "held-out")
+
+    def set_weights(self, weight: Array) -> None:
+        """Set the learner weights of the training rows."""
+        set_weights(self._train, weight)
+
+    def grow(self) -> None:
+        """Add a tree."""
+        self._booster.update()
+
+    def score_held_out(self) -> Array:
+        """P(signal) of the held-out rows."""
+        return self._cached(self._booster.eval_valid)
+
+    def score_train(self) -> Array:
+        """P(signal) of the training rows."""
+        return self._cached(self._booster.eval_train)
+
+    @staticmethod
+    def _cached(evaluate: Any) -> Array:
+        """Cached predictions: LightGBM hands them to a metric and to nobody else."""
+        seen: list[Array] = []
+
+        def metric(p: Array, _: Any) -> tuple[str, float, bool]:
+            seen.append(p)
+            return "", 0.0, True
+
+        evaluate(metric)
+        return seen[0]
+
+    def model(self, n_trees: int) -> LightGBMModel:
+        """Return the first trees as a model."""
+        lightgbm = need("lightgbm")
+        kept = []
+        for booster in (*self._finished, self._booster):
+            n = min(n_trees, booster.current_iteration())
+            if n:
+                kept.append(lightgbm.Booster(model_str=booster.model_to_string(num_iteration=n)))
+            n_trees -= n
+        return LightGBMModel(tuple(kept), self._threads)
+
+    def dump(self) -> bytes:
+        """Return the trees as LightGBM's text, one booster after the other."""
+        return _SEPARATOR.join(b.model_to_string() for b in (*self._finished, self._booster)).encode()
+
+    def restore(self, dumped: bytes, seed: int) -> None:
+        """Go on from dumped trees: their margins are where a new booster starts."""
+        lightgbm = need("lightgbm")
+        self._finished = tuple(lightgbm.Booster(model_str=text) for text in dumped.decode().split(_SEPARATOR))
+        for dataset, X in ((self._train, self._X), (self._held, self._X_held)):
+            dataset.construct().set_field("init_score", raw_margin(self._finished, X, self._threads))
+        self._start(seed)
+
+
+_SEPARATOR = "\n=== next booster ===\n"

@@ -6,10 +6,12 @@ models at different class weights differ in nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from fivesigma._extras import need
 from fivesigma._types import Array
@@ -33,6 +35,22 @@ class XGBoostModel:
             matrix = need("xgboost").DMatrix(X, missing=self.missing, enable_categorical=self.categorical)
             p = self.booster.predict(matrix, validate_features=False)
         return np.asarray(p, dtype=np.float64)
+
+    def staged_probability(self, X: Any) -> Iterator[Array]:
+        """P(signal) after each tree."""
+        matrix = need("xgboost").DMatrix(X, missing=self.missing, enable_categorical=self.categorical)
+        margin = np.zeros(matrix.num_row())
+        for t in range(self.booster.num_boosted_rounds()):
+            margin += self.booster.predict(
+                matrix, iteration_range=(t, t + 1), output_margin=True, validate_features=False
+            )
+            yield expit(margin)
+
+    def gains(self, n_features: int) -> Array:
+        """Total gain of each feature."""
+        names = self.booster.feature_names or [f"f{k}" for k in range(n_features)]
+        by_name = self.booster.get_score(importance_type="total_gain")
+        return np.array([by_name.get(name, 0.0) for name in names])
 
 
 def can_bin_once(estimator: Any) -> bool:
@@ -86,3 +104,61 @@ class XGBoostTrainer:
     @staticmethod
     def _score(model: XGBoostModel, matrix: Any) -> Array:
         return np.asarray(model.booster.predict(matrix), dtype=np.float64)
+
+
+# A fixed starting score, so that models at different class weights start alike.
+GROWER_DEFAULTS = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
+GROWER_FIXED = {"objective": "binary:logistic", "base_score": 0.5, "tree_method": "hist"}
+
+
+class XGBoostGrower:
+    """Grows one booster on one binned matrix."""
+
+    def __init__(self, params: dict[str, Any], binding: Binding) -> None:
+        xgboost = need("xgboost")
+        self._params = {**GROWER_DEFAULTS, **params, **GROWER_FIXED, "nthread": binding.n_threads}
+        self._categorical = any(str(t) == "category" for t in getattr(binding.X, "dtypes", ()))
+        bins = {"max_bin": self._params["max_bin"]} if "max_bin" in self._params else {}
+        options = {"nthread": binding.n_threads, "enable_categorical": self._categorical, **bins}
+        self._train = xgboost.QuantileDMatrix(
+            binding.rows(binding.train), label=binding.target[binding.train], **options
+        )
+        self._held = xgboost.QuantileDMatrix(binding.rows(binding.held_out), ref=self._train, **options)
+        self._start(binding.seed, None)
+
+    def _start(self, seed: int, dumped: bytes | None) -> None:
+        self._booster = need("xgboost").Booster(
+            {**self._params, "seed": seed},
+            cache=[self._train, self._held],
+            model_file=None if dumped is None else bytearray(dumped),
+        )
+        self._n_trees = self._booster.num_boosted_rounds()
+
+    def set_weights(self, weight: Array) -> None:
+        """Set the learner weights of the training rows."""
+        self._train.set_weight(weight)
+
+    def grow(self) -> None:
+        """Add a tree."""
+        self._booster.update(self._train, self._n_trees)
+        self._n_trees += 1
+
+    def score_held_out(self) -> Array:
+        """P(signal) of the held-out rows."""
+        return np.asarray(self._booster.predict(self._held))
+
+    def score_train(self) -> Array:
+        """P(signal) of the training rows."""
+        return np.asarray(self._booster.predict(self._train))
+
+    def model(self, n_trees: int) -> XGBoostModel:
+        """Return the first trees as a model."""
+        return XGBoostModel(self._booster[:n_trees], categorical=self._categorical)
+
+    def dump(self) -> bytes:
+        """Return the trees as UBJSON."""
+        return bytes(self._booster.save_raw("ubj"))
+
+    def restore(self, dumped: bytes, seed: int) -> None:
+        """Go on from dumped trees."""
+        self._start(seed, dumped)

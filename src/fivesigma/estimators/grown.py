@@ -1,0 +1,432 @@
+"""The grown cascade: one booster that gains one tree a round; the paper's second variant."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fivesigma._types import Array, IntArray
+from fivesigma.cascade import ClassWeights, History, Outcome, Round, Schedule, cascade
+from fivesigma.errors import InputError
+from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.checkpoint import Checkpoint
+from fivesigma.estimators.parallel import spread_seeds, spread_threads
+from fivesigma.estimators.progress import CallbackSupportMixin, reporting, with_callbacks
+from fivesigma.estimators.sample import Gauge, Sample
+from fivesigma.learners import Binding, Grower, StagedModel, check_library, grower
+from fivesigma.significance import Utility
+
+UPDATES = ("held-out", "cross-fit", "train")
+EARLY_WINDOW = 20  # trees whose mean significance early stopping looks at
+
+
+class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
+    """Weighted classification cascade that grows one booster, a tree a round.
+
+    Each tree is fitted to the gradient of the weighted error at the present class weights (u, f*(u)); then u follows
+    the yields of the booster so far. The events are binned once and only their weights change.
+
+    Parameters
+    ----------
+    library : {"xgboost", "lightgbm"}, default="xgboost"
+        Library that grows the trees.
+    n_trees : int, default=500
+        Trees, and rounds of the cascade.
+    params : dict, optional
+        Parameters of the library's trees, such as ``{"learning_rate": 0.1, "max_depth": 4}``.
+    cascade : bool, default=True
+        False trains the plain model: class-balanced learner weights throughout, everything else the same. It is the
+        baseline that a cascade has to beat.
+    utility : str or Utility, default="ams2"
+        What to maximise.
+    b_reg : float, optional
+        Constant added to b, if `utility` is a name.
+    u_init : "auto" or float, default="auto"
+        First u. ``"auto"`` takes it at the plateau cut after one class-balanced tree, or after `warmup` more.
+    cv : float, int, splitter or iterable, default=0.25
+        Held-out events: a fraction, a number of folds, a splitter or pairs of row indices. With several splits as many
+        boosters grow side by side, and their probabilities are averaged.
+    update : {"held-out", "cross-fit", "train"}, default="held-out"
+        Yields that u follows: of the held-out events; of all events, each scored by a booster that did not train on it
+        (a fraction as `cv` then means as many folds as it takes); or of the training events, on which u runs away.
+    update_every : int, default=1
+        Trees between two updates of u.
+    damping : float, default=0.0
+        d in u <- (1 - d) u_new + d u_old.
+    warmup : int, default=0
+        Rounds during which the first class weights stay.
+    u_bounds : (float, float), optional
+        Limits of u.
+    update_cut : {"zero", "plateau"}, default="zero"
+        Cut at which the yields that drive u are formed: the sign of the margin, or the best cut on it.
+    cut : {"plateau", "peak", "smooth", "zero"} or float, default="plateau"
+        Cut of `predict`, tuned on held-out events.
+    early_stopping : int, optional
+        Trees without a new best mean of the held-out significance over 20 trees, after which growth stops; the trees
+        up to the best are kept. Off by default.
+    refit : bool, default=False
+        Whether to grow one booster on all events along the same path of u, in place of those of the splits.
+    pos_label : label, optional
+        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    negative_weights : {"error", "zero", "abs"}, default="error"
+        What the learner sees of negative weights; s and b always keep the sign.
+    monitor_every : int, default=0
+        Rounds between two looks at the yields of the training events; 0 for none.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+    checkpoint : path, optional
+        Folder to which the run is written every `checkpoint_every` trees; the same call goes on from there.
+    checkpoint_every : int, default=50
+        Trees between two writes. At each of them the booster is read back, so that a run that was killed ends with the
+        same model as one that was not.
+    random_state : int, RandomState or None, default=None
+        Seed of the split and of the library.
+    n_jobs : int, optional
+        Threads; all cores by default.
+
+    Attributes
+    ----------
+    history_ : History
+        A `Round` for each tree; prints as a table.
+    models_ : list
+        Trained boosters, one for each split.
+    n_trees_ : int
+        Trees in each of them.
+    feature_importances_ : array of shape (n_features,)
+        Share of the total gain.
+    cut_, selected_fraction_ : float
+        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
+    classes_ : array of shape (2,)
+        (background, signal).
+    utility_ : Utility
+        What was maximised.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    fivesigma.CascadeClassifier : Any classifier, trained anew each round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import GrownCascadeClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([1, 0], 2000)
+    >>> X = rng.normal(size=(4000, 2)) + 1.5 * y[:, None]
+    >>> w = np.where(y == 1, 0.15, 1.5)
+    >>> model = GrownCascadeClassifier(n_trees=20, random_state=0, n_jobs=1).fit(X, y, sample_weight=w)
+    >>> len(model.history_)
+    20
+    """
+
+    def __init__(
+        self,
+        library: str = "xgboost",
+        *,
+        n_trees: int = 500,
+        params: dict[str, Any] | None = None,
+        cascade: bool = True,
+        utility: str | Utility = "ams2",
+        b_reg: float | None = None,
+        u_init: float | str = "auto",
+        cv: Any = 0.25,
+        update: str = "held-out",
+        update_every: int = 1,
+        damping: float = 0.0,
+        warmup: int = 0,
+        u_bounds: tuple[float, float] | None = None,
+        update_cut: str = "zero",
+        cut: str | float = "plateau",
+        early_stopping: int | None = None,
+        refit: bool = False,
+        pos_label: Any = None,
+        negative_weights: str = "error",
+        monitor_every: int = 0,
+        verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 50,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.library = library
+        self.n_trees = n_trees
+        self.params = params
+        self.cascade = cascade
+        self.utility = utility
+        self.b_reg = b_reg
+        self.u_init = u_init
+        self.cv = cv
+        self.update = update
+        self.update_every = update_every
+        self.damping = damping
+        self.warmup = warmup
+        self.u_bounds = u_bounds
+        self.update_cut = update_cut
+        self.cut = cut
+        self.early_stopping = early_stopping
+        self.refit = refit
+        self.pos_label = pos_label
+        self.negative_weights = negative_weights
+        self.monitor_every = monitor_every
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, process: Any = None) -> GrownCascadeClassifier:
+        """Grow the booster.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_events, n_features)
+            NaN is a missing value.
+        y : array-like of shape (n_events,)
+            Two labels.
+        sample_weight : array-like of shape (n_events,), optional
+            Physics weights: the expected yield of each event. One each if not given.
+        process : array-like of shape (n_events,), optional
+            Process of each event; splits are stratified by it.
+
+        Returns
+        -------
+        self
+        """
+        params = check_library(self.library, self.params)
+        sample = self._check_sample(X, y, sample_weight, process)
+        self._check_parameters()
+        checkpoint = Checkpoint.of(self, self.checkpoint_every, sample.X, sample.signal, sample.weight, process)
+
+        _, threads = spread_threads(self.n_jobs, 1)
+        cv = round(1 / self.cv) if self.update == "cross-fit" and isinstance(self.cv, float) else self.cv
+        split_seed, seed = spread_seeds(self.random_state, 2)
+        splits = sample.splits(cv, split_seed)
+        step = _Step(
+            [
+                grower(self.library, params, Binding(sample.X, sample.target, train, rows, k_seed, threads))
+                for k_seed, (train, rows) in zip(_seeds(seed, 0, len(splits)), splits, strict=True)
+            ],
+            sample,
+            splits,
+            self.utility_,
+            on_train=self.update == "train",
+            update_cut=self.update_cut,
+        )
+        schedule = self._schedule(step.gauge.floor)
+        history = History()
+        if checkpoint and (saved := checkpoint.read()):
+            history = History(Round.from_dict(r) for r in saved[0]["rounds"])
+            step.restore(
+                [saved[1][f"booster-{k}"] for k in range(len(splits))], _seeds(seed, len(history), len(splits))
+            )
+
+        rounds = cascade(
+            step,
+            schedule,
+            self._start(schedule, sample, splits),
+            p=sample.totals[0],
+            monitor_every=self.monitor_every,
+            resume=tuple(history),
+        )
+        try:
+            with reporting(self, self.n_trees, "trees", done=len(history)) as report:
+                for r in itertools.islice(rounds, self.n_trees - len(history)):
+                    history.append(r)
+                    if checkpoint and len(history) % self.checkpoint_every == 0:
+                        dumped = step.dump()
+                        files = {f"booster-{k}": d for k, d in enumerate(dumped)}
+                        checkpoint.write({"rounds": [r.to_dict() for r in history]}, files)
+                        step.restore(dumped, _seeds(seed, len(history), len(splits)))
+                    if report(r) or self._should_stop(history):
+                        break
+        except KeyboardInterrupt:
+            if checkpoint:
+                kept = len(history) - len(history) % self.checkpoint_every
+                print(
+                    f"interrupted after tree {len(history)}; the same call goes on from tree {kept}, "
+                    f"kept in {checkpoint.folder}",
+                    file=sys.stderr,
+                )
+            raise
+
+        self.history_ = history
+        self.n_trees_ = _best_end(history) if self.early_stopping else len(history)
+        self.models_ = [g.model(self.n_trees_) for g in step.growers]
+        held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        if self.n_trees_ < len(history):
+            probability = np.concatenate(
+                [
+                    m.signal_probability(Binding(sample.X, sample.target, train, rows, 0, threads).rows(rows))
+                    for m, (train, rows) in zip(self.models_, splits, strict=True)
+                ]
+            )
+        else:
+            probability = step.held_out()
+        self._tune_cut(held_out, probability)
+        if self.refit:
+            self.models_ = [self._grow_on_all(params, sample, seed, threads)]
+        return self
+
+    def _check_parameters(self) -> None:
+        self._check_integers(n_trees=1, monitor_every=0, checkpoint_every=1)
+        if self.early_stopping is not None:
+            self._check_integers(early_stopping=1)
+        if self.update not in UPDATES:
+            raise InputError(f"update must be one of {', '.join(UPDATES)}, got {self.update!r}")
+        self._check_update_cut()
+
+    def _schedule(self, floor: float) -> Schedule:
+        if not self.cascade:
+            return Schedule(self.utility_, warmup=self.n_trees, floor=floor)
+        return Schedule(
+            self.utility_,
+            update_every=self.update_every,
+            damping=self.damping,
+            warmup=self.warmup,
+            bounds=self.u_bounds,
+            floor=floor,
+        )
+
+    def _start(self, schedule: Schedule, sample: Sample, splits: list[tuple[IntArray, IntArray]]) -> ClassWeights:
+        if self.cascade and self.u_init != "auto":
+            return schedule.at(float(self.u_init))
+        return sample.balanced(np.concatenate([train for train, _ in splits]))
+
+    def _should_stop(self, history: History) -> bool:
+        return self.early_stopping is not None and len(history) - _best_end(history) >= self.early_stopping
+
+    def _grow_on_all(self, params: dict[str, Any], sample: Sample, seed: int, threads: int) -> StagedModel:
+        """Grow one booster on all events with the class weights of the rounds that were kept."""
+        rows = np.flatnonzero(sample.weight)
+        whole = grower(self.library, params, Binding(sample.X, sample.target, rows, rows[:1], seed, threads))
+        weigh = _Weigher(sample, rows)
+        for r in self.history_[: self.n_trees_]:
+            whole.set_weights(weigh(ClassWeights(*r.class_weights)))
+            whole.grow()
+        return whole.model(self.n_trees_)
+
+    @property
+    def feature_importances_(self) -> Array:
+        """Share of the total gain of each feature, over all boosters."""
+        check_is_fitted(self)
+        gains = np.sum([m.gains(self.n_features_in_) for m in self.models_], axis=0)
+        return np.asarray(gains / max(gains.sum(), np.finfo(float).tiny))
+
+    def staged_significance(
+        self, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None = None
+    ) -> Iterator[float]:
+        """Significance of events after each tree, at the fitted cut; zero where it keeps no background.
+
+        Parameters
+        ----------
+        X, y, sample_weight, yields
+            As in `significance`.
+
+        Yields
+        ------
+        float
+        """
+        check_is_fitted(self)
+        table = self._check_table(X, reset=False)
+        signal, weight = self._signal_and_weight(table, y, sample_weight, yields)
+        stages = zip(*(m.staged_probability(table) for m in self.models_), strict=True)
+        for parts in stages:
+            selected = np.mean(parts, axis=0) >= self.cut_
+            s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
+            yield float(self.utility_.value(s, b)) if s >= 0 and b > 0 else 0.0
+
+    def _signal_probability(self, X: Any) -> Array:
+        return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
+
+    def _learner(self) -> Any:
+        return None
+
+
+def _seeds(seed: int, n_trees: int, n: int) -> list[int]:
+    """Seeds of the boosters of `n` splits from a tree on; a checkpoint starts new ones."""
+    return [int(s >> 1) for s in np.random.SeedSequence([seed, n_trees]).generate_state(n)]
+
+
+def _best_end(history: History) -> int:
+    """Number of trees at which the mean significance over the last few is highest."""
+    z = np.array([r.significance for r in history])
+    if z.size <= EARLY_WINDOW:
+        return int(z.size)
+    total = np.cumsum(np.append(0.0, z))
+    means = total[EARLY_WINDOW:] - total[:-EARLY_WINDOW]
+    return int(np.argmax(means)) + EARLY_WINDOW
+
+
+class _Weigher:
+    """Learner weights of some rows at any class weights, in one pass."""
+
+    def __init__(self, sample: Sample, rows: IntArray) -> None:
+        self._signal = sample.signal[rows]
+        self._base = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
+        self._sums = float(self._base[self._signal].sum()), float(self._base[~self._signal].sum())
+
+    def __call__(self, weights: ClassWeights) -> Array:
+        mean = (weights.signal * self._sums[0] + weights.background * self._sums[1]) / self._base.size
+        return self._base * np.where(self._signal, weights.signal / mean, weights.background / mean)
+
+
+class _Step:
+    """Adds a tree to the booster of each split and looks at the yields that drive u."""
+
+    def __init__(
+        self,
+        growers: list[Grower],
+        sample: Sample,
+        splits: list[tuple[IntArray, IntArray]],
+        utility: Utility,
+        *,
+        on_train: bool,
+        update_cut: str,
+    ) -> None:
+        self.growers = growers
+        self._weigh = [_Weigher(sample, train) for train, _ in splits]
+        self._on_train, self._update_cut = on_train, update_cut
+        self._train = Gauge.of(sample, np.concatenate([train for train, _ in splits]), utility)
+        held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), utility)
+        self.gauge = self._train if on_train else held_out
+        self._current: ClassWeights | None = None
+
+    def __call__(self, weights: ClassWeights, find_u: bool, monitored: bool) -> Outcome:
+        """Grow with class weights and report the yields."""
+        if weights != self._current:
+            for g, weigh in zip(self.growers, self._weigh, strict=True):
+                g.set_weights(weigh(weights))
+            self._current = weights
+        for g in self.growers:
+            g.grow()
+        p = self._on_training() if self._on_train else self.held_out()
+        threshold = 0.5 if self._update_cut == "zero" else self.gauge.scan(p).cut
+        s, b, effective = self.gauge.at(p >= threshold)
+        best = self.gauge.scan(p) if find_u else None
+        train = self._train.at(self._on_training() >= threshold)[:2] if monitored else None
+        return Outcome(s, b, effective, tuned=None if best is None else (best.s, best.b), train=train)
+
+    def held_out(self) -> Array:
+        """P(signal) of the held-out rows of all splits."""
+        return np.concatenate([g.score_held_out() for g in self.growers])
+
+    def _on_training(self) -> Array:
+        return np.concatenate([g.score_train() for g in self.growers])
+
+    def dump(self) -> list[bytes]:
+        """Return the trees of all boosters."""
+        return [g.dump() for g in self.growers]
+
+    def restore(self, dumped: list[bytes], seeds: list[int]) -> None:
+        """Go on from dumped trees."""
+        self._current = None
+        for g, content, seed in zip(self.growers, dumped, seeds, strict=True):
+            g.restore(content, seed)
