@@ -1,3 +1,9 @@
 """Events: read from files, taken from memory, simulated, and written."""
 
 from __future__ import annotations
+
+from fivesigma.datasets.events import Events
+from fivesigma.datasets.load import column_names, load_events
+from fivesigma.datasets.memory import from_arrays, from_frame
+
+__all__ = ["Events", "column_names", "from_arrays", "from_frame", "load_events"]

@@ -61,10 +61,14 @@ def assemble(
             roles = choose_roles(
                 source, features=features, label=label, weight=weight, process=process, ids=ids
             )
-        columns = source.read(roles.kinds(source, cut))
+        kinds = roles.kinds(source, cut)
+        columns = source.read(kinds)
         n_rows = len(next(iter(columns.values())))
         if n_rows == 0:
             raise InputError(f"{source.name} holds no events.")
+        for name, kind in kinds.items():
+            if kind == "value":
+                columns[name] = _plain(columns[name], name, source.name)
         n_read += n_rows
         blocks.append(_cut(_Block(source.name, columns, n_rows, None), cut))
     if roles is None:
@@ -88,6 +92,26 @@ def assemble(
     )
     _fill(events.X, blocks, roles.features, missing)
     return events
+
+
+def _plain(column: NDArray[Any], name: str, source: str) -> NDArray[Any]:
+    """Turn labels, processes or identifiers into a NumPy array of text, whole numbers, numbers or truth."""
+    gaps = np.zeros(len(column), dtype=bool)
+    if column.dtype.kind == "f":
+        gaps = np.isnan(column)
+    elif column.dtype.kind == "O":
+        # pandas' NA is neither None nor unequal to itself.
+        gaps = np.fromiter((v is None or type(v).__name__ == "NAType" or v != v for v in column), bool)  # noqa: PLR0124
+    if gaps.any():
+        row = int(np.argmax(gaps)) + 1
+        raise InputError(f"Column {name!r} is empty in row {row:,} of {source}; every event needs a value there.")
+    if column.dtype.kind == "O":
+        types = {type(v) for v in column}
+        column = np.array(column.tolist()) if len(types) == 1 else column
+    if column.dtype.kind not in "biufU":
+        msg = f"Column {name!r} of {source} holds {column.dtype} values; give text or numbers, not a mixture."
+        raise InputError(msg)
+    return column
 
 
 def _cut(block: _Block, cut: Cut | None) -> _Block:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fivesigma.datasets.cutstring import Cut
 
-__all__ = ["NEVER_FEATURES", "Kind", "Roles", "Source", "choose_roles", "known_signal", "require"]
+__all__ = ["NEVER_FEATURES", "Kind", "Roles", "Source", "choose_roles", "known_signal", "matches", "require"]
 
 #: How a column is read: a feature, a weight, or as it stands in the source (labels, ids, processes).
 Kind = Literal["float32", "float64", "value"]
@@ -107,7 +107,7 @@ def choose_roles(
         require(name, source)
     left_out: tuple[str, ...] = ()
     if features is None:
-        free = [name for name in source.names if name not in taken and not _matches(name, NEVER_FEATURES)]
+        free = [name for name in source.names if name not in taken and not matches(name, NEVER_FEATURES)]
         chosen = [name for name in free if name in source.numbers]
         left_out = tuple(name for name in free if name not in source.numbers)
     else:
@@ -159,7 +159,7 @@ def _named(**roles: str | None) -> list[tuple[str, str]]:
     return [(role, name) for role, name in roles.items() if name is not None]
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
+def matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
