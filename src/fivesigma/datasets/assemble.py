@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["assemble"]
 
 # Rows copied from columns to the table at a time: a piece that stays in the processor's cache.
-_PIECE = 16_384
+_PIECE = 1_024
 
 
 @dataclass(slots=True)
@@ -90,8 +90,10 @@ def assemble(
         ids=None if roles.ids is None else _unique_ids(blocks, roles.ids),
         notes=notes,
     )
-    _fill(events.X, blocks, roles.features, missing)
-    return events
+    n_empty = _fill(events.X, blocks, roles.features, missing)
+    if n_empty:
+        notes += (f"{n_empty:,} empty or NaN feature values are read as missing.",)
+    return replace(events, notes=notes)
 
 
 def _plain(column: NDArray[Any], name: str, source: str) -> NDArray[Any]:
@@ -104,7 +106,9 @@ def _plain(column: NDArray[Any], name: str, source: str) -> NDArray[Any]:
         gaps = np.fromiter((v is None or type(v).__name__ == "NAType" or v != v for v in column), bool)  # noqa: PLR0124
     if gaps.any():
         row = int(np.argmax(gaps)) + 1
-        raise InputError(f"Column {name!r} is empty in row {row:,} of {source}; every event needs a value there.")
+        raise InputError(
+            f"Column {name!r} is empty in row {row:,} of {source}; every event needs a value there."
+        )
     if column.dtype.kind == "O":
         types = {type(v) for v in column}
         column = np.array(column.tolist()) if len(types) == 1 else column
@@ -132,9 +136,11 @@ def _notes(roles: Roles, cut: Cut | None, n_read: int, n: int) -> tuple[str, ...
     return tuple(notes)
 
 
-def _fill(X: NDArray[np.float32], blocks: list[_Block], features: Sequence[str], missing: float | None) -> None:
-    """Move the feature columns into `X`, freeing each block when it is done."""
-    start = 0
+def _fill(
+    X: NDArray[np.float32], blocks: list[_Block], features: Sequence[str], missing: float | None
+) -> int:
+    """Move the feature columns into `X`, freeing each block when it is done; count NaN in the source."""
+    start = n_empty = 0
     while blocks:
         block = blocks.pop(0)
         for first in range(0, block.n_rows, _PIECE):
@@ -143,6 +149,7 @@ def _fill(X: NDArray[np.float32], blocks: list[_Block], features: Sequence[str],
             with np.errstate(over="ignore"):  # too large for float32 is infinite, and refused below
                 for j, name in enumerate(features):
                     piece[:, j] = block.columns[name][first:last]
+            n_empty += int(np.isnan(piece).sum())
             if missing is not None:
                 piece[piece == np.float32(missing)] = np.nan
             infinite = np.isinf(piece)
@@ -150,10 +157,11 @@ def _fill(X: NDArray[np.float32], blocks: list[_Block], features: Sequence[str],
                 i, j = np.argwhere(infinite)[0]
                 msg = (
                     f"Column {features[j]!r} is infinite (or too large for float32) in "
-                    f"{block.where(first + int(i))}: mark it as missing or leave the column out with features=."
+                    f"{block.where(first + int(i))}: mark it as missing, or leave the column out."
                 )
                 raise InputError(msg)
         start += block.n_rows
+    return n_empty
 
 
 def _labels(blocks: list[_Block], label: str | None, signal: Any, where: str) -> tuple[NDArray[Any], Any]:

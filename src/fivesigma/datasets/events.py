@@ -49,9 +49,9 @@ class Events:
     >>> events = from_arrays([[1.0], [2.0], [-999.0]], ["s", "b", "b"], [0.5, 2.0, 4.0])
     >>> events
     Events: 3 rows, 1 feature, signal 's'
-                rows     sum of weights    effective
-    s              1                0.5          1.0
-    b              2                  6          1.8
+                   rows     sum of weights    effective
+    s                 1                0.5          1.0
+    b                 2                  6          1.8
     >>> events[events.is_signal].weight
     array([0.5])
     """
@@ -97,8 +97,8 @@ class Events:
     def column(self, name: str) -> NDArray[np.float32]:
         """Return one feature by name."""
         if name not in self.feature_names:
-            msg = f"No feature {name!r} among {len(self.feature_names)}.{did_you_mean(name, self.feature_names)}"
-            raise InputError(msg)
+            hint = did_you_mean(name, self.feature_names)
+            raise InputError(f"No feature {name!r} among {len(self.feature_names)}.{hint}")
         return self.X[:, self.feature_names.index(name)]
 
     def __repr__(self) -> str:

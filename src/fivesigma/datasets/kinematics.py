@@ -6,7 +6,7 @@ is NaN, and so is every quantity that needs it.  Sums over "the jets there are" 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Array = NDArray[Any]
+    Array = NDArray[np.float64]
 
 __all__ = [
     "DERIVED",
@@ -51,7 +51,7 @@ MEASURED = (
     "PRI_jet_all_pt",
 )
 
-#: The derived columns, in the challenge's order.  `derive` gives all but the first, which is a likelihood fit.
+#: The derived columns, in the challenge's order; `derive` gives all but the first, a likelihood fit.
 DERIVED = (
     "DER_mass_MMC",
     "DER_mass_transverse_met_lep",
@@ -92,43 +92,40 @@ def transverse_mass(pt1: Array, phi1: Array, pt2: Array, phi2: Array) -> Array:
 
 
 def invariant_mass(
-    pt1: Array,
-    eta1: Array,
-    phi1: Array,
-    pt2: Array,
-    eta2: Array,
-    phi2: Array,
+    one: tuple[Array, Array, Array],
+    other: tuple[Array, Array, Array],
     mass1: Array | float = 0.0,
     mass2: Array | float = 0.0,
 ) -> Array:
-    """Invariant mass of two particles, massless unless their masses are given.
+    """Invariant mass of two particles, each ``(pt, eta, phi)`` and massless unless its mass is given.
 
     Examples
     --------
-    >>> round(float(invariant_mass(40.0, 0.0, 0.0, 40.0, 0.0, np.pi)), 6)
+    >>> forward, back = (np.array([40.0, eta, phi]) for eta, phi in ((0.0, 0.0), (0.0, np.pi)))
+    >>> round(float(invariant_mass(tuple(forward), tuple(back))), 6)
     80.0
     """
+    (pt1, eta1, phi1), (pt2, eta2, phi2) = one, other
     p1, p2 = pt1 * np.cosh(eta1), pt2 * np.cosh(eta2)
     # E1 E2 - p1 p2 and p1 p2 (1 - cos angle), each in a form without cancellation.
     e1, e2 = np.hypot(p1, mass1), np.hypot(p2, mass2)
     energy_excess = e1 * mass2**2 / (e2 + p2) + p2 * mass1**2 / (e1 + p1)
     opening = 2.0 * pt1 * pt2 * (np.sinh(0.5 * (eta1 - eta2)) ** 2 + np.sin(0.5 * (phi1 - phi2)) ** 2)
-    return np.sqrt(mass1**2 + mass2**2 + 2.0 * (energy_excess + opening))
+    return np.asarray(np.sqrt(mass1**2 + mass2**2 + 2.0 * (energy_excess + opening)))
 
 
 def vector_sum_pt(*pt_phi: tuple[Array, Array]) -> Array:
     """Size of the vector sum of transverse momenta, each given as ``(pt, phi)``."""
     x = sum(pt * np.cos(phi) for pt, phi in pt_phi)
     y = sum(pt * np.sin(phi) for pt, phi in pt_phi)
-    return np.hypot(x, y)
+    return np.asarray(np.hypot(x, y))
 
 
 def phi_centrality(phi: Array, phi1: Array, phi2: Array) -> Array:
     """Where `phi` lies between two directions: sqrt(2) in the middle, 1 along either, below 1 outside."""
     side = np.where(np.sin(phi2 - phi1) < 0.0, -1.0, 1.0)
-    a = side * np.sin(phi - phi1)
-    b = side * np.sin(phi2 - phi)
-    return (a + b) / np.hypot(a, b)
+    a, b = side * np.sin(phi - phi1), side * np.sin(phi2 - phi)
+    return np.asarray((a + b) / np.hypot(a, b))
 
 
 def eta_centrality(eta: Array, eta1: Array, eta2: Array) -> Array:
@@ -158,7 +155,7 @@ def derive(columns: Mapping[str, Array], *, tau_mass: Array | float = 0.8) -> di
     >>> derive(event)["DER_pt_ratio_lep_tau"]
     array([1.5])
     """
-    tau_pt, tau_eta, tau_phi, lep_pt, lep_eta, lep_phi, met, met_phi, _, n_jets, *jets, all_pt = (
+    tau_pt, tau_eta, tau_phi, lep_pt, lep_eta, lep_phi, met, met_phi, _, _, *jets, all_pt = (
         columns[name] for name in MEASURED
     )
     pt1, eta1, phi1, pt2, eta2, phi2 = jets
@@ -167,10 +164,10 @@ def derive(columns: Mapping[str, Array], *, tau_mass: Array | float = 0.8) -> di
     with np.errstate(invalid="ignore", divide="ignore"):
         return {
             "DER_mass_transverse_met_lep": transverse_mass(*lep, *nu),
-            "DER_mass_vis": invariant_mass(tau_pt, tau_eta, tau_phi, lep_pt, lep_eta, lep_phi, tau_mass),
+            "DER_mass_vis": invariant_mass((tau_pt, tau_eta, tau_phi), (lep_pt, lep_eta, lep_phi), tau_mass),
             "DER_pt_h": vector_sum_pt(tau, lep, nu),
             "DER_deltaeta_jet_jet": np.abs(eta1 - eta2),
-            "DER_mass_jet_jet": invariant_mass(pt1, eta1, phi1, pt2, eta2, phi2),
+            "DER_mass_jet_jet": invariant_mass((pt1, eta1, phi1), (pt2, eta2, phi2)),
             "DER_prodeta_jet_jet": eta1 * eta2,
             "DER_deltar_tau_lep": delta_r(tau_eta, tau_phi, lep_eta, lep_phi),
             "DER_pt_tot": vector_sum_pt(tau, lep, nu, leading, subleading),

@@ -37,7 +37,7 @@ def load_events(
     tree: str | None = None,
     cut: str | None = None,
 ) -> Events:
-    """Read weighted events from CSV, Parquet or ROOT files.
+    r"""Read weighted events from CSV, Parquet or ROOT files.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def load_events(
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder) / "events.csv"
-    ...     _ = file.write_text("EventId,mass,Weight,Label\\n7,125,0.1,s\\n8,-999,2.5,b\\n")
+    ...     _ = file.write_text("EventId,mass,Weight,Label\n7,125,0.1,s\n8,-999,2.5,b\n")
     ...     events = load_events(file)
     >>> events.feature_names, events.X[:, 0], events.ids
     (('mass',), array([125.,  nan], dtype=float32), array([7, 8]))
@@ -101,14 +101,14 @@ def load_events(
 
 
 def column_names(path: str | os.PathLike[str], *, tree: str | None = None) -> tuple[str, ...]:
-    """Return the column names of a file, or of the first file that a pattern matches.
+    r"""Return the column names of a file, or of the first file that a pattern matches.
 
     Examples
     --------
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder) / "events.csv"
-    ...     _ = file.write_text("mass,Weight\\n125,0.1\\n")
+    ...     _ = file.write_text("mass,Weight\n125,0.1\n")
     ...     column_names(file)
     ('mass', 'Weight')
     """

@@ -41,8 +41,8 @@ class _Frame:
 
     def _array(self, name: str) -> NDArray[Any]:
         column = self.frame[name]
-        if hasattr(column, "combine_chunks") and hasattr(column.type, "index_type"):
-            column = column.combine_chunks().dictionary_decode()  # pyarrow's categories
+        if hasattr(getattr(column, "type", None), "index_type"):
+            return np.array(column.to_pylist(), dtype=object)  # pyarrow's categories have no NumPy form
         array = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
         if array.dtype.kind == "O" and str(getattr(column, "dtype", "")).startswith(("Int", "UInt", "Float")):
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
@@ -96,9 +96,9 @@ def from_frame(
     --------
     >>> from_frame({"mass": [125.0, 91.0], "Label": ["s", "b"], "Weight": [0.1, 5.0]})
     Events: 2 rows, 1 feature, signal 's'
-                rows     sum of weights    effective
-    s              1                0.1          1.0
-    b              1                  5          1.0
+                   rows     sum of weights    effective
+    s                 1                0.1          1.0
+    b                 1                  5          1.0
     """
     return assemble(
         [_Frame(frame)],
@@ -137,7 +137,9 @@ def from_arrays(
     table = np.asarray(X)
     if table.ndim != 2:
         raise InputError(f"X must have two dimensions, events and features; it has {table.ndim}.")
-    names = tuple(feature_names) if feature_names is not None else tuple(f"x{i}" for i in range(table.shape[1]))
+    names = (
+        tuple(feature_names) if feature_names is not None else tuple(f"x{i}" for i in range(table.shape[1]))
+    )
     if len(names) != table.shape[1]:
         raise InputError(f"X has {table.shape[1]} columns, but there are {len(names)} feature names.")
     columns = dict(zip(names, table.T, strict=True))

@@ -160,6 +160,7 @@ def _named(**roles: str | None) -> list[tuple[str, str]]:
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the glob patterns matches."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 

@@ -22,11 +22,8 @@ __all__ = ["RootTree"]
 
 _TREES = ("TTree", "TNtuple", "TNtupleD", "TChain", "ROOT::RNTuple", "ROOT::Experimental::RNTuple")
 # C++ types, without std::, that are one number an event.
-_NUMBERS = frozenset(
-    "float double bool char short int long Float_t Double_t Bool_t Int_t Long64_t "
-    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t "
-    "unsigned_char unsigned_short unsigned_int".split()
-)
+_NUMBERS = {"float", "double", "bool", "char", "short", "int", "long"}
+_NUMBERS |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 # How much of a tree is in memory before it is cut down to the wanted types.
 _STEP = "100 MB"
 
@@ -43,9 +40,7 @@ class RootTree:
             self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
             types = {str(k): str(v) for k, v in file[self.tree].typenames().items()}
         self.names = tuple(types)
-        self.numbers = tuple(
-            name for name, kind in types.items() if kind.replace("std::", "").replace(" ", "_") in _NUMBERS
-        )
+        self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
 
     def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
         """Read the chosen branches piece by piece, each at once in its final type."""

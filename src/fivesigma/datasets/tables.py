@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    import polars as pl
     from numpy.typing import NDArray
+    from polars import LazyFrame, QueryOptFlags, Series
 
     from fivesigma.datasets.roles import Kind
 
 __all__ = ["CsvFile", "ParquetFile"]
 
 # Rows that decide whether a CSV column holds numbers.
-_SAMPLE = 1000
+_SAMPLE = 100
 
 
 class _Table:
@@ -40,8 +40,11 @@ class _Table:
             self.schema: dict[str, Any] = dict(self._scan({}).collect_schema())
         self.names = tuple(self.schema)
 
-    def _scan(self, kinds: Mapping[str, Kind]) -> pl.LazyFrame:
+    def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:
         raise NotImplementedError
+
+    def _plan(self) -> QueryOptFlags:
+        return cast("QueryOptFlags", self.polars.QueryOptFlags())
 
     def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
         """Read columns as NumPy arrays, releasing polars' copy of each as it goes."""
@@ -52,29 +55,31 @@ class _Table:
         ]
         try:
             with self._reading():
-                frame = self._scan(kinds).select(wanted).collect(engine="streaming")
+                frame = (
+                    self._scan(kinds).select(wanted).collect(engine="streaming", optimizations=self._plan())
+                )
         except InputError:
             self._find_text(kinds)
             raise
-        arrays = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for name, kind in kinds.items():
             series = frame.drop_in_place(name)
             arrays[name] = self._values(series) if kind == "value" else series.to_numpy()
         return arrays
 
-    def _values(self, series: pl.Series) -> NDArray[Any]:
+    def _values(self, series: Series) -> NDArray[Any]:
         """Labels, processes or identifiers; None where empty."""
         pl = self.polars
         if series.null_count():
             return np.array(series.to_list(), dtype=object)
-        if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        if series.dtype not in (pl.String, pl.Categorical, pl.Enum) or series.is_empty():
             return np.asarray(series.to_numpy())
         series = series.cast(pl.String)
         words = series.unique()
-        if len(words) > _SAMPLE:
+        if len(words) > 1000:
             return np.array(series.to_list(), dtype=str)
         codes = series.replace_strict(words, range(len(words)), return_dtype=pl.UInt32)
-        return np.array(words.to_list(), dtype=str)[codes.to_numpy()]
+        return np.take(np.array(words.to_list(), dtype=str), codes.to_numpy())
 
     def _find_text(self, kinds: Mapping[str, Kind]) -> None:
         """After a failed read, say which cell of which number column is not a number."""
@@ -87,10 +92,8 @@ class _Table:
             bad = column.is_not_null() & column.cast(pl.Float64, strict=False).is_null()
             if bad.any():
                 row = int(bad.arg_max() or 0)
-                msg = (
-                    f"Column {name!r} should hold numbers, but row {row + 1:,} of {self.name} has {column[row]!r}: "
-                    "correct it, or leave the column out with features=."
-                )
+                seen = f"row {row + 1:,} of {self.name} has {column[row]!r}"
+                msg = f"Column {name!r} should hold numbers, but {seen}: correct it, or leave the column out."
                 raise InputError(msg)
 
     @contextmanager
@@ -103,15 +106,16 @@ class _Table:
             raise InputError(f"{self.name} is empty.") from err
         except (errors.PolarsError, errors.PanicException, OSError, UnicodeError, OverflowError) as err:
             why = str(err).strip().splitlines()[0].rstrip(".") if str(err).strip() else type(err).__name__
-            raise InputError(f"Cannot read {self.name}: {why}. The file may be damaged or truncated.") from err
+            raise InputError(
+                f"Cannot read {self.name}: {why}. The file may be damaged or truncated."
+            ) from err
 
 
 class ParquetFile(_Table):
     """A Parquet file; its columns have types."""
 
-    def _scan(self, kinds: Mapping[str, Kind]) -> pl.LazyFrame:  # noqa: ARG002
-        lazy: pl.LazyFrame = self.polars.scan_parquet(self.path, glob=False)
-        return lazy
+    def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:  # noqa: ARG002
+        return cast("LazyFrame", self.polars.scan_parquet(self.path, glob=False))
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
@@ -130,27 +134,30 @@ class CsvFile(_Table):
             name = again[0].rpartition("_duplicated_")[0]
             raise InputError(f"Column {name!r} appears more than once in the header of {self.name}.")
 
-    def _scan(self, kinds: Mapping[str, Kind]) -> pl.LazyFrame:
+    def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:
         pl = self.polars
-        overrides: dict[str, Any] = {}
+        schema: dict[str, Any] | None = None
         if kinds:
             # Whatever is not a number is read as text, so that no column is judged by its first rows.
-            overrides = dict.fromkeys(self.schema, pl.String)
+            schema = dict.fromkeys(self.schema, pl.String)
             types = {"float32": pl.Float32, "float64": pl.Float64, "value": pl.String}
-            overrides |= {name: types[kind] for name, kind in kinds.items()}
+            schema |= {name: types[kind] for name, kind in kinds.items()}
             truth = [n for n, kind in kinds.items() if kind != "value" and self.schema[n] == pl.Boolean]
-            overrides |= dict.fromkeys(truth, pl.Boolean)
-        lazy: pl.LazyFrame = pl.scan_csv(
-            self.path, schema_overrides=overrides, infer_schema_length=_SAMPLE, glob=False
-        )
-        return lazy
+            schema |= dict.fromkeys(truth, pl.Boolean)
+        lazy = pl.scan_csv(self.path, schema=schema, infer_schema_length=_SAMPLE, glob=False)
+        return cast("LazyFrame", lazy)
+
+    def _plan(self) -> QueryOptFlags:
+        # polars sees a row with too many cells, whose values are in the wrong columns, only if it parses
+        # every column.  Those that are not wanted are dropped piece by piece and cost no memory.
+        return cast("QueryOptFlags", self.polars.QueryOptFlags(projection_pushdown=False))
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
         """Columns with numbers in the first rows, even if with some text, which reading will then refuse."""
         pl = self.polars
         text = [n for n, t in self.schema.items() if t == pl.String and not matches(n, NEVER_FEATURES)]
-        words = set(n for n, t in self.schema.items() if t == pl.String)
+        words = {n for n, t in self.schema.items() if t == pl.String}
         if text:
             with self._reading():
                 sample = self._scan(dict.fromkeys(text, "value")).select(text).head(_SAMPLE).collect()
@@ -160,7 +167,7 @@ class CsvFile(_Table):
                     words.remove(name)
         return tuple(name for name in self.names if name not in words)
 
-    def _values(self, series: pl.Series) -> NDArray[Any]:
+    def _values(self, series: Series) -> NDArray[Any]:
         """Read text as whole numbers, numbers or truth if all of it is."""
         pl = self.polars
         if series.null_count() == 0:
