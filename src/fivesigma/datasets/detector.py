@@ -24,8 +24,9 @@ _LEP_ETA, _TAU_ETA, _JET_ETA = 2.47, 2.5, 4.5
 _APART = 0.5
 # Relative resolutions of transverse momenta.
 _LEP_SMEAR, _TAU_SMEAR, _JET_SMEAR = 0.02, 0.07, 0.12
-# The likelihood mass: scan points per tau, prior power of the mass, worst fit that still gives a mass.
-_GRID, _POWER, _WORST_FIT = 10, 2.0, 12.0
+# The likelihood mass: scan points per tau, prior power of the mass, worst fit that still gives a mass, and how
+# often the fit fails for no reason at all.
+_GRID, _POWER, _WORST_FIT, _FAILURES = 10, 2.0, 10.0, 0.02
 
 
 def observe(rng: Generator, truth: Truth) -> tuple[dict[str, Array], Array]:
@@ -69,8 +70,9 @@ def _measure(rng: Generator, lep: Array, tau: Array, true_jets: Jets) -> dict[st
     values += [np.isfinite(pt).sum(axis=0).astype(float), pt[0], eta[0], phi[0], pt[1], eta[1], phi[1], all_pt]
     columns = dict(zip(MEASURED, values, strict=True))
     columns |= derive(columns, tau_mass=np.where(rng.random(n) < 0.75, 0.8, 1.2))
-    sigma = np.hypot(13.0, 0.10 * all_pt)
-    columns["DER_mass_MMC"] = columns["DER_mass_vis"] * _mass_factor(lep / sigma, tau / sigma, met / sigma)
+    sigma = np.hypot(16.0, 0.10 * all_pt)
+    factor = np.where(rng.random(n) < _FAILURES, np.nan, _mass_factor(lep / sigma, tau / sigma, met / sigma))
+    columns["DER_mass_MMC"] = columns["DER_mass_vis"] * factor
     return columns
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["PROCESSES", "Jets", "Process", "Truth"]
 
 # Transverse momentum in GeV, per direction, that leaves no trace in the detector.
-_UNSEEN = 12.5
+_UNSEEN = 16.0
 
 
 class Jets(NamedTuple):
@@ -74,7 +74,8 @@ def _make_jets(
     n = len(centre)
     number = np.searchsorted(np.cumsum(odds)[:-1], rng.random(n))
     pt = np.empty((4, n))
-    pt[:3] = 27.0 + rng.standard_exponential((3, n)) * np.array(scale)[:, None]
+    hardness = 0.9 * rng.lognormal(0.0, 0.35, n)
+    pt[:3] = 27.0 + rng.standard_exponential((3, n)) * np.array(scale)[:, None] * hardness
     pt[:3][number <= np.arange(3)[:, None]] = 0.0
     soft = rng.random(n)
     pt[3] = np.where(soft < 0.45, 19.0 + 11.0 * soft / 0.45, 0.0)
@@ -98,19 +99,19 @@ def _to_tau_pair(rng: Generator, parent: Array, mass: Array | float) -> tuple[Ar
 
 
 def _gluon_fusion(rng: Generator, n: int) -> Truth:
-    y = rng.normal(0.0, 1.2, n)
+    y = rng.normal(0.0, 1.35, n)
     jets, _ = _make_jets(rng, (0.58, 0.29, 0.10, 0.03), (40.0, 28.0, 22.0), y)
     lep, tau = _to_tau_pair(rng, resonance(np.full(n, 125.0), _balance(rng, jets), y), 125.0)
     return Truth(lep, tau, jets, np.ones(n))
 
 
 def _vector_boson_fusion(rng: Generator, n: int) -> Truth:
-    y = rng.normal(0.0, 1.0, n)
+    y = rng.normal(0.0, 1.1, n)
     jets, _ = _make_jets(rng, (0.0, 0.0, 0.86, 0.14), (1.0, 1.0, 20.0), y)
     # The two quarks that radiated the bosons go forward and backward, and either may be too soft.
-    jets.pt[:2] = rng.gamma(((2.0,), (1.7,)), ((30.0,), (28.0,)), (2, n))
+    jets.pt[:2] = rng.gamma(((2.0,), (1.7,)), ((30.0,), (29.0,)), (2, n)) * rng.lognormal(-0.05, 0.3, n)
     side = np.where(rng.random(n) < 0.5, -1.0, 1.0)
-    eta = 0.3 * y + np.stack([side, -side]) * rng.normal(1.9, 1.2, (2, n))
+    eta = 0.3 * y + np.stack([side, -side]) * rng.normal(2.0, 1.2, (2, n))
     jets.eta[:2] = np.clip(eta, -4.9, 4.9)
     lep, tau = _to_tau_pair(rng, resonance(np.full(n, 125.0), _balance(rng, jets), y), 125.0)
     return Truth(lep, tau, jets, np.ones(n))
@@ -126,7 +127,7 @@ def _z_boson(rng: Generator, n: int) -> Truth:
 
 
 def _w_boson(rng: Generator, n: int) -> Truth:
-    y = rng.normal(0.0, 1.9, n)
+    y = rng.normal(0.0, 2.1, n)
     jets, number = _make_jets(rng, (0.61, 0.28, 0.08, 0.03), (26.0, 26.0, 26.0), y)
     # One more jet, narrow and with few tracks, is taken for a tau.
     fake = 18.0 + rng.standard_exponential(n) * np.where(rng.random(n) < 0.8, 9.0, 25.0)
