@@ -24,8 +24,8 @@ _LEP_ETA, _TAU_ETA, _JET_ETA = 2.47, 2.5, 4.5
 _APART = 0.5
 # Relative resolutions of transverse momenta.
 _LEP_SMEAR, _TAU_SMEAR, _JET_SMEAR = 0.02, 0.07, 0.12
-# The likelihood mass: scan points per tau, prior power of the mass, worst fit that still gives a mass, and how
-# often the fit fails for no reason at all.
+# The likelihood mass: scan points per tau, prior power of the mass, worst fit that still gives a mass, and
+# how often the fit fails for no reason at all.
 _GRID, _POWER, _WORST_FIT, _FAILURES = 10, 2.0, 10.0, 0.02
 
 
@@ -67,7 +67,16 @@ def _measure(rng: Generator, lep: Array, tau: Array, true_jets: Jets) -> dict[st
     visible = tau_columns[0] + lep_columns[0] + all_pt
     sum_et = np.maximum(visible + rng.normal(48.0, 48.0, n), 0.35 * visible)
     values = [*tau_columns, *lep_columns, np.hypot(met[0], met[1]), np.arctan2(met[1], met[0]), sum_et]
-    values += [np.isfinite(pt).sum(axis=0).astype(float), pt[0], eta[0], phi[0], pt[1], eta[1], phi[1], all_pt]
+    values += [
+        np.isfinite(pt).sum(axis=0).astype(float),
+        pt[0],
+        eta[0],
+        phi[0],
+        pt[1],
+        eta[1],
+        phi[1],
+        all_pt,
+    ]
     columns = dict(zip(MEASURED, values, strict=True))
     columns |= derive(columns, tau_mass=np.where(rng.random(n) < 0.75, 0.8, 1.2))
     sigma = np.hypot(16.0, 0.10 * all_pt)
@@ -77,7 +86,7 @@ def _measure(rng: Generator, lep: Array, tau: Array, true_jets: Jets) -> dict[st
 
 
 def _listed(jets: Jets) -> tuple[Array, Array, Array]:
-    """The jets above threshold, hardest first, NaN where there is none; a fourth one is not listed."""
+    """List the jets above threshold, hardest first, NaN where there is none; a fourth one is not listed."""
     seen = (jets.pt > _JET_PT) & (np.abs(jets.eta) < _JET_ETA)
     order = np.argsort(np.where(seen, -jets.pt, 0.0), axis=0)[:3]
     pt, eta, phi = (np.take_along_axis(np.where(seen, column, np.nan), order, axis=0) for column in jets)

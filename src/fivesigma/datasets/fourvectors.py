@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["breit_wigner", "hadronic_share", "lepton_share", "momentum", "polar", "resonance", "two_body"]
 
-# The energy share of the charged lepton in tau -> l nu nu follows (5 - 9 x^2 + 4 x^3) / 3; its integral, inverted.
+# The lepton's energy share in tau -> l nu nu follows (5 - 9 x^2 + 4 x^3) / 3; this is its integral.
 _X = np.linspace(0.0, 1.0, 2049)
 _LEPTON_CDF = (5.0 * _X - 3.0 * _X**3 + _X**4) / 3.0
 
@@ -25,7 +25,7 @@ def lepton_share(quantile: Array) -> Array:
     Examples
     --------
     >>> lepton_share(np.array([0.0, 0.5, 1.0])).round(3)
-    array([0.   , 0.309, 1.   ])
+    array([0.   , 0.317, 1.   ])
     """
     return np.interp(quantile, _LEPTON_CDF, _X)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,10 +32,10 @@ _FEATURES = (*DERIVED, *MEASURED)
 def make_htautau(n_events: int = 100_000, random_state: int = 0) -> Events:
     """Simulate Higgs bosons decaying to two taus, and what looks like them.
 
-    A toy: it has the columns, the definitions, the missing pattern, the yields and about the difficulty of the
-    2014 challenge's events, but it is neither ATLAS data nor a full simulation.  Signal is gluon fusion and
-    vector-boson fusion; background is Z bosons decaying to taus, top pairs, and W bosons with a jet that is
-    taken for a tau.
+    A toy: it has the columns, the definitions, the missing pattern, the yields and about the difficulty of
+    the 2014 challenge's events, but it is neither ATLAS data nor a full simulation.  Signal is gluon fusion
+    and vector-boson fusion; background is Z bosons decaying to taus, top pairs, and W bosons with a jet that
+    is taken for a tau.
 
     Parameters
     ----------
@@ -57,11 +58,12 @@ def make_htautau(n_events: int = 100_000, random_state: int = 0) -> Events:
     >>> round(float(events.weight[events.is_signal].sum()), 3)
     691.989
     """
-    if not isinstance(n_events, int | np.integer) or n_events < 100:
-        raise InputError(f"n_events must be a whole number of at least 100, not {n_events!r}.")
+    n_events = operator.index(n_events)
+    if n_events < 100:
+        raise InputError(f"n_events must be at least 100, so that every process is there, not {n_events}.")
     seeds = np.random.SeedSequence(random_state).spawn(len(PROCESSES) + 1)
     parts = []
-    for process, n, seed in zip(PROCESSES, _shares(int(n_events)), seeds, strict=False):
+    for process, n, seed in zip(PROCESSES, _shares(n_events), seeds, strict=False):
         X, importance = _simulate(process, n, np.random.default_rng(seed))
         weight = importance * (YIELDS[process.label] * process.yields / importance.sum())
         parts.append((X, weight, np.full(n, process.label), np.full(n, process.name)))
@@ -85,9 +87,7 @@ def _shares(n: int) -> list[int]:
     return [*counts[:-1], n - sum(counts[:-1])]
 
 
-def _simulate(
-    process: Process, n: int, rng: Generator
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+def _simulate(process: Process, n: int, rng: Generator) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Collide until `n` events are selected."""
     X: list[NDArray[np.float32]] = []
     importance: list[NDArray[np.float64]] = []

@@ -1,7 +1,7 @@
 """What collides and decays in the toy simulation: one function a process, from four-vectors.
 
-Every process gives the same `Truth`: a lepton, something that looks like a hadronic tau, up to three hard jets and
-at most one soft jet.  Neutrinos are what balances the rest, so they need not be kept.
+Every process gives the same `Truth`: a lepton, something that looks like a hadronic tau, up to three hard
+jets and at most one soft jet.  Neutrinos are what balances the rest, so they need not be kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNSEEN = 16.0
 
 
 class Jets(NamedTuple):
-    """Jets as arrays of shape (4, n): three that may be hard and a soft one; pt is zero where there is none."""
+    """Jets as arrays of shape (4, n): three hard ones and a soft one; pt is zero where there is none."""
 
     pt: Array
     eta: Array
@@ -70,7 +70,7 @@ class Process:
 def _make_jets(
     rng: Generator, odds: Sequence[float], scale: tuple[float, float, float], centre: Array
 ) -> tuple[Jets, NDArray[np.intp]]:
-    """Draw 0 to 3 hard jets with `odds` around the rapidity `centre`, the mean of each above threshold in `scale`."""
+    """Draw 0 to 3 hard jets with `odds` around the rapidity `centre`; `scale` is the hardness of each."""
     n = len(centre)
     number = np.searchsorted(np.cumsum(odds)[:-1], rng.random(n))
     pt = np.empty((4, n))
