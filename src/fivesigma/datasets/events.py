@@ -109,8 +109,7 @@ class Events:
         width = max(8, *(len(name) for name, _ in rows))
         table = [f"{'':{width}} {'rows':>10} {'sum of weights':>18} {'effective':>12}"]
         for name, w in rows:
-            effective = w.sum() ** 2 / np.square(w).sum() if w.any() else 0.0
-            table.append(f"{name:{width}} {len(w):>10,} {w.sum():>18,.8g} {effective:>12,.1f}")
+            table.append(f"{name:{width}} {len(w):>10,} {w.sum():>18,.8g} {_effective_count(w):>12,.1f}")
         return "\n".join([head, *table, *(f"note: {note}" for note in self.notes)])
 
     def _yields(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
@@ -125,3 +124,11 @@ class Events:
             if self.process is not None:
                 for process in np.unique(self.process[mask]).tolist():
                     yield f"  {process}", self.weight[mask & (self.process == process)]
+
+
+def _effective_count(weight: NDArray[np.float64]) -> float:
+    """How many events of equal weight are as good as these: (sum w)^2 / sum w^2."""
+    if not weight.any():
+        return 0.0
+    scaled = weight / np.abs(weight).max()  # so that no square overflows
+    return float(scaled.sum() ** 2 / np.square(scaled).sum())
