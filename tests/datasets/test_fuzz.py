@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from benchmarks.fuzz_loaders import outcome, run, whole_files
 
 
