@@ -203,6 +203,7 @@ def test_paths_that_are_no_event_files(tmp_path: Path) -> None:
     refuse(tmp_path, r"is a folder: name its files, for example '.*\*\.parquet'")
     refuse(f"{tmp_path}/*.parquet", r"No file matches '.*\*\.parquet'")
     refuse([], "There is no file to read")
+    refuse(f"{tmp_path}/{'x' * 300}.csv", "cannot be looked up")
     (tmp_path / "events.xlsx").write_bytes(b"PK")
     refuse(tmp_path / "events.xlsx", r"events\.xlsx ends in none of \.csv")
     refuse(tmp_path / "events.csv", r"tree= .* events\.csv is not one", tree="t")

@@ -132,6 +132,10 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
     if not isinstance(path, str | os.PathLike):
         return [file for item in path for file in _files(item)]
     file = Path(path)
+    try:
+        file.exists()
+    except OSError as err:  # a name that is too long, a folder that may not be entered
+        raise InputError(f"{file} cannot be looked up: {err.strerror}.") from err
     if file.is_dir():
         msg = f"{file} is a folder: name its files, for example '{file / '*.parquet'}'."
         raise InputError(msg)
