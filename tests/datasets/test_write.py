@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -40,6 +40,7 @@ def test_round_trip_is_exact(tmp_path: Path, ending: str) -> None:
         assert one.tolist() == other.tolist()
 
 
+@settings(deadline=None)  # the first read starts polars' threads
 @given(
     X=arrays(np.float32, (5, 2), elements=st.floats(width=32, allow_infinity=False, allow_nan=False)),
     weight=arrays(np.float64, 5, elements=st.floats(allow_infinity=False, allow_nan=False)),
