@@ -1,0 +1,19 @@
+"""Events: read from files, taken from memory, simulated, and written."""
+
+from __future__ import annotations
+
+from fivesigma.datasets.events import Events
+from fivesigma.datasets.htautau import make_htautau
+from fivesigma.datasets.load import column_names, load_events
+from fivesigma.datasets.memory import from_arrays, from_frame
+from fivesigma.datasets.write import write_events
+
+__all__ = [
+    "Events",
+    "column_names",
+    "from_arrays",
+    "from_frame",
+    "load_events",
+    "make_htautau",
+    "write_events",
+]

@@ -1,0 +1,166 @@
+"""Events from frames and arrays that are already in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fivesigma.datasets.assemble import assemble
+from fivesigma.datasets.cutstring import Cut
+from fivesigma.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from fivesigma.datasets.events import Events
+    from fivesigma.datasets.roles import Kind
+
+__all__ = ["from_arrays", "from_frame"]
+
+
+class _Frame:
+    """A pandas, polars or pyarrow table, or a mapping of arrays; none of these libraries is imported."""
+
+    def __init__(self, frame: Any) -> None:
+        self.name = f"the {type(frame).__name__}"
+        self.frame = frame
+        # pyarrow has both attributes, and its columns are not names.
+        names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
+        names = list(frame) if names is None and isinstance(frame, dict) else names
+        if names is None:
+            msg = f"{self.name} is not a frame: give pandas, polars, pyarrow, or a dict of arrays."
+            raise InputError(msg)
+        self.names = tuple(names)
+        if len(set(self.names)) < len(self.names) or not all(isinstance(n, str) for n in self.names):
+            raise InputError(f"{self.name} needs column names that are text, each once.")
+        self.columns = {name: self._array(name) for name in self.names}
+        self.numbers = tuple(name for name, column in self.columns.items() if column.dtype.kind in "biuf")
+
+    def _array(self, name: str) -> NDArray[Any]:
+        column = self.frame[name]
+        if hasattr(getattr(column, "type", None), "index_type"):
+            return np.array(column.to_pylist(), dtype=object)  # pyarrow's categories have no NumPy form
+        array = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+        if array.dtype.kind == "O" and str(getattr(column, "dtype", "")).startswith(("Int", "UInt", "Float")):
+            array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
+        return array
+
+    def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+        """Hand over the columns; text where numbers belong is refused."""
+        return {
+            name: column if kind == "value" else self._numbers(name, column, kind)
+            for name, kind in kinds.items()
+            for column in [self.columns[name]]
+        }
+
+    def _numbers(self, name: str, column: NDArray[Any], kind: str) -> NDArray[Any]:
+        if column.ndim != 1:
+            raise InputError(f"Column {name!r} of {self.name} does not hold one number an event.")
+        try:
+            with np.errstate(over="ignore"):
+                return column.astype(kind)
+        except (TypeError, ValueError):
+            row, value = next((i, v) for i, v in enumerate(column.tolist(), start=1) if not _is_number(v))
+        msg = f"Column {name!r} should hold numbers, but row {row:,} of {self.name} has {value!r}."
+        raise InputError(msg)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def from_frame(
+    frame: Any,
+    *,
+    features: str | Sequence[str] | None = None,
+    label: str | None = "Label",
+    signal: Any = None,
+    weight: str | None = "Weight",
+    process: str | None = None,
+    ids: str | None = "auto",
+    missing: float | None = -999.0,
+    cut: str | None = None,
+) -> Events:
+    """Take events from a pandas, polars or pyarrow table, or from a dict of arrays.
+
+    The parameters and checks are those of `load_events`.
+
+    Examples
+    --------
+    >>> from_frame({"mass": [125.0, 91.0], "Label": ["s", "b"], "Weight": [0.1, 5.0]})
+    Events: 2 rows, 1 feature, signal 's'
+                   rows     sum of weights    effective
+    s                 1                0.1          1.0
+    b                 1                  5          1.0
+    """
+    return assemble(
+        [_Frame(frame)],
+        features=features,
+        label=label,
+        signal=signal,
+        weight=weight,
+        process=process,
+        ids=ids,
+        missing=missing,
+        cut=None if cut is None else Cut(cut),
+    )
+
+
+def from_arrays(
+    X: ArrayLike,
+    y: ArrayLike | None,
+    weight: ArrayLike | None = None,
+    *,
+    signal: Any = None,
+    feature_names: Sequence[str] | None = None,
+    process: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    missing: float | None = -999.0,
+) -> Events:
+    """Take events from arrays, with the checks of `load_events`; the arrays are not changed.
+
+    Features are called x0, x1, ... unless `feature_names` says otherwise.
+
+    Examples
+    --------
+    >>> from_arrays([[1.0, 2.0], [3.0, -999.0]], [1, 0], [0.2, 7.0]).X
+    array([[ 1.,  2.],
+           [ 3., nan]], dtype=float32)
+    """
+    table = np.asarray(X)
+    if table.ndim != 2:
+        raise InputError(f"X must have two dimensions, events and features; it has {table.ndim}.")
+    names = (
+        tuple(feature_names) if feature_names is not None else tuple(f"x{i}" for i in range(table.shape[1]))
+    )
+    if len(names) != table.shape[1]:
+        raise InputError(f"X has {table.shape[1]} columns, but there are {len(names)} feature names.")
+    columns = dict(zip(names, table.T, strict=True))
+    if len(columns) < len(names):
+        raise InputError("Feature names must differ from one another.")
+    others = {"y": y, "weight": weight, "process": process, "ids": ids}
+    # Keys that no feature can have, because features are text without this mark.
+    given = {f"{role}\0": np.asarray(value) for role, value in others.items() if value is not None}
+    for role, column in given.items():
+        if column.shape != (len(table),):
+            shape = f"{role[:-1]} has the shape {column.shape}"
+            raise InputError(f"X has {len(table):,} events, but {shape}; give one value an event.")
+    key = {role: f"{role}\0" if f"{role}\0" in given else None for role in others}
+    return assemble(
+        [_Frame(columns | given)],
+        features=names,
+        label=key["y"],
+        signal=signal,
+        weight=key["weight"],
+        process=key["process"],
+        ids=key["ids"],
+        missing=missing,
+        cut=None,
+    )

@@ -1,0 +1,97 @@
+"""ROOT files: TTrees and RNTuples, read by uproot without ROOT."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fivesigma._extras import need
+from fivesigma.errors import FivesigmaError, InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from fivesigma.datasets.roles import Kind
+
+__all__ = ["RootTree"]
+
+_TREES = ("TTree", "TNtuple", "TNtupleD", "TChain", "ROOT::RNTuple", "ROOT::Experimental::RNTuple")
+# C++ types, without std::, that are one number an event.
+_NUMBERS = {"float", "double", "bool", "char", "short", "int", "long"}
+_NUMBERS |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+# How much of a tree is in memory before it is cut down to the wanted types.
+_STEP = "100 MB"
+
+
+class RootTree:
+    """One TTree or RNTuple of a ROOT file."""
+
+    def __init__(self, path: Path, tree: str | None) -> None:
+        self.path = path
+        self.name = path.name
+        if path.stat().st_size == 0:
+            raise InputError(f"{self.name} is empty.")
+        with self._opened() as file:
+            self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
+            types = {str(k): str(v) for k, v in file[self.tree].typenames().items()}
+        self.names = tuple(types)
+        self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
+
+    def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+        """Read the chosen branches piece by piece, each at once in its final type."""
+        pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in kinds}
+        with self._opened() as file:
+            tree = file[self.tree]
+            n_rows = int(tree.num_entries)
+            for piece in tree.iterate(list(kinds), step_size=_STEP, library="np"):
+                for name, kind in kinds.items():
+                    pieces[name].append(self._typed(piece[name], name, kind))
+        arrays = {name: np.concatenate(pieces.pop(name)) for name in kinds} if n_rows else {}
+        for name in kinds:
+            if len(arrays.get(name, ())) != n_rows:
+                msg = f"Branch {name!r} of {self.name} does not have the {n_rows:,} entries of its tree."
+                raise InputError(msg)
+        return arrays or {name: np.empty(0) for name in kinds}
+
+    def _typed(self, column: NDArray[Any], name: str, kind: Kind) -> NDArray[Any]:
+        if column.ndim != 1 or (column.dtype.kind == "O" and name not in self.numbers and kind != "value"):
+            msg = (
+                f"Branch {name!r} of {self.name} does not hold one number an event: "
+                "flatten it first, or leave it out with features=."
+            )
+            raise InputError(msg)
+        with np.errstate(over="ignore"):
+            return column if kind == "value" else column.astype(kind)
+
+    def _choose(self, classes: Mapping[str, str], tree: str | None) -> str:
+        trees = [name for name, kind in classes.items() if kind in _TREES]
+        listed = ", ".join(map(repr, trees)) or "none"
+        if tree is None and len(trees) == 1:
+            return trees[0]
+        if tree is None:
+            say = "Choose one with tree=." if trees else "There is nothing to read."
+            raise InputError(f"{self.name} must have one tree, but its trees are: {listed}. {say}")
+        if tree not in trees:
+            raise InputError(
+                f"No tree {tree!r} in {self.name}.{did_you_mean(tree, trees)} Its trees are: {listed}."
+            )
+        return tree
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """Open the file; whatever uproot raises on damaged bytes becomes one sentence."""
+        uproot = need("uproot")
+        try:
+            with uproot.open(self.path) as file:
+                yield file
+        except FivesigmaError:
+            raise
+        except Exception as err:  # damaged bytes can make uproot fail anywhere, with anything
+            why = str(err).strip().splitlines()[0].rstrip(".:") if str(err).strip() else "no reason given"
+            msg = f"Cannot read {self.name} as a ROOT file ({type(err).__name__}: {why}). It may be damaged."
+            raise InputError(msg) from err

@@ -1,0 +1,180 @@
+"""CSV and Parquet files, read by polars."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from fivesigma._extras import need
+from fivesigma.datasets.roles import NEVER_FEATURES, matches
+from fivesigma.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from polars import LazyFrame, QueryOptFlags, Series
+
+    from fivesigma.datasets.roles import Kind
+
+__all__ = ["CsvFile", "ParquetFile"]
+
+# Rows that decide whether a CSV column holds numbers.
+_SAMPLE = 100
+
+
+class _Table:
+    """What the two formats share: a lazy frame with some columns cast, collected and handed over."""
+
+    def __init__(self, path: Path) -> None:
+        self.polars = need("polars")
+        self.path = path
+        self.name = path.name
+        if path.stat().st_size == 0:
+            raise InputError(f"{self.name} is empty.")
+        with self._reading():
+            self.schema: dict[str, Any] = dict(self._scan({}).collect_schema())
+        self.names = tuple(self.schema)
+
+    def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:
+        raise NotImplementedError
+
+    def _plan(self) -> QueryOptFlags:
+        return cast("QueryOptFlags", self.polars.QueryOptFlags())
+
+    def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+        """Read columns as NumPy arrays, releasing polars' copy of each as it goes."""
+        types = {"float32": self.polars.Float32, "float64": self.polars.Float64}
+        wanted = [
+            self.polars.col(name) if kind == "value" else self.polars.col(name).cast(types[kind])
+            for name, kind in kinds.items()
+        ]
+        try:
+            with self._reading():
+                frame = (
+                    self._scan(kinds).select(wanted).collect(engine="streaming", optimizations=self._plan())
+                )
+        except InputError:
+            self._find_text(kinds)
+            raise
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, kind in kinds.items():
+            series = frame.drop_in_place(name)
+            arrays[name] = self._values(series) if kind == "value" else series.to_numpy()
+        return arrays
+
+    def _values(self, series: Series) -> NDArray[Any]:
+        """Labels, processes or identifiers; None where empty."""
+        pl = self.polars
+        if series.null_count():
+            return np.array(series.to_list(), dtype=object)
+        if series.dtype not in (pl.String, pl.Categorical, pl.Enum) or series.is_empty():
+            return np.asarray(series.to_numpy())
+        series = series.cast(pl.String)
+        words = series.unique()
+        if len(words) > 1000:
+            return np.array(series.to_list(), dtype=str)
+        codes = series.replace_strict(words, range(len(words)), return_dtype=pl.UInt32)
+        return np.take(np.array(words.to_list(), dtype=str), codes.to_numpy())
+
+    def _find_text(self, kinds: Mapping[str, Kind]) -> None:
+        """After a failed read, say which cell of which number column is not a number."""
+        pl = self.polars
+        for name in [name for name, kind in kinds.items() if kind != "value"]:
+            with self._reading():
+                column = self._scan(dict.fromkeys(kinds, "value")).select(name).collect()[name]
+            if column.dtype != pl.String:
+                continue
+            bad = column.is_not_null() & column.cast(pl.Float64, strict=False).is_null()
+            if bad.any():
+                row = int(bad.arg_max() or 0)
+                seen = f"row {row + 1:,} of {self.name} has {column[row]!r}"
+                msg = f"Column {name!r} should hold numbers, but {seen}: correct it, or leave the column out."
+                raise InputError(msg)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what polars raises for a damaged file into one sentence."""
+        errors = self.polars.exceptions
+        try:
+            yield
+        except errors.NoDataError as err:
+            raise InputError(f"{self.name} is empty.") from err
+        except (errors.PolarsError, errors.PanicException, OSError, UnicodeError, OverflowError) as err:
+            why = str(err).strip().splitlines()[0].rstrip(".") if str(err).strip() else type(err).__name__
+            raise InputError(
+                f"Cannot read {self.name}: {why}. The file may be damaged or truncated."
+            ) from err
+
+
+class ParquetFile(_Table):
+    """A Parquet file; its columns have types."""
+
+    def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:  # noqa: ARG002
+        return cast("LazyFrame", self.polars.scan_parquet(self.path, glob=False))
+
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns of a number type, or true and false."""
+        return tuple(n for n, t in self.schema.items() if t.is_numeric() or t == self.polars.Boolean)
+
+
+class CsvFile(_Table):
+    """A CSV file, plain or compressed; what a column holds is seen from its first rows."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        # polars renames the second of two equal names; a feature read twice is an error nobody sees.
+        again = [name for name in self.names if name.rpartition("_duplicated_")[0] in self.names]
+        if again:
+            name = again[0].rpartition("_duplicated_")[0]
+            raise InputError(f"Column {name!r} appears more than once in the header of {self.name}.")
+
+    def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:
+        pl = self.polars
+        schema: dict[str, Any] | None = None
+        if kinds:
+            # Whatever is not a number is read as text, so that no column is judged by its first rows.
+            schema = dict.fromkeys(self.schema, pl.String)
+            types = {"float32": pl.Float32, "float64": pl.Float64, "value": pl.String}
+            schema |= {name: types[kind] for name, kind in kinds.items()}
+            truth = [n for n, kind in kinds.items() if kind != "value" and self.schema[n] == pl.Boolean]
+            schema |= dict.fromkeys(truth, pl.Boolean)
+        lazy = pl.scan_csv(self.path, schema=schema, infer_schema_length=_SAMPLE, glob=False)
+        return cast("LazyFrame", lazy)
+
+    def _plan(self) -> QueryOptFlags:
+        # polars sees a row with too many cells, whose values are in the wrong columns, only if it parses
+        # every column.  Those that are not wanted are dropped piece by piece and cost no memory.
+        return cast("QueryOptFlags", self.polars.QueryOptFlags(projection_pushdown=False))
+
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns with numbers in the first rows, even if with some text, which reading will then refuse."""
+        pl = self.polars
+        text = [n for n, t in self.schema.items() if t == pl.String and not matches(n, NEVER_FEATURES)]
+        words = {n for n, t in self.schema.items() if t == pl.String}
+        if text:
+            with self._reading():
+                sample = self._scan(dict.fromkeys(text, "value")).select(text).head(_SAMPLE).collect()
+            for name in text:
+                column = sample[name].drop_nulls()
+                if column.len() == 0 or column.cast(pl.Float64, strict=False).is_not_null().any():
+                    words.remove(name)
+        return tuple(name for name in self.names if name not in words)
+
+    def _values(self, series: Series) -> NDArray[Any]:
+        """Read text as whole numbers, numbers or truth if all of it is."""
+        pl = self.polars
+        if series.null_count() == 0:
+            if series.is_in(["true", "false"]).all():
+                return np.asarray((series == "true").to_numpy())
+            for dtype in (pl.Int64, pl.Float64):
+                numbers = series.cast(dtype, strict=False)
+                if numbers.null_count() == 0:
+                    return np.asarray(numbers.to_numpy())
+        return super()._values(series)

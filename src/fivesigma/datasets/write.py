@@ -1,0 +1,120 @@
+"""Events to files, so that reading them back gives the same numbers to the last bit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fivesigma._extras import need
+from fivesigma.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fivesigma.datasets.events import Events
+
+    Columns = dict[str, NDArray[Any]]
+
+__all__ = ["write_events"]
+
+
+def write_events(events: Events, path: str | os.PathLike[str], *, missing: float | None = -999.0) -> Path:
+    """Write events as .csv, .parquet or .root (a TTree called ``events``).
+
+    The columns are EventId, the features, Weight, Label and Process, those that the events have.  The file
+    appears complete or not at all; one that is there already is replaced.
+
+    Parameters
+    ----------
+    events : Events
+        What to write.
+    path : path
+        Its ending chooses the format.
+    missing : float, optional
+        What stands for a missing feature; None writes NaN.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fivesigma.datasets import from_arrays, load_events
+    >>> events = from_arrays([[0.1], [0.2]], ["s", "b"], [0.3, 4.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load_events(write_events(events, f"{folder}/events.parquet"))
+    >>> bool((again.X == events.X).all())
+    True
+    """
+    path = Path(path)
+    write = _WRITERS.get(path.suffix.lower())
+    if write is None:
+        raise InputError(f"{path.name} ends in none of {', '.join(_WRITERS)}: choose one of these formats.")
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+    columns = _columns(events, missing)
+    # Beside the target, so that the renaming stays on one disk and is atomic.
+    beside = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        write(columns, beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+def _columns(events: Events, missing: float | None) -> Columns:
+    columns: Columns = {} if events.ids is None else {"EventId": events.ids}
+    for j, name in enumerate(events.feature_names):
+        column = np.ascontiguousarray(events.X[:, j])
+        columns[name] = column if missing is None else np.where(np.isnan(column), np.float32(missing), column)
+    others = {
+        "Weight": events.weight,
+        "Label": events.y if events.labelled else None,
+        "Process": events.process,
+    }
+    for name, values in others.items():
+        if name in columns:
+            raise InputError(
+                f"A feature is called {name!r}, which the file needs for itself; rename the feature."
+            )
+        if values is not None:
+            columns[name] = values
+    return columns
+
+
+def _write_csv(columns: Columns, path: Path) -> None:
+    need("polars").DataFrame(columns).write_csv(path)
+
+
+def _write_parquet(columns: Columns, path: Path) -> None:
+    need("polars").DataFrame(columns).write_parquet(path)
+
+
+def _write_root(columns: Columns, path: Path) -> None:
+    uproot = need("uproot")
+    awkward = need("awkward")
+    text = {name for name, column in columns.items() if column.dtype.kind == "U"}
+    types = {name: "string" if name in text else column.dtype for name, column in columns.items()}
+    with uproot.recreate(path) as file:
+        tree = file.mktree("events", types)
+        tree.extend(
+            {
+                name: awkward.from_iter(column.tolist()) if name in text else column
+                for name, column in columns.items()
+            }
+        )
+
+
+_WRITERS: dict[str, Callable[[Columns, Path], None]] = {
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+    ".root": _write_root,
+}
