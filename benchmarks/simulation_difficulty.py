@@ -70,9 +70,7 @@ def main() -> None:
     parser.add_argument("--real", type=Path)
     arguments = parser.parse_args()
     for seed in range(arguments.seeds):
-        print(
-            f"toy, seed {seed}:", difficulty(make_htautau(arguments.events, seed), nthread=arguments.nthread)
-        )
+        print(f"toy, seed {seed}:", difficulty(make_htautau(arguments.events, seed), nthread=arguments.nthread))
     if arguments.real is not None:
         print("real:", difficulty(load_events(arguments.real), nthread=arguments.nthread))
 

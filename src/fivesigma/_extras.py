@@ -9,6 +9,8 @@ from typing import Any
 from fivesigma.errors import MissingExtraError
 
 EXTRA_OF = {
+    "awkward": "root",
+    "cramjam": "root",
     "hist": "stats",
     "jinja2": "report",
     "lightgbm": "lightgbm",

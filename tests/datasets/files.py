@@ -22,9 +22,7 @@ def frame() -> pl.DataFrame:
     return pl.read_csv(CSV.encode())
 
 
-def write(
-    path: Path, columns: dict[str, Any] | None = None, tree: str = "events", ntuple: bool = False
-) -> Path:
+def write(path: Path, columns: dict[str, Any] | None = None, tree: str = "events", ntuple: bool = False) -> Path:
     """Write the columns in the format that the name asks for; the standard ones by default."""
     data = frame() if columns is None else pl.DataFrame(columns)
     if path.suffix == ".parquet":
@@ -35,9 +33,7 @@ def write(
             if ntuple:
                 file.mkrntuple(tree, arrays)
             else:
-                file.mktree(
-                    tree, {n: "string" if isinstance(a, ak.Array) else a.dtype for n, a in arrays.items()}
-                )
+                file.mktree(tree, {n: "string" if isinstance(a, ak.Array) else a.dtype for n, a in arrays.items()})
                 file[tree].extend(arrays)
     else:
         data.write_csv(path)

@@ -166,8 +166,6 @@ def test_two_body_decay_conserves_energy_and_momentum() -> None:
 
 def test_shares_are_those_of_tau_decays() -> None:
     steps = (np.arange(100_000) + 0.5) / 100_000
-    assert lepton_share(steps).mean() == pytest.approx(
-        0.35, abs=1e-3
-    )  # the integral of x (5 - 9x^2 + 4x^3) / 3
+    assert lepton_share(steps).mean() == pytest.approx(0.35, abs=1e-3)  # the integral of x (5 - 9x^2 + 4x^3) / 3
     assert hadronic_share(steps).mean() == pytest.approx(0.65, abs=0.01)
     assert hadronic_share(np.array([0.0, 1.0])).tolist() == [0.2, 1.0]

@@ -121,9 +121,7 @@ def test_text_columns_are_left_out_and_said(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_which_label_is_signal(
-    tmp_path: Path, ending: str, labels: list[Any], signal: Any, found: Any
-) -> None:
+def test_which_label_is_signal(tmp_path: Path, ending: str, labels: list[Any], signal: Any, found: Any) -> None:
     path = write(tmp_path / f"a.{ending}", {"x": [1.0, 2.0], "Label": labels, "Weight": [1.0, 1.0]})
     events = load_events(path, signal=signal)
     assert events.signal == found

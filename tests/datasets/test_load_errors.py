@@ -155,9 +155,7 @@ def test_an_empty_weight_and_many_bad_ones(tmp_path: Path) -> None:
 
 @FORMATS
 def test_infinite_features_are_refused(tmp_path: Path, ending: str) -> None:
-    refuse(
-        write(tmp_path / f"a.{ending}", GOOD | {"x": [1.0, 2.0, float("inf")]}), "'x' is infinite .* in row 3"
-    )
+    refuse(write(tmp_path / f"a.{ending}", GOOD | {"x": [1.0, 2.0, float("inf")]}), "'x' is infinite .* in row 3")
     refuse(write(tmp_path / f"b.{ending}", GOOD | {"x": [1.0, 1e300, 2.0]}), "too large .* in row 2 of b")
 
 

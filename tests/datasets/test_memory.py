@@ -46,9 +46,7 @@ KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
 def test_every_frame_gives_the_same_events(kind: str) -> None:
     events = from_frame(KINDS[kind](frame()), cut="mass != 91.1")
     assert events.feature_names == ("mass", "pt")
-    np.testing.assert_array_equal(
-        events.X, np.array([[125.5, 30.25], [np.nan, 41.0], [124.9, 28.125]], dtype="f4")
-    )
+    np.testing.assert_array_equal(events.X, np.array([[125.5, 30.25], [np.nan, 41.0], [124.9, 28.125]], dtype="f4"))
     assert events.weight.tolist() == [0.1, 2.5, 0.2]
     assert events.y.tolist() == ["s", "b", "s"]
     assert events.ids is not None
@@ -59,9 +57,7 @@ def test_every_frame_gives_the_same_events(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["polars", "pandas", "pandas nullable", "pyarrow"])
 def test_gaps_become_missing_in_features_and_are_refused_elsewhere(kind: str) -> None:
     def holed(name: str) -> Any:
-        data = frame().with_columns(
-            pl.when(pl.col("EventId") == 9).then(None).otherwise(pl.col(name)).alias(name)
-        )
+        data = frame().with_columns(pl.when(pl.col("EventId") == 9).then(None).otherwise(pl.col(name)).alias(name))
         return KINDS[kind](data)
 
     np.testing.assert_array_equal(np.isnan(from_frame(holed("pt")).column("pt")), [False, False, True, False])

@@ -87,9 +87,7 @@ def test_refused_targets(tmp_path: Path) -> None:
         write_events(awkward_events(feature_names=["a", "Weight"]), tmp_path / "e.csv")
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import polars as pl
 
     path = write_events(awkward_events(), tmp_path / "e.csv")

@@ -433,7 +433,7 @@ def test_bad_events_get_one_sentence(change: dict[str, Any], words: str) -> None
 
 def test_real_events_rise_over_the_first_rounds(real_events: Any, capsys: pytest.CaptureFixture[str]) -> None:
     table, y, weight = real_events
-    learner = xgboost.XGBClassifier(n_estimators=40, max_depth=4, learning_rate=0.15)
+    learner = xgboost.XGBClassifier(n_estimators=40, max_depth=4, learning_rate=0.15, n_jobs=1)
     model = CascadeClassifier(learner, b_reg=10.0, cv=2, max_rounds=2, extra_rounds=0, random_state=0)
     model.fit(table, y, weight)
     with capsys.disabled():

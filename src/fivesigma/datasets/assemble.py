@@ -58,9 +58,7 @@ def assemble(
     n_read = 0
     for source in sources:
         if roles is None:
-            roles = choose_roles(
-                source, features=features, label=label, weight=weight, process=process, ids=ids
-            )
+            roles = choose_roles(source, features=features, label=label, weight=weight, process=process, ids=ids)
         kinds = roles.kinds(source, cut)
         columns = source.read(kinds)
         n_rows = len(next(iter(columns.values())))
@@ -106,9 +104,7 @@ def _plain(column: NDArray[Any], name: str, source: str) -> NDArray[Any]:
         gaps = np.fromiter((v is None or type(v).__name__ == "NAType" or v != v for v in column), bool)  # noqa: PLR0124
     if gaps.any():
         row = int(np.argmax(gaps)) + 1
-        raise InputError(
-            f"Column {name!r} is empty in row {row:,} of {source}; every event needs a value there."
-        )
+        raise InputError(f"Column {name!r} is empty in row {row:,} of {source}; every event needs a value there.")
     if column.dtype.kind == "O":
         types = {type(v) for v in column}
         column = np.array(column.tolist()) if len(types) == 1 else column
@@ -136,9 +132,7 @@ def _notes(roles: Roles, cut: Cut | None, n_read: int, n: int) -> tuple[str, ...
     return tuple(notes)
 
 
-def _fill(
-    X: NDArray[np.float32], blocks: list[_Block], features: Sequence[str], missing: float | None
-) -> int:
+def _fill(X: NDArray[np.float32], blocks: list[_Block], features: Sequence[str], missing: float | None) -> int:
     """Move the feature columns into `X`, freeing each block when it is done; count NaN in the source."""
     start = n_empty = 0
     while blocks:

@@ -137,9 +137,7 @@ def from_arrays(
     table = np.asarray(X)
     if table.ndim != 2:
         raise InputError(f"X must have two dimensions, events and features; it has {table.ndim}.")
-    names = (
-        tuple(feature_names) if feature_names is not None else tuple(f"x{i}" for i in range(table.shape[1]))
-    )
+    names = tuple(feature_names) if feature_names is not None else tuple(f"x{i}" for i in range(table.shape[1]))
     if len(names) != table.shape[1]:
         raise InputError(f"X has {table.shape[1]} columns, but there are {len(names)} feature names.")
     columns = dict(zip(names, table.T, strict=True))

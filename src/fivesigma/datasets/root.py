@@ -77,9 +77,7 @@ class RootTree:
             say = "Choose one with tree=." if trees else "There is nothing to read."
             raise InputError(f"{self.name} must have one tree, but its trees are: {listed}. {say}")
         if tree not in trees:
-            raise InputError(
-                f"No tree {tree!r} in {self.name}.{did_you_mean(tree, trees)} Its trees are: {listed}."
-            )
+            raise InputError(f"No tree {tree!r} in {self.name}.{did_you_mean(tree, trees)} Its trees are: {listed}.")
         return tree
 
     @contextmanager

@@ -55,9 +55,7 @@ class _Table:
         ]
         try:
             with self._reading():
-                frame = (
-                    self._scan(kinds).select(wanted).collect(engine="streaming", optimizations=self._plan())
-                )
+                frame = self._scan(kinds).select(wanted).collect(engine="streaming", optimizations=self._plan())
         except InputError:
             self._find_text(kinds)
             raise
@@ -106,9 +104,7 @@ class _Table:
             raise InputError(f"{self.name} is empty.") from err
         except (errors.PolarsError, errors.PanicException, OSError, UnicodeError, OverflowError) as err:
             why = str(err).strip().splitlines()[0].rstrip(".") if str(err).strip() else type(err).__name__
-            raise InputError(
-                f"Cannot read {self.name}: {why}. The file may be damaged or truncated."
-            ) from err
+            raise InputError(f"Cannot read {self.name}: {why}. The file may be damaged or truncated.") from err
 
 
 class ParquetFile(_Table):

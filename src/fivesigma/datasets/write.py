@@ -82,9 +82,7 @@ def _columns(events: Events, missing: float | None) -> Columns:
     }
     for name, values in others.items():
         if name in columns:
-            raise InputError(
-                f"A feature is called {name!r}, which the file needs for itself; rename the feature."
-            )
+            raise InputError(f"A feature is called {name!r}, which the file needs for itself; rename the feature.")
         if values is not None:
             columns[name] = values
     return columns
@@ -106,10 +104,7 @@ def _write_root(columns: Columns, path: Path) -> None:
     with uproot.recreate(path) as file:
         tree = file.mktree("events", types)
         tree.extend(
-            {
-                name: awkward.from_iter(column.tolist()) if name in text else column
-                for name, column in columns.items()
-            }
+            {name: awkward.from_iter(column.tolist()) if name in text else column for name, column in columns.items()}
         )
 
 
