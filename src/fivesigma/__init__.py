@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SOverRootSB,
         Utility,
     )
+    from fivesigma.store import load, save
     from fivesigma.yields import Yields
 
 # Every public name and the module that defines it; modules are imported on first use (PEP 562).
@@ -43,6 +44,8 @@ _HOME = {
     "History": "cascade",
     "Round": "cascade",
     "scan": "cut",
+    "load": "store",
+    "save": "store",
 }
 
 __all__ = [
@@ -60,7 +63,9 @@ __all__ = [
     "SOverRootSB",
     "Utility",
     "Yields",
+    "load",
     "make_scorer",
+    "save",
     "scan",
 ]
 
