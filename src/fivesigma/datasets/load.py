@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fivesigma.datasets.events import Events
     from fivesigma.datasets.roles import Source
 
-__all__ = ["column_names", "load_events"]
+__all__ = ["column_names", "load_events", "source_of"]
 
 _ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".root")
 
@@ -113,6 +113,11 @@ def column_names(path: str | os.PathLike[str], *, tree: str | None = None) -> tu
     ('mass', 'Weight')
     """
     return tuple(_source(_files(path)[0], tree).names)
+
+
+def source_of(path: str | os.PathLike[str]) -> Source:
+    """Open a file of columns that are not events, such as scores, with the same checks."""
+    return _source(_files(path)[0], None)
 
 
 def _source(file: Path, tree: str | None) -> Source:

@@ -1,0 +1,26 @@
+"""``fivesigma demo``: the whole way on simulated events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fivesigma.cli.options import jobs_option
+
+
+@click.command(epilog="Example: fivesigma demo -o my-demo")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default="fivesigma-demo", show_default=True,
+              metavar="FOLDER", help="For model, scores and figure; an earlier demo there is replaced.")  # fmt: skip
+@click.option("--events", type=click.IntRange(1000), default=100_000, show_default=True, help="Events to simulate.")
+@click.option("--trees", type=click.IntRange(1), default=200, show_default=True, help="Trees of each model.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@jobs_option
+def demo(output: Path, events: int, trees: int, seed: int, jobs: int | None) -> None:
+    """Simulate events, train a plain model and a cascade with equal budget, and compare them.
+
+    Needs no network and no files.
+    """
+    from fivesigma.demo import run_demo
+
+    run_demo(output, n_events=events, n_trees=trees, seed=seed, n_jobs=jobs)

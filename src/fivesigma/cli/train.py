@@ -1,0 +1,165 @@
+"""``fivesigma train``: events in, a saved model out."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fivesigma.cli.config import config_option
+from fivesigma.cli.options import (
+    column_or_none,
+    force_option,
+    jobs_option,
+    number_or_none,
+    tree_option,
+    utility_options,
+    where_option,
+)
+from fivesigma.errors import InputError
+
+TREES = {"grown": 500, "none": 500, "retrained": 200}
+
+
+@click.command(epilog="Example: fivesigma train events.parquet -o model --features 'PRI_*' --b-reg 10 --trees 300")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="MODEL", help="Folder or .zip.")
+@click.option("--learner", type=click.Choice(["auto", "xgboost", "lightgbm", "histogram"]), default="auto",
+              show_default=True, help="Library; histogram is scikit-learn's.")  # fmt: skip
+@click.option("--cascade", type=click.Choice(list(TREES)), default="grown", show_default=True,
+              help="One booster that grows, a booster retrained each round, or the plain model.")  # fmt: skip
+@click.option("--trees", type=click.IntRange(1), metavar="N",
+              help="Trees: 500, or 200 in each round of a retrained cascade.")  # fmt: skip
+@utility_options
+@click.option("--held-out", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.25, show_default=True,
+              metavar="FRACTION", help="Of the events: they drive the cascade and tune the cut.")  # fmt: skip
+@click.option("--features", multiple=True, metavar="NAME", help="Column or pattern, may be repeated; all by default.")
+@click.option("--label", default="Label", show_default=True, metavar="COLUMN")
+@click.option("--signal", metavar="LABEL", help="The label that means signal, if it is not a known one such as s.")
+@click.option("--weight", default="Weight", show_default=True, metavar="COLUMN",
+              help="Expected yields; none counts every event once.")  # fmt: skip
+@click.option("--process", metavar="COLUMN", help="What each event was simulated as; splits are stratified by it.")
+@click.option("--missing", type=number_or_none, default="-999", show_default=True, metavar="CODE",
+              help="What stands for a missing value; none if nothing does.")  # fmt: skip
+@tree_option
+@where_option
+@click.option("--negative-weights", type=click.Choice(["error", "zero", "abs"]), default="error", show_default=True,
+              help="What the learner sees of negative weights.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@jobs_option
+@config_option
+@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted, from MODEL.checkpoint.")
+@force_option
+def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **options: Any) -> None:
+    """Train on events in FILE... (CSV, Parquet or ROOT) and save the model.
+
+    A grown model is written to MODEL.checkpoint every 50 trees, until it is done.
+    """
+    from fivesigma import save
+    from fivesigma.datasets import load_events
+    from fivesigma.store.archive import check_target
+
+    check_target(output, force=force)
+    checkpoint = output.with_name(f"{output.name}.checkpoint")
+    if resume and options["cascade"] == "retrained":
+        raise InputError("--resume needs checkpoints, which only a grown model writes.")
+    if checkpoint.exists() and not resume:
+        if not force:
+            raise InputError(
+                f"{checkpoint} holds a run that was interrupted: add --resume to go on or --force to start."
+            )
+        shutil.rmtree(checkpoint)
+    columns = {
+        "features": list(options["features"]) or None,
+        "label": options["label"],
+        "weight": column_or_none(options["weight"]),
+        "process": options["process"],
+        "missing": column_or_none(options["missing"]),
+    }
+    events = load_events(files, **columns, signal=options["signal"], tree=options["tree"], cut=options["where"])
+    for note in events.notes:
+        click.echo(f"note: {note}", err=True)
+    model = make_model(checkpoint, pos_label=events.signal, **options)
+    try:
+        model.fit(events.X, events.y, events.weight, events.process)
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            click.echo("add --resume to the same command to go on", err=True)
+        raise
+    model.columns_ = {**columns, "features": list(events.feature_names)}
+    save(model, output, force=force)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    click.echo(_summary(model, events, output))
+
+
+def make_model(
+    checkpoint: Path,
+    *,
+    learner: str,
+    cascade: str,
+    trees: int | None,
+    utility: str,
+    b_reg: float | None,
+    held_out: float,
+    negative_weights: str,
+    seed: int,
+    jobs: int | None,
+    pos_label: Any,
+    **_: Any,
+) -> Any:
+    """Make the estimator that the options ask for."""
+    from fivesigma import CascadeClassifier, GrownCascadeClassifier
+    from fivesigma._extras import installed
+
+    if learner == "auto":
+        learner = next((name for name in ("xgboost", "lightgbm") if installed(name)), "histogram")
+    shared: dict[str, Any] = {
+        "utility": utility,
+        "b_reg": b_reg,
+        "cv": held_out,
+        "negative_weights": negative_weights,
+        "pos_label": pos_label,
+        "random_state": seed,
+        "n_jobs": jobs,
+        "verbose": int(sys.stderr.isatty()),
+    }
+    n_trees = TREES[cascade] if trees is None else trees
+    if cascade == "retrained":
+        return CascadeClassifier(_learner(learner, n_trees), **shared)
+    if learner == "histogram":
+        raise InputError(
+            f"--cascade {cascade} grows trees with xgboost or lightgbm, not with histogram; use retrained."
+        )
+    return GrownCascadeClassifier(
+        learner, n_trees=n_trees, cascade=cascade == "grown", checkpoint=str(checkpoint), **shared
+    )
+
+
+def _learner(name: str, n_trees: int) -> Any:
+    """Return a classifier to retrain."""
+    from fivesigma._extras import need
+
+    if name == "xgboost":
+        return need("xgboost").XGBClassifier(n_estimators=n_trees, learning_rate=0.1, max_depth=6)
+    if name == "lightgbm":
+        return need("lightgbm").LGBMClassifier(n_estimators=n_trees, learning_rate=0.1, verbosity=-1)
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(max_iter=n_trees, early_stopping=False)
+
+
+def _summary(model: Any, events: Any, output: Path) -> str:
+    last = model.history_[-1]
+    u = "" if last.u is None else f", last u {last.u:.5g}"
+    return "\n".join(
+        [
+            repr(events),
+            f"{type(model).__name__}: {len(model.history_)} rounds{u}, {model.utility_!r}",
+            f"cut {model.cut_:.6g} keeps {model.selected_fraction_:.2%} of the held-out events, which chose it",
+            "these events chose cut and u: quote the significance of others",
+            f"model in {output}",
+        ]
+    )

@@ -1,0 +1,204 @@
+"""The demo: simulated events, a plain model and a cascade with equal budget, and an honest comparison."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from sklearn.model_selection import train_test_split
+
+from fivesigma._extras import installed
+from fivesigma._types import Array, BoolArray
+from fivesigma.cut import scan
+from fivesigma.datasets import Events, make_htautau
+from fivesigma.errors import InputError
+from fivesigma.estimators.grown import GrownCascadeClassifier
+from fivesigma.intervals import Paired, paired_difference
+from fivesigma.significance import AMS2
+from fivesigma.store import save
+from fivesigma.yields import rescale
+
+__all__ = ["run_demo"]
+
+MARK = ".fivesigma-demo"  # what shows that a folder may be replaced
+B_REG = 10.0  # of the 2014 challenge
+
+
+class Trained(NamedTuple):
+    """A model, the time it took, and what it says of the test events."""
+
+    name: str
+    model: GrownCascadeClassifier
+    seconds: float
+    probability: Array
+
+    @property
+    def selected(self) -> BoolArray:
+        """Test events above the model's cut."""
+        return self.probability >= self.model.cut_
+
+
+def run_demo(
+    folder: Path, *, n_events: int = 100_000, n_trees: int = 200, seed: int = 0, n_jobs: int | None = None
+) -> Paired:
+    """Simulate, train, compare, write.
+
+    Parameters
+    ----------
+    folder : Path
+        Where model, scores and figure go; an earlier demo there is replaced, and nothing else.
+    n_events, n_trees : int
+        Size of the simulation and of each model.
+    seed : int
+        Of the simulation, the split and the models.
+    n_jobs : int, optional
+        Threads.
+
+    Returns
+    -------
+    Paired
+        Significances of plain model and cascade on the test events.
+    """
+    check_folder(folder)
+    console = Console(markup=False, highlight=False)
+    start = time.perf_counter()
+    events = make_htautau(n_events, random_state=seed)
+    train, test = split(events, seed)
+    console.print(
+        f"{len(events):,} simulated events (a toy of H → ττ): half to train on, of which a quarter is held out to "
+        "drive the cascade and tune the cuts, and half to test on and for nothing else."
+    )
+    library = next((name for name in ("xgboost", "lightgbm") if installed(name)), "xgboost")
+    shared: dict[str, Any] = {
+        "n_trees": n_trees,
+        "b_reg": B_REG,
+        "random_state": seed,
+        "n_jobs": n_jobs,
+        "verbose": int(sys.stderr.isatty()),
+    }
+    plain, cascade = (
+        fit(name, GrownCascadeClassifier(library, cascade=name == "cascade", **shared), train, test)
+        for name in ("plain", "cascade")
+    )
+    # Half of the events stands for the whole experiment.
+    totals = tuple(float(events.weight[m].sum()) for m in (events.is_signal, ~events.is_signal))
+    weight = rescale(test.weight, test.is_signal, (totals[0], totals[1]))
+    utility = AMS2(b_reg=B_REG)
+    result = paired_difference(plain.selected, cascade.selected, test.is_signal, weight, utility)
+    console.print(table((plain, cascade), result, test.is_signal, weight))
+    console.print(sentence(result))
+    write(folder, cascade, test, weight, utility)
+    console.print(f"Model, scores of the test events and figure of the cascade in {folder}/.")
+    console.print(f"{time.perf_counter() - start:.0f} s in all.")
+    return result
+
+
+def split(events: Events, seed: int) -> tuple[Events, Events]:
+    """Split into halves, the same share of each process in both."""
+    rows = np.arange(len(events))
+    train, test = train_test_split(rows, test_size=0.5, random_state=seed, stratify=events.process)
+    return events[np.sort(train)], events[np.sort(test)]
+
+
+def fit(name: str, model: GrownCascadeClassifier, train: Events, test: Events) -> Trained:
+    """Train a model and score the test events."""
+    start = time.perf_counter()
+    model.fit(train.X, train.y, train.weight, train.process)
+    seconds = time.perf_counter() - start
+    return Trained(name, model, seconds, model.predict_proba(test.X)[:, 1])
+
+
+def table(trained: tuple[Trained, Trained], result: Paired, signal: BoolArray, weight: Array) -> Table:
+    """Side by side: significance on the test events, cut, yields, time."""
+    model = trained[0].model
+    title = f"{model.n_trees} {model.library} trees each, AMS2 with b_reg = {B_REG:g}, test events only"
+    out = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    out.add_column("model")
+    for heading in ("significance [68 %]", "cut", "kept", "s", "b", "time"):
+        out.add_column(heading, justify="right")
+    values = ((result.first, result.first_interval), (result.second, result.second_interval))
+    for each, (z, interval) in zip(trained, values, strict=True):
+        kept = each.selected
+        out.add_row(
+            each.name,
+            f"{z:.3f} {_interval(interval)}",
+            f"{each.model.cut_:.4f}",
+            f"{kept.mean():.1%}",
+            f"{weight[kept & signal].sum():.1f}",
+            f"{weight[kept & ~signal].sum():.0f}",
+            f"{each.seconds:.1f} s",
+        )
+    out.add_row("difference", f"{result.difference:+.3f} {_interval(result.difference_interval, '+')}")
+    return out
+
+
+def sentence(result: Paired) -> str:
+    """What may be concluded, and what not."""
+    low, high = result.difference_interval
+    if low > 0:
+        verdict = "the cascade is ahead on these events"
+    elif high < 0:
+        verdict = "the plain model is ahead on these events"
+    else:
+        verdict = "these events do not tell the two apart"
+    return (
+        f"Paired difference {result.difference:+.3f}, 68 % interval {_interval((low, high), '+')}: {verdict}. The "
+        "intervals hold the statistics of the test events alone; another training sample would move both models."
+    )
+
+
+def _interval(interval: tuple[float, float], sign: str = "") -> str:
+    return f"[{interval[0]:{sign}.3f}, {interval[1]:{sign}.3f}]"
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse to replace what no demo has written."""
+    if not folder.parent.is_dir():
+        raise InputError(f"There is no folder {folder.parent} to write {folder.name} to.")
+    if folder.exists() and not (folder / MARK).exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"{folder} is there already and is not of an earlier demo; name another with -o.")
+
+
+def write(folder: Path, cascade: Trained, test: Events, weight: Array, utility: AMS2) -> None:
+    """Write beside, then rename."""
+    from fivesigma.cli.scores import write_scores
+    from fivesigma.progress_figure import draw_progress
+
+    beside = folder.with_name(f".{folder.name}-new")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    try:
+        (beside / MARK).touch()
+        cascade.model.columns_ = {
+            "features": list(test.feature_names),
+            "label": "Label",
+            "weight": "Weight",
+            "process": "Process",
+            "missing": -999.0,
+        }
+        save(cascade.model, beside / "model")
+        scores = {
+            "id": test.ids,
+            "score": cascade.probability,
+            "selected": cascade.selected,
+            "label": test.y,
+            "weight": weight,
+            "process": test.process,
+        }
+        write_scores(beside / "scores.csv", scores)
+        curve = scan(cascade.probability, test.is_signal, weight, utility).curve
+        title = f"Progress of the cascade: {len(cascade.model.history_)} rounds"
+        figure = draw_progress(cascade.model.history_, curve, utility, cut=cascade.model.cut_, title=title)
+        figure.savefig(beside / "cascade.png", dpi=150)
+        if folder.exists():
+            shutil.rmtree(folder)
+        beside.rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
