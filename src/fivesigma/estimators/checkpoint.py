@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,13 @@ class Checkpoint:
         for path in self.folder.iterdir():
             if path.name not in current and path.name.partition(".")[0] in {n.partition(".")[0] for n in files}:
                 path.unlink()
+
+    def say_interrupted(self, reached: int, kept: int, unit: str) -> None:
+        """Tell an interrupted user what is left of the run."""
+        print(
+            f"interrupted after {unit} {reached}; the same call goes on from {unit} {kept}, kept in {self.folder}",
+            file=sys.stderr,
+        )
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -182,6 +182,7 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
         splits = sample.splits(self.cv, split_seed)
         held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        held_out.warn_if_small()
         schedule = Schedule(self.utility_, floor=held_out.floor)
         if self.u_init == "auto":
             start = sample.balanced(np.concatenate([rows for rows, _ in splits]))
@@ -306,6 +307,5 @@ class _Step:
         """Yields of the training rows of all splits, scaled to the full yields."""
         rows = np.concatenate([train for train, _ in self._splits])
         parts = [t.score_train(m) for t, m in zip(self._trainers, self.models, strict=True)]
-        train = replace(self._held_out, signal=self.sample.signal[rows], weight=self.sample.rescaled(rows))
-        s, b, _ = train.at(np.concatenate(parts) >= threshold)
+        s, b, _ = Gauge.of(self.sample, rows, self._held_out.utility).at(np.concatenate(parts) >= threshold)
         return s, b
