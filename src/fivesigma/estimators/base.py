@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,17 +50,16 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         """P(signal) of checked events."""
 
     @abstractmethod
-    def _learner(self) -> Any:
-        """Return the learner whose tags say which tables it takes."""
+    def _learners(self) -> Iterable[Any]:
+        """Learners whose tags say which tables are taken."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        learner = self._learner()
         # A learner without tags decides for itself what it takes.
-        has_tags = hasattr(learner, "__sklearn_tags__")
-        tags.input_tags.allow_nan = get_tags(learner).input_tags.allow_nan if has_tags else True
-        tags.input_tags.sparse = get_tags(learner).input_tags.sparse if has_tags else False
+        inner = [get_tags(e).input_tags for e in self._learners() if hasattr(e, "__sklearn_tags__")]
+        tags.input_tags.allow_nan = all(t.allow_nan for t in inner)
+        tags.input_tags.sparse = bool(inner) and all(t.sparse for t in inner)
         return tags
 
     def predict(self, X: Any) -> AnyArray:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ class Checkpoint:
 
     def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, str], interval: int) -> None:
         self.folder = Path(folder)
+        self.lock = threading.Lock()
         self._run = {**run, "interval": str(interval)}
 
     @classmethod

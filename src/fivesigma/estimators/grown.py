@@ -328,8 +328,8 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
     def _signal_probability(self, X: Any) -> Array:
         return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
 
-    def _learner(self) -> Any:
-        return None
+    def _learners(self) -> tuple[()]:
+        return ()
 
 
 def _best_end(history: History) -> int:
