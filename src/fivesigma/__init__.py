@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         SOverRootSB,
         Utility,
     )
+    from fivesigma.store import load, save
     from fivesigma.yields import Yields
 
 # Every public name and the module that defines it; modules are imported on first use (PEP 562).
@@ -45,6 +46,8 @@ _HOME = {
     "History": "cascade",
     "Round": "cascade",
     "scan": "cut",
+    "load": "store",
+    "save": "store",
 }
 
 __all__ = [
@@ -63,7 +66,9 @@ __all__ = [
     "SOverRootSB",
     "Utility",
     "Yields",
+    "load",
     "make_scorer",
+    "save",
     "scan",
 ]
 

@@ -19,6 +19,7 @@ EXTRA_OF = {
     "polars": "parquet",
     "pyhf": "stats",
     "safetensors": "torch",
+    "skops": "store",
     "torch": "torch",
     "uproot": "root",
     "xgboost": "cpu",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FivesigmaError", "InputError", "MissingExtraError", "SmallSampleWarning"]
+__all__ = ["FivesigmaError", "InputError", "MissingExtraError", "SmallSampleWarning", "StoreError"]
 
 
 class FivesigmaError(Exception):
@@ -21,6 +21,10 @@ class InputError(FivesigmaError, ValueError):
 
 class MissingExtraError(FivesigmaError, ModuleNotFoundError):
     """An optional library is not installed; the message holds the install line."""
+
+
+class StoreError(InputError):
+    """A model that cannot be saved, or a saved model that cannot be loaded."""
 
 
 class SmallSampleWarning(UserWarning):

@@ -1,0 +1,159 @@
+"""A saved model on disk: a folder or a zip of a few files, written whole or not at all, read without trust."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from fivesigma.errors import StoreError
+
+MANIFEST = "manifest.json"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+_DATE = (1980, 1, 1, 0, 0, 0)  # so that equal models are equal files
+
+
+class Archive(Protocol):
+    """The files of a saved model; each is read when it is asked for."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Names of the files and their sizes in bytes."""
+
+    def read(self, name: str) -> bytes:
+        """Content of one file."""
+
+
+class _Folder:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.sizes: dict[str, int] = {}
+        with _readable(path), os.scandir(path) as entries:
+            for entry in entries:
+                info = entry.stat(follow_symlinks=False)
+                if not stat.S_ISREG(info.st_mode):
+                    raise StoreError(f"{path} holds {entry.name!r}, which is no plain file; a saved model has no other")
+                self.sizes[entry.name] = info.st_size
+
+    def read(self, name: str) -> bytes:
+        with _readable(self._path):
+            return (self._path / name).read_bytes()
+
+
+class _Zip:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.sizes: dict[str, int] = {}
+        with _readable(path), zipfile.ZipFile(path) as file:
+            for info in file.infolist():
+                if info.filename in self.sizes:
+                    raise StoreError(f"{path} holds {info.filename[:60]!r} twice")
+                # Stored files cannot swell when they are read.
+                if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+                    raise StoreError(f"{path} holds {info.filename[:60]!r} compressed, as fivesigma.save does not")
+                self.sizes[info.filename] = info.file_size
+
+    def read(self, name: str) -> bytes:
+        with _readable(self._path), zipfile.ZipFile(self._path) as file:
+            return file.read(name)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say in a sentence why files cannot be read."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as err:
+        raise StoreError(f"{path} cannot be read: {err.strerror or err}") from err
+    except Exception as err:  # damaged zips raise many kinds
+        raise StoreError(f"{path} is no whole zip file ({err}); copy it again") from err
+
+
+def open_archive(path: Path) -> Archive:
+    """Open a saved model and look at the names of its files; what could leave the folder is refused."""
+    with _readable(path):
+        is_folder, exists = path.is_dir(), path.exists()
+    if not exists:
+        raise StoreError(f"There is no saved model {path}.")
+    archive = _Folder(path) if is_folder else _Zip(path)
+    for name in archive.sizes:
+        if not is_plain_name(name):
+            raise StoreError(f"{path} holds {name[:60]!r}, a name that no file of a saved model has")
+    if MANIFEST not in archive.sizes:
+        raise StoreError(f"{path} holds no {MANIFEST}, so it is no saved model.")
+    return archive
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a file of this name stays in the folder, on every system."""
+    return _NAME.fullmatch(name) is not None and ".." not in name
+
+
+def check_target(path: Path, *, force: bool) -> None:
+    """Refuse to write where something is that must not be lost.
+
+    Parameters
+    ----------
+    path : Path
+        Where a model is to be saved.
+    force : bool
+        Whether a model that is there may be replaced; nothing else ever is.
+    """
+    if not path.parent.is_dir():
+        raise StoreError(f"There is no folder {path.parent} to save {path.name} in.")
+    if not path.exists() and not path.is_symlink():
+        return
+    if not force:
+        raise StoreError(f"{path} is there already; choose another name or pass force=True")
+    try:
+        open_archive(path)
+    except StoreError as err:
+        if path.is_dir() and not any(path.iterdir()):
+            return
+        raise StoreError(f"{path} is there already and is no saved model; remove it yourself") from err
+
+
+def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write beside, then rename; at no moment is half a model there."""
+    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        beside.chmod(0o755)  # mkdtemp lets nobody else read
+        if path.suffix.lower() == ".zip":
+            new = beside / "new.zip"
+            with zipfile.ZipFile(new, "x") as zipped:
+                for name, content in files.items():
+                    zipped.writestr(zipfile.ZipInfo(name, _DATE), content)
+        else:
+            new = beside / "new"
+            new.mkdir()
+            for name, content in files.items():
+                (new / name).write_bytes(content)
+        _flush(new)
+        if path.is_dir():  # no system replaces a folder in one step
+            path.rename(beside / "old")
+        try:
+            new.replace(path)
+        except OSError:
+            if (beside / "old").exists():
+                (beside / "old").rename(path)
+            raise
+    except OSError as err:
+        raise StoreError(f"{path} cannot be written: {err.strerror or err}") from err
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _flush(new: Path) -> None:
+    """Force the content to disk before the name points to it."""
+    for file in new.iterdir() if new.is_dir() else [new]:
+        with file.open("rb") as stream:
+            os.fsync(stream.fileno())
