@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from fivesigma._types import AnyArray, Array, BoolArray
+from fivesigma.cascade import History
 from fivesigma.cut import RULES
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.sample import Gauge, Sample
@@ -42,6 +43,7 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
     selected_fraction_: float
     utility_: Utility
     n_features_in_: int
+    history_: History
 
     _doc_link_module: ClassVar[str] = "fivesigma"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +22,9 @@ from fivesigma.estimators.checkpoint import Checkpoint
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.parallel import run_parallel, spread_seeds, spread_threads
 from fivesigma.estimators.progress import CallbackSupportMixin, PoolProgress, with_callbacks
+from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.estimators.sample import Gauge, Sample
 from fivesigma.learners import check_learner
-from fivesigma.learners.base import weight_parameter
-from fivesigma.learners.sklearn import SklearnModel, seeded
 from fivesigma.significance import Utility
 
 
@@ -51,9 +50,9 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
     Parameters
     ----------
     estimators : list of (str, estimator)
-        Members: cascades of fivesigma, plain models (``GrownCascadeClassifier(cascade=False)``), or any scikit-learn
-        classifier that takes ``sample_weight``, which is trained with class-balanced learner weights. Cascades take the
-        pool's utility and its held-out events.
+        Members: cascades of fivesigma, plain models (``GrownCascadeClassifier(cascade=False)``), or any classifier that
+        takes ``sample_weight``, which becomes the plain ``CascadeClassifier(classifier, max_rounds=0)``. All of them
+        take the pool's utility and its held-out events.
     keep : int, optional
         Number of members to keep, those of the highest held-out significance; all by default.
     blend : {"rank", "margin", "probability"}, default="rank"
@@ -119,7 +118,7 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
 
     def __init__(
         self,
-        estimators: list[tuple[str, Any]],
+        estimators: Sequence[tuple[str, Any]] = (),
         *,
         keep: int | None = None,
         blend: str = "rank",
@@ -211,7 +210,7 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         rounds = {t.key: self._rounds(t.member) for t in tasks}
         with PoolProgress(self, rounds).showing() as progress:
 
-            def work(task: _Task) -> Any:
+            def work(task: _Task) -> SignificanceClassifier:
                 with progress.fit(task.key):
                     return self._fit_one(task, sample, threads, checkpoint, done)
 
@@ -251,35 +250,36 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
 
     def _rounds(self, member: int) -> int:
         """Rounds that a member reports at most."""
-        params: dict[str, Any] = self.estimators[member][1].get_params(deep=False)
-        if "n_trees" in params:
-            return int(params["n_trees"])
-        if "max_rounds" in params:
-            return (int(params["max_rounds"]) + int(params["u_init"] == "auto")) * int(params["n_restarts"])
-        return 1
+        model = self._member(member)
+        if isinstance(model, CascadeClassifier):
+            return (model.max_rounds + (model.u_init == "auto")) * model.n_restarts
+        return int(getattr(model, "n_trees", 1))
 
-    def _fit_one(self, task: _Task, sample: Sample, threads: int, checkpoint: Checkpoint | None, done: set[str]) -> Any:
+    def _member(self, k: int) -> SignificanceClassifier:
+        """Return a member, a bare classifier as the plain model that it makes."""
+        estimator = self.estimators[k][1]
+        if isinstance(estimator, SignificanceClassifier):
+            return estimator
+        return CascadeClassifier(estimator, max_rounds=0)
+
+    def _fit_one(
+        self, task: _Task, sample: Sample, threads: int, checkpoint: Checkpoint | None, done: set[str]
+    ) -> SignificanceClassifier:
         """Fit a member on one split, or take it from the checkpoint."""
+        from fivesigma.store import load, save  # the store knows all estimators, this one too
+
         if checkpoint and task.key in done:
             return load(checkpoint.folder / task.key)
-        estimator = self.estimators[task.member][1]
-        if isinstance(estimator, SignificanceClassifier):
-            model = clone(estimator)
-            shared: dict[str, Any] = {
-                "utility": self.utility_,
-                "b_reg": None,
-                "cv": [(task.train, task.held_out)],
-                "negative_weights": self.negative_weights,
-                "random_state": task.seed,
-                "n_jobs": threads,
-            }
-            if checkpoint and "checkpoint" in model.get_params(deep=False):
-                shared["checkpoint"] = checkpoint.folder / f"{task.key}.running"
-            model.set_params(**shared).fit(sample.X, sample.target, sample.weight)
-        else:
-            weight = sample.learner_weights(task.train, sample.balanced(task.train))
-            model = seeded(estimator, task.seed, threads)
-            model.fit(sample.rows(task.train), sample.target[task.train], **{weight_parameter(estimator): weight})
+        model = clone(self._member(task.member)).set_params(
+            utility=self.utility_,
+            b_reg=None,
+            cv=[(task.train, task.held_out)],
+            negative_weights=self.negative_weights,
+            checkpoint=checkpoint.folder / f"{task.key}.running" if checkpoint else None,
+            random_state=task.seed,
+            n_jobs=threads,
+        )
+        model.fit(sample.X, sample.target, sample.weight)
         if checkpoint:
             save(model, checkpoint.folder / task.key)
             shutil.rmtree(checkpoint.folder / f"{task.key}.running", ignore_errors=True)
@@ -287,12 +287,12 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
                 checkpoint.write({"fits": sorted(_finished(checkpoint) | {task.key})}, {})
         return model
 
-    def _blend_members(self, sample: Sample, tasks: list[_Task], models: list[Any]) -> None:
+    def _blend_members(self, sample: Sample, tasks: list[_Task], models: list[SignificanceClassifier]) -> None:
         """Choose members, weigh them, and tune the cut, all on held-out scores."""
         n, n_members = sample.signal.size, len(self.estimators)
         total, count = np.zeros((n_members, n)), np.zeros((n_members, n))
         for task, model in zip(tasks, models, strict=True):
-            total[task.member, task.held_out] += _probability(model, sample.rows(task.held_out))
+            total[task.member, task.held_out] += model.predict_proba(sample.rows(task.held_out))[:, 1]
             count[task.member, task.held_out] += 1
         rows = np.flatnonzero(count.min(axis=0))
         scores = total[:, rows] / count[:, rows]
@@ -313,23 +313,16 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         self._tune_cut(gauge, blended)
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
-        self.history_ = History(r for _, m in self.members_ for r in getattr(m, "history_", ()))
+        self.history_ = History(r for _, m in self.members_ for r in m.history_)
 
     def _signal_probability(self, X: Any) -> Array:
         by_name: dict[str, list[Array]] = {}
         for name, model in self.members_:
-            by_name.setdefault(name, []).append(_probability(model, X))
+            by_name.setdefault(name, []).append(model.predict_proba(X)[:, 1])
         return self.blend_([np.mean(parts, axis=0) for parts in by_name.values()])
 
     def _learners(self) -> Iterator[Any]:
         return (estimator for _, estimator in self.estimators)
-
-
-def _probability(model: Any, X: Any) -> Array:
-    """P(signal) of a member, which was trained on the labels 0 and 1."""
-    if isinstance(model, SignificanceClassifier):
-        return model.predict_proba(X)[:, 1]
-    return SklearnModel(model).signal_probability(X)
 
 
 def _seed(*key: int) -> int:

@@ -14,7 +14,7 @@ from sklearn.base import MetaEstimatorMixin
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import ClassWeights, History, Outcome, Round, Schedule, cascade, until_no_increase
-from fivesigma.errors import SmallSampleWarning
+from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.checkpoint import Checkpoint
 from fivesigma.estimators.parallel import run_parallel, spread_seeds, spread_threads
@@ -51,7 +51,8 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
     b_reg : float, optional
         Constant added to b, if `utility` is a name.
     max_rounds : int, default=20
-        Most rounds of a cascade.
+        Most rounds of a cascade. 0 leaves the class-balanced round 0 alone: the plain model with a tuned cut, which is
+        the baseline that a cascade has to beat.
     extra_rounds : int, default=10
         Rounds after the first that did not increase the held-out significance.
     u_init : "auto" or float, default="auto"
@@ -244,8 +245,12 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         return self
 
     def _check_parameters(self) -> None:
-        self._check_integers(max_rounds=1, extra_rounds=0, n_restarts=1, keep=1, monitor_every=0)
+        self._check_integers(max_rounds=0, extra_rounds=0, n_restarts=1, keep=1, monitor_every=0)
         self._check_update_cut()
+        if self.max_rounds == 0 and self.u_init != "auto":
+            raise InputError(
+                f"max_rounds=0 trains no round at u_init={self.u_init!r}; use u_init='auto' for the plain model"
+            )
 
     def _run(
         self,
