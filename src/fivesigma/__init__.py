@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fivesigma.cascade import History, Round
     from fivesigma.cut import CutScan, scan
     from fivesigma.estimators.grown import GrownCascadeClassifier
+    from fivesigma.estimators.pool import CascadePool
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
     from fivesigma.significance import (
@@ -39,6 +40,7 @@ _HOME = {
     "Yields": "yields",
     "CutScan": "cut",
     "CascadeClassifier": "estimators.retrained",
+    "CascadePool": "estimators.pool",
     "GrownCascadeClassifier": "estimators.grown",
     "make_scorer": "estimators.scorer",
     "History": "cascade",
@@ -52,6 +54,7 @@ __all__ = [
     "AMS2",
     "AMS3",
     "CascadeClassifier",
+    "CascadePool",
     "CutScan",
     "FDivergence",
     "GaussianBackground",

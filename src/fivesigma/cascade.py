@@ -147,7 +147,8 @@ class Schedule:
             raise InputError(f"damping and bounds act on u, which {self.utility!r} does not have")
         if self.bounds:
             low, high = self.bounds
-            self.at(low)
+            for limit in self.bounds:
+                self.at(limit)  # refuses what lies outside the domain of f*
             if not low < high:
                 raise InputError(f"the bounds of u must ascend, got {self.bounds}")
 

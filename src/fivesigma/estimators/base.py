@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from fivesigma._types import AnyArray, Array, BoolArray
+from fivesigma.cascade import History
 from fivesigma.cut import RULES
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.sample import Gauge, Sample
@@ -41,6 +43,7 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
     selected_fraction_: float
     utility_: Utility
     n_features_in_: int
+    history_: History
 
     _doc_link_module: ClassVar[str] = "fivesigma"
 
@@ -49,17 +52,16 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         """P(signal) of checked events."""
 
     @abstractmethod
-    def _learner(self) -> Any:
-        """Return the learner whose tags say which tables it takes."""
+    def _learners(self) -> Iterable[Any]:
+        """Learners whose tags say which tables are taken."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        learner = self._learner()
         # A learner without tags decides for itself what it takes.
-        has_tags = hasattr(learner, "__sklearn_tags__")
-        tags.input_tags.allow_nan = get_tags(learner).input_tags.allow_nan if has_tags else True
-        tags.input_tags.sparse = get_tags(learner).input_tags.sparse if has_tags else False
+        inner = [get_tags(e).input_tags for e in self._learners() if hasattr(e, "__sklearn_tags__")]
+        tags.input_tags.allow_nan = all(t.allow_nan for t in inner)
+        tags.input_tags.sparse = bool(inner) and all(t.sparse for t in inner)
         return tags
 
     def predict(self, X: Any) -> AnyArray:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ class Checkpoint:
 
     def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, str], interval: int) -> None:
         self.folder = Path(folder)
+        self.lock = threading.Lock()
         self._run = {**run, "interval": str(interval)}
 
     @classmethod
@@ -93,6 +96,13 @@ class Checkpoint:
         for path in self.folder.iterdir():
             if path.name not in current and path.name.partition(".")[0] in {n.partition(".")[0] for n in files}:
                 path.unlink()
+
+    def say_interrupted(self, reached: int, kept: int, unit: str) -> None:
+        """Tell an interrupted user what is left of the run."""
+        print(
+            f"interrupted after {unit} {reached}; the same call goes on from {unit} {kept}, kept in {self.folder}",
+            file=sys.stderr,
+        )
 
 
 def write_atomically(path: Path, content: bytes) -> None:

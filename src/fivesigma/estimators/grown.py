@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,14 +11,15 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._types import Array, IntArray
-from fivesigma.cascade import ClassWeights, History, Outcome, Round, Schedule, cascade
+from fivesigma.cascade import ClassWeights, History, Round, Schedule, cascade
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.checkpoint import Checkpoint
+from fivesigma.estimators.growth import Growth, Weigher
 from fivesigma.estimators.parallel import spread_seeds, spread_threads
 from fivesigma.estimators.progress import CallbackSupportMixin, reporting, with_callbacks
-from fivesigma.estimators.sample import Gauge, Sample
-from fivesigma.learners import Binding, Grower, StagedModel, check_library, grower
+from fivesigma.estimators.sample import Sample
+from fivesigma.learners import Binding, StagedModel, check_library, grower
 from fivesigma.significance import Utility
 
 UPDATES = ("held-out", "cross-fit", "train")
@@ -206,74 +206,61 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
         checkpoint = Checkpoint.of(self, self.checkpoint_every, sample.X, sample.signal, sample.weight, process)
 
         _, threads = spread_threads(self.n_jobs, 1)
-        cv = round(1 / self.cv) if self.update == "cross-fit" and isinstance(self.cv, float) else self.cv
         split_seed, seed = spread_seeds(self.random_state, 2)
-        splits = sample.splits(cv, split_seed)
-        step = _Step(
-            [
-                grower(self.library, params, Binding(sample.X, sample.target, train, rows, k_seed, threads))
-                for k_seed, (train, rows) in zip(_seeds(seed, 0, len(splits)), splits, strict=True)
-            ],
+        folds = round(1 / self.cv) if self.update == "cross-fit" and isinstance(self.cv, float) else self.cv
+        splits = sample.splits(folds, split_seed)
+        growth = Growth(
             sample,
             splits,
             self.utility_,
+            library=self.library,
+            params=params,
+            seed=seed,
+            threads=threads,
             on_train=self.update == "train",
             update_cut=self.update_cut,
         )
-        schedule = self._schedule(step.gauge.floor)
+        growth.gauge.warn_if_small()
+        self.history_ = self._grow(growth, sample, np.concatenate([train for train, _ in splits]), checkpoint)
+        self.n_trees_ = _best_end(self.history_) if self.early_stopping else len(self.history_)
+        self.models_ = growth.models(self.n_trees_)
+        probability = growth.score_held_out()
+        if self.n_trees_ < len(self.history_):
+            parts = zip(self.models_, splits, strict=True)
+            probability = np.concatenate([m.signal_probability(sample.rows(rows)) for m, (_, rows) in parts])
+        self._tune_cut(growth.held_out, probability)
+        if self.refit:
+            self.models_ = [self._grow_on_all(params, sample, seed, threads)]
+        return self
+
+    def _grow(self, growth: Growth, sample: Sample, train: IntArray, checkpoint: Checkpoint | None) -> History:
+        """Run the cascade, from its checkpoint if there is one."""
+        schedule = self._schedule(growth.gauge.floor)
+        by_number = self.cascade and self.u_init != "auto"
+        start = schedule.at(float(self.u_init)) if by_number else sample.balanced(train)
         history = History()
         if checkpoint and (saved := checkpoint.read()):
             history = History(Round.from_dict(r) for r in saved[0]["rounds"])
-            step.restore(
-                [saved[1][f"booster-{k}"] for k in range(len(splits))], _seeds(seed, len(history), len(splits))
-            )
-
+            growth.restore([saved[1][f"booster-{k}"] for k in range(len(saved[1]))], len(history))
         rounds = cascade(
-            step,
-            schedule,
-            self._start(schedule, sample, splits),
-            p=sample.totals[0],
-            monitor_every=self.monitor_every,
-            resume=tuple(history),
+            growth, schedule, start, p=sample.totals[0], monitor_every=self.monitor_every, resume=tuple(history)
         )
         try:
             with reporting(self, self.n_trees, "trees", done=len(history)) as report:
                 for r in itertools.islice(rounds, self.n_trees - len(history)):
                     history.append(r)
                     if checkpoint and len(history) % self.checkpoint_every == 0:
-                        dumped = step.dump()
+                        dumped = growth.dump()
                         files = {f"booster-{k}": d for k, d in enumerate(dumped)}
                         checkpoint.write({"rounds": [r.to_dict() for r in history]}, files)
-                        step.restore(dumped, _seeds(seed, len(history), len(splits)))
+                        growth.restore(dumped, len(history))
                     if report(r) or self._should_stop(history):
                         break
         except KeyboardInterrupt:
             if checkpoint:
-                kept = len(history) - len(history) % self.checkpoint_every
-                print(
-                    f"interrupted after tree {len(history)}; the same call goes on from tree {kept}, "
-                    f"kept in {checkpoint.folder}",
-                    file=sys.stderr,
-                )
+                checkpoint.say_interrupted(len(history), len(history) - len(history) % self.checkpoint_every, "tree")
             raise
-
-        self.history_ = history
-        self.n_trees_ = _best_end(history) if self.early_stopping else len(history)
-        self.models_ = [g.model(self.n_trees_) for g in step.growers]
-        held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
-        if self.n_trees_ < len(history):
-            probability = np.concatenate(
-                [
-                    m.signal_probability(Binding(sample.X, sample.target, train, rows, 0, threads).rows(rows))
-                    for m, (train, rows) in zip(self.models_, splits, strict=True)
-                ]
-            )
-        else:
-            probability = step.held_out()
-        self._tune_cut(held_out, probability)
-        if self.refit:
-            self.models_ = [self._grow_on_all(params, sample, seed, threads)]
-        return self
+        return history
 
     def _check_parameters(self) -> None:
         self._check_integers(n_trees=1, monitor_every=0, checkpoint_every=1)
@@ -295,11 +282,6 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
             floor=floor,
         )
 
-    def _start(self, schedule: Schedule, sample: Sample, splits: list[tuple[IntArray, IntArray]]) -> ClassWeights:
-        if self.cascade and self.u_init != "auto":
-            return schedule.at(float(self.u_init))
-        return sample.balanced(np.concatenate([train for train, _ in splits]))
-
     def _should_stop(self, history: History) -> bool:
         return self.early_stopping is not None and len(history) - _best_end(history) >= self.early_stopping
 
@@ -307,7 +289,7 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
         """Grow one booster on all events with the class weights of the rounds that were kept."""
         rows = np.flatnonzero(sample.weight)
         whole = grower(self.library, params, Binding(sample.X, sample.target, rows, rows[:1], seed, threads))
-        weigh = _Weigher(sample, rows)
+        weigh = Weigher(sample, rows)
         for r in self.history_[: self.n_trees_]:
             whole.set_weights(weigh(ClassWeights(*r.class_weights)))
             whole.grow()
@@ -346,13 +328,8 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
     def _signal_probability(self, X: Any) -> Array:
         return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
 
-    def _learner(self) -> Any:
-        return None
-
-
-def _seeds(seed: int, n_trees: int, n: int) -> list[int]:
-    """Seeds of the boosters of `n` splits from a tree on; a checkpoint starts new ones."""
-    return [int(s >> 1) for s in np.random.SeedSequence([seed, n_trees]).generate_state(n)]
+    def _learners(self) -> tuple[()]:
+        return ()
 
 
 def _best_end(history: History) -> int:
@@ -363,70 +340,3 @@ def _best_end(history: History) -> int:
     total = np.cumsum(np.append(0.0, z))
     means = total[EARLY_WINDOW:] - total[:-EARLY_WINDOW]
     return int(np.argmax(means)) + EARLY_WINDOW
-
-
-class _Weigher:
-    """Learner weights of some rows at any class weights, in one pass."""
-
-    def __init__(self, sample: Sample, rows: IntArray) -> None:
-        self._signal = sample.signal[rows]
-        self._base = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
-        self._sums = float(self._base[self._signal].sum()), float(self._base[~self._signal].sum())
-
-    def __call__(self, weights: ClassWeights) -> Array:
-        mean = (weights.signal * self._sums[0] + weights.background * self._sums[1]) / self._base.size
-        return self._base * np.where(self._signal, weights.signal / mean, weights.background / mean)
-
-
-class _Step:
-    """Adds a tree to the booster of each split and looks at the yields that drive u."""
-
-    def __init__(
-        self,
-        growers: list[Grower],
-        sample: Sample,
-        splits: list[tuple[IntArray, IntArray]],
-        utility: Utility,
-        *,
-        on_train: bool,
-        update_cut: str,
-    ) -> None:
-        self.growers = growers
-        self._weigh = [_Weigher(sample, train) for train, _ in splits]
-        self._on_train, self._update_cut = on_train, update_cut
-        self._train = Gauge.of(sample, np.concatenate([train for train, _ in splits]), utility)
-        held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), utility)
-        self.gauge = self._train if on_train else held_out
-        self._current: ClassWeights | None = None
-
-    def __call__(self, weights: ClassWeights, find_u: bool, monitored: bool) -> Outcome:
-        """Grow with class weights and report the yields."""
-        if weights != self._current:
-            for g, weigh in zip(self.growers, self._weigh, strict=True):
-                g.set_weights(weigh(weights))
-            self._current = weights
-        for g in self.growers:
-            g.grow()
-        p = self._on_training() if self._on_train else self.held_out()
-        threshold = 0.5 if self._update_cut == "zero" else self.gauge.scan(p).cut
-        s, b, effective = self.gauge.at(p >= threshold)
-        best = self.gauge.scan(p) if find_u else None
-        train = self._train.at(self._on_training() >= threshold)[:2] if monitored else None
-        return Outcome(s, b, effective, tuned=None if best is None else (best.s, best.b), train=train)
-
-    def held_out(self) -> Array:
-        """P(signal) of the held-out rows of all splits."""
-        return np.concatenate([g.score_held_out() for g in self.growers])
-
-    def _on_training(self) -> Array:
-        return np.concatenate([g.score_train() for g in self.growers])
-
-    def dump(self) -> list[bytes]:
-        """Return the trees of all boosters."""
-        return [g.dump() for g in self.growers]
-
-    def restore(self, dumped: list[bytes], seeds: list[int]) -> None:
-        """Go on from dumped trees."""
-        self._current = None
-        for g, content, seed in zip(self.growers, dumped, seeds, strict=True):
-            g.restore(content, seed)

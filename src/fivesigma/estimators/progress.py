@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from fivesigma.cascade import Round
@@ -21,10 +22,13 @@ except ImportError:
         return method
 
 
-__all__ = ["CallbackSupportMixin", "Report", "reporting", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "PoolProgress", "Report", "reporting", "with_callbacks"]
 
 Report = Callable[[Round], bool]
 """Called at the end of each round; the answer True asks to stop."""
+
+# A pool listens to its members; they then draw no bar of their own.
+_listener: ContextVar[Callable[[Round], None] | None] = ContextVar("_listener", default=None)
 
 
 @contextmanager
@@ -43,29 +47,96 @@ def reporting(estimator: Any, total: int, what: str, done: int = 0) -> Iterator[
         Rounds that an earlier run did.
     """
     lock = threading.Lock()
-    context = estimator._init_callback_context(max_subtasks=total) if hasattr(estimator, "set_callbacks") else None
-    if context is not None:
-        context.call_on_fit_task_begin(estimator=estimator)
-    with _bar(total, done, what, visible=bool(estimator.verbose)) as show:
+    listener = _listener.get()
+    with _callbacks(estimator, total) as call_back, _bar(total, done, what, visible=bool(estimator.verbose)) as show:
 
         def report(r: Round) -> bool:
             with lock:  # restarts run in threads
-                show(r)
-                if context is None:
-                    return False
-                task = context.subcontext(task_name="round")
-                task.call_on_fit_task_begin(estimator=estimator)
-                return bool(task.call_on_fit_task_end(estimator=estimator))
+                (listener or show)(r)
+                return call_back("round")
 
         yield report
-    if context is not None:
-        context.call_on_fit_task_end(estimator=estimator)
+
+
+class PoolProgress:
+    """Progress of many fits at once.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its ``verbose`` asks for a bar; its callbacks are called.
+    rounds : dict of str to int
+        Rounds that each fit reports at most.
+    """
+
+    def __init__(self, estimator: Any, rounds: dict[str, int]) -> None:
+        self._estimator, self._rounds = estimator, rounds
+        self._lock = threading.Lock()
+        self.finished = 0
+
+    @contextmanager
+    def showing(self) -> Iterator[PoolProgress]:
+        """Show the bar."""
+        total, visible = sum(self._rounds.values()), bool(self._estimator.verbose)
+        with _callbacks(self._estimator, len(self._rounds)) as self._call_back, _steps(total, visible) as self._advance:
+            yield self
+
+    @contextmanager
+    def fit(self, key: str) -> Iterator[None]:
+        """Listen to one fit."""
+        reported = 0
+
+        def listen(r: Round) -> None:
+            nonlocal reported
+            with self._lock:
+                reported += 1
+                self._advance(1, f"{key}  {_state(r)}")
+
+        token = _listener.set(listen)
+        try:
+            yield
+        finally:
+            _listener.reset(token)
+        with self._lock:
+            self.finished += 1
+            self._advance(self._rounds[key] - reported, f"{key}  done, {self.finished} of {len(self._rounds)} fits")
+            self._call_back("fit")
+
+
+@contextmanager
+def _callbacks(estimator: Any, total: int) -> Iterator[Callable[[str], bool]]:
+    """Call scikit-learn's callbacks at the end of each task."""
+    if not hasattr(estimator, "set_callbacks"):
+        yield lambda _: False
+        return
+    context = estimator._init_callback_context(max_subtasks=total)
+    context.call_on_fit_task_begin(estimator=estimator)
+
+    def call_back(name: str) -> bool:
+        task = context.subcontext(task_name=name)
+        task.call_on_fit_task_begin(estimator=estimator)
+        return bool(task.call_on_fit_task_end(estimator=estimator))
+
+    yield call_back
+    context.call_on_fit_task_end(estimator=estimator)
+
+
+def _state(r: Round) -> str:
+    u = "" if r.u is None else f"u {r.u:.4f}  "
+    return f"round {r.index}  {u}significance {r.significance:.3f}"
 
 
 @contextmanager
 def _bar(total: int, done: int, what: str, *, visible: bool) -> Iterator[Callable[[Round], None]]:
+    with _steps(total, visible and _listener.get() is None, what, done) as advance:
+        yield lambda r: advance(1, _state(r))
+
+
+@contextmanager
+def _steps(total: int, visible: bool, what: str = "pool", done: int = 0) -> Iterator[Callable[[int, str], None]]:
+    """Show a bar with a state beside it, and the time that is left."""
     if not visible:
-        yield lambda _: None
+        yield lambda _, __: None
         return
     from rich.console import Console
     from rich.progress import (
@@ -87,10 +158,5 @@ def _bar(total: int, done: int, what: str, *, visible: bool) -> Iterator[Callabl
     ]
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(what, total=total, completed=done, state="")
-
-        def show(r: Round) -> None:
-            u = "" if r.u is None else f"u {r.u:.4f}  "
-            progress.update(task, advance=1, state=f"round {r.index}  {u}significance {r.significance:.3f}")
-
-        yield show
+        yield lambda steps, state: progress.update(task, advance=steps, state=state)
         progress.update(task, total=progress.tasks[task].completed)  # a run may stop before its last round

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,10 +14,11 @@ from sklearn.base import MetaEstimatorMixin
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import ClassWeights, History, Outcome, Round, Schedule, cascade, until_no_increase
-from fivesigma.errors import SmallSampleWarning
+from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.checkpoint import Checkpoint
 from fivesigma.estimators.parallel import run_parallel, spread_seeds, spread_threads
-from fivesigma.estimators.progress import CallbackSupportMixin, Report, reporting, with_callbacks
+from fivesigma.estimators.progress import CallbackSupportMixin, reporting, with_callbacks
 from fivesigma.estimators.sample import Gauge, Sample
 from fivesigma.learners import Binding, Model, bind, check_learner, default_learner
 from fivesigma.significance import Utility
@@ -24,7 +28,7 @@ class _Candidate(NamedTuple):
     """A round that may be kept: its classifiers, one a split, and their held-out scores."""
 
     round: Round
-    models: list[Model]
+    models: list[Model]  # none yet for a round of an earlier run
     held_out: Array
     seed: int
 
@@ -47,7 +51,8 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
     b_reg : float, optional
         Constant added to b, if `utility` is a name.
     max_rounds : int, default=20
-        Most rounds of a cascade.
+        Most rounds of a cascade. 0 leaves the class-balanced round 0 alone: the plain model with a tuned cut, which is
+        the baseline that a cascade has to beat.
     extra_rounds : int, default=10
         Rounds after the first that did not increase the held-out significance.
     u_init : "auto" or float, default="auto"
@@ -75,6 +80,9 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         Rounds between two looks at the yields of the training events; 0 for none.
     verbose : int, default=0
         1 shows a progress bar on stderr.
+    checkpoint : path, optional
+        Folder to which each finished round is written; the same call goes on from there, and trains the rounds that it
+        keeps once more.
     random_state : int, RandomState or None, default=None
         Seed of the split and of the learners.
     n_jobs : int, optional
@@ -134,6 +142,7 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         negative_weights: str = "error",
         monitor_every: int = 0,
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -153,6 +162,7 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         self.negative_weights = negative_weights
         self.monitor_every = monitor_every
         self.verbose = verbose
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -179,9 +189,12 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         check_learner(learner)
         sample = self._check_sample(X, y, sample_weight, process)
         self._check_parameters()
+        checkpoint = Checkpoint.of(self, 1, sample.X, sample.signal, sample.weight, process)
+        saved = (checkpoint.read() if checkpoint else None) or ({}, {})
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
         splits = sample.splits(self.cv, split_seed)
         held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        held_out.warn_if_small()
         schedule = Schedule(self.utility_, floor=held_out.floor)
         if self.u_init == "auto":
             start = sample.balanced(np.concatenate([rows for rows, _ in splits]))
@@ -192,11 +205,26 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         longest = self.max_rounds + (start.u is None)
         with reporting(self, longest * self.n_restarts, "cascade") as report:
 
-            def restart(seed: int) -> tuple[History, list[_Candidate]]:
+            def restart(k: int, seed: int) -> tuple[History, list[_Candidate]]:
                 step = _Step(learner, sample, splits, held_out, update_cut=self.update_cut, seed=seed, threads=threads)
-                return self._run(step, schedule, start, report)
+                earlier = [Round.from_dict(r) for r in saved[0].get(str(k), [])]
 
-            results = run_parallel(restart, [(seed,) for seed in seeds], workers)
+                def finished(history: History) -> bool:
+                    if checkpoint:
+                        with checkpoint.lock:
+                            saved[0][str(k)] = [r.to_dict() for r in history]
+                            checkpoint.write(saved[0], {})
+                    return report(history[-1])
+
+                return self._run(step, schedule, start, earlier, finished)
+
+            try:
+                results = run_parallel(restart, list(enumerate(seeds)), workers)
+            except KeyboardInterrupt:
+                if checkpoint:
+                    written = sum(map(len, saved[0].values()))
+                    checkpoint.say_interrupted(written, written, "round")
+                raise
 
         self.history_ = History(replace(r, restart=k) for k, (history, _) in enumerate(results) for r in history)
         candidates = [
@@ -217,29 +245,32 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         return self
 
     def _check_parameters(self) -> None:
-        self._check_integers(max_rounds=1, extra_rounds=0, n_restarts=1, keep=1, monitor_every=0)
+        self._check_integers(max_rounds=0, extra_rounds=0, n_restarts=1, keep=1, monitor_every=0)
         self._check_update_cut()
+        if self.max_rounds == 0 and self.u_init != "auto":
+            raise InputError(
+                f"max_rounds=0 trains no round at u_init={self.u_init!r}; use u_init='auto' for the plain model"
+            )
 
     def _run(
-        self, step: _Step, schedule: Schedule, start: ClassWeights, report: Report
+        self,
+        step: _Step,
+        schedule: Schedule,
+        start: ClassWeights,
+        earlier: list[Round],
+        finished: Callable[[History], bool],
     ) -> tuple[History, list[_Candidate]]:
-        """Run one cascade and keep its best rounds."""
+        """Run one cascade, after the rounds of an earlier run if there are any, and keep its best rounds."""
         history, best = History(), list[_Candidate]()
-        rounds = cascade(
-            step,
-            schedule,
-            start,
-            p=step.sample.totals[0],
-            monitor_every=self.monitor_every,
-        )
-        for r in until_no_increase(rounds, self.extra_rounds, self.max_rounds):
+        new = cascade(step, schedule, start, p=step.sample.totals[0], monitor_every=self.monitor_every, resume=earlier)
+        for r in until_no_increase(itertools.chain(earlier, new), self.extra_rounds, self.max_rounds):
             history.append(r)
             best.append(_Candidate(r, step.models, step.probability, step.seed))
             best.sort(key=lambda c: -c.round.significance)
             del best[self.keep :]
-            if report(r):
+            if len(history) > len(earlier) and finished(history):
                 break
-        return history, best
+        return history, [c if c.models else step.again(c) for c in best]
 
     def _final_models(self, learner: Any, sample: Sample, candidates: list[_Candidate]) -> list[Model]:
         if not self.refit:
@@ -254,6 +285,9 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
 
     def _signal_probability(self, X: Any) -> Array:
         return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
+
+    def _learners(self) -> tuple[Any]:
+        return (self._learner(),)
 
     def _learner(self) -> Any:
         return default_learner() if self.estimator is None else self.estimator
@@ -302,10 +336,14 @@ class _Step:
             train=self._train_yields(threshold) if monitored else None,
         )
 
+    def again(self, candidate: _Candidate) -> _Candidate:
+        """Train a round of an earlier run once more."""
+        self(ClassWeights(*candidate.round.class_weights, candidate.round.u), False, False)
+        return candidate._replace(models=self.models, held_out=self.probability)
+
     def _train_yields(self, threshold: float) -> tuple[float, float]:
         """Yields of the training rows of all splits, scaled to the full yields."""
         rows = np.concatenate([train for train, _ in self._splits])
         parts = [t.score_train(m) for t, m in zip(self._trainers, self.models, strict=True)]
-        train = replace(self._held_out, signal=self.sample.signal[rows], weight=self.sample.rescaled(rows))
-        s, b, _ = train.at(np.concatenate(parts) >= threshold)
+        s, b, _ = Gauge.of(self.sample, rows, self._held_out.utility).at(np.concatenate(parts) >= threshold)
         return s, b

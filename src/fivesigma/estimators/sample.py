@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+from sklearn.utils import _safe_indexing
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cascade import ClassWeights
@@ -75,6 +76,10 @@ class Sample:
     def target(self) -> IntArray:
         """1 for signal, 0 for background."""
         return self.signal.astype(np.intp)
+
+    def rows(self, which: IntArray) -> Any:
+        """Rows of X, of the same type as X."""
+        return _safe_indexing(self.X, which)
 
     def rescaled(self, rows: IntArray) -> Array:
         """Physics weights of some rows that stand for all events."""
@@ -181,14 +186,17 @@ class Gauge:
         signal = sample.signal[rows]
         weight = sample.rescaled(rows)
         available = effective_count(weight[~signal])
-        floor = MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0
-        if floor < MIN_EFFECTIVE:
+        return cls(signal, weight, utility, MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0)
+
+    def warn_if_small(self) -> None:
+        """Say so if the floor had to be lowered."""
+        if self.floor < MIN_EFFECTIVE:
+            available = effective_count(self.weight[~self.signal])
             warnings.warn(
                 f"{available:.1f} effective background events decide; selections that keep as few as one of them count",
                 SmallSampleWarning,
                 stacklevel=3,
             )
-        return cls(signal, weight, utility, floor)
 
     def at(self, selected: BoolArray) -> tuple[float, float, float]:
         """Yields s and b of a selection, and its effective background count."""

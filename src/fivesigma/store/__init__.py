@@ -31,7 +31,7 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     Parameters
     ----------
     model : estimator
-        A fitted `CascadeClassifier` or `GrownCascadeClassifier`.
+        A fitted `CascadeClassifier`, `GrownCascadeClassifier` or `CascadePool`.
     path : path
         Where to save it; its folder must be there.
     force : bool, default=False

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from fivesigma._extras import need
 from fivesigma.cascade import History
 from fivesigma.errors import StoreError
+from fivesigma.estimators.blend import Blend
 from fivesigma.learners.lightgbm import LightGBMModel
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
@@ -44,6 +45,10 @@ ESTIMATORS = {
     ),
     "GrownCascadeClassifier": _Fitted(
         "fivesigma.estimators.grown", {**_SHARED, "history_": History, "n_trees_": int, "models_": list}
+    ),
+    "CascadePool": _Fitted(
+        "fivesigma.estimators.pool",
+        {**_SHARED, "history_": History, "members_": list, "blend_": Blend, "member_significance_": dict},
     ),
 }
 
@@ -166,6 +171,14 @@ def _unpack_classifier(unpacker: Unpacker, fields: dict[str, Any], where: str) -
     return SklearnModel(estimator)
 
 
+def _unpack_blend(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Blend:
+    weights = unpacker.typed(fields, "weights", np.ndarray, where)
+    knots = unpacker.typed(fields, "knots", list, where)
+    if len(knots) != weights.size or not all(isinstance(k, np.ndarray) and k.size for k in knots):
+        raise StoreError(f"{where} in the manifest does not have quantiles for each of its {weights.size} members")
+    return Blend(unpacker.typed(fields, "kind", str, where), weights, knots)
+
+
 def _is_scikit_learn(value: Any) -> bool:
     return isinstance(value, BaseEstimator) or type(value).__module__.startswith("sklearn.")
 
@@ -225,6 +238,16 @@ CODECS = (
     ),
     Codec("xgboost", lambda value: type(value) is XGBoostModel, _pack_xgboost, _unpack_xgboost),
     Codec("lightgbm", lambda value: type(value) is LightGBMModel, _pack_lightgbm, _unpack_lightgbm),
+    Codec(
+        "blend",
+        lambda value: type(value) is Blend,
+        lambda packer, value, where: {
+            "kind": value.kind,
+            "weights": packer.pack(value.weights, where),
+            "knots": packer.pack(list(value.knots), where),
+        },
+        _unpack_blend,
+    ),
     Codec(
         "classifier",
         lambda value: type(value) is SklearnModel,

@@ -1,0 +1,304 @@
+"""The grown cascade as its users meet it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from fivesigma import AMS2, CascadeClassifier, GrownCascadeClassifier
+from fivesigma.cascade import ClassWeights, Schedule
+from fivesigma.errors import InputError
+from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
+from fivesigma.estimators.sample import Sample
+from fivesigma.learners import Binding, grower
+from tests.estimators.blobs import YIELDS, make_blobs
+from tests.estimators.test_retrained import optimal_significance
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+
+X, Y, W = make_blobs()
+LIBRARIES = ["xgboost", "lightgbm"]
+
+
+def grown(library: str = "xgboost", **options: Any) -> GrownCascadeClassifier:
+    settings: dict[str, Any] = {
+        "n_trees": 30,
+        "params": {"max_depth": 2, "learning_rate": 0.2},
+        "random_state": 0,
+        "n_jobs": 1,
+    }
+    return GrownCascadeClassifier(library, **settings | options)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    "options", [{}, {"update": "cross-fit"}, {"cascade": False, "cv": 4}, {"update_cut": "plateau"}, {"cv": 3}], ids=str
+)
+def test_reaches_nearly_the_best_cut(library: str, options: dict[str, Any]) -> None:
+    model = grown(library, **options).fit(*make_blobs(20_000, seed=1))
+    best = optimal_significance(1.5, YIELDS)
+    assert 0.92 * best < model.significance(*make_blobs(40_000, seed=9)) < 1.03 * best
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_round_for_each_tree_and_u_follows_the_yields_of_the_round_before(library: str) -> None:
+    history = grown(library).fit(X, Y, W).history_
+    assert [r.index for r in history] == list(range(30))
+    for before, after in itertools.pairwise(history[1:]):
+        expected = float(AMS2().u(before.s, before.b)) if before.counts else before.u / 2
+        assert after.u == pytest.approx(expected)
+
+
+def weights_at(rows: Any, u: float) -> Any:
+    sample = Sample.checked(X, Y, W, None, pos_label=None, negative="error")
+    return sample.learner_weights(rows, Schedule(AMS2()).at(u))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_constant_u_is_plain_training_tree_for_tree(library: str) -> None:
+    split = (np.flatnonzero(np.arange(4000) % 4 < 2), np.flatnonzero(np.arange(4000) % 4 >= 2))
+    model = grown(library, u_init=0.3, warmup=30, cv=[split], params={"max_depth": 3, "subsample": 1.0}).fit(X, Y, W)
+    assert {r.u for r in model.history_} == {0.3}
+    weight, target = weights_at(split[0], 0.3), Y[split[0]]
+    if library == "xgboost":
+        matrix = xgboost.QuantileDMatrix(X[split[0]], label=target, weight=None)
+        matrix.set_weight(weight)
+        params: dict[str, Any] = {
+            "learning_rate": 0.05,
+            "max_depth": 3,
+            "subsample": 1.0,
+            "colsample_bytree": 0.8,
+            "nthread": 1,
+        }
+        params |= {"objective": "binary:logistic", "base_score": 0.5}
+        ours = model.models_[0].booster
+        # The seed only draws columns; take the one that the cascade used.
+        seed = json.loads(ours.save_config())["learner"]["generic_param"]["seed"]
+        plain = xgboost.train({**params, "seed": seed}, matrix, num_boost_round=30)
+        assert ours.get_dump() == plain.get_dump()
+    else:
+        params = {"learning_rate": 0.05, "max_depth": 3, "num_leaves": 63, "subsample": 1.0, "feature_fraction": 0.8}
+        params |= {"bagging_fraction": 0.8, "bagging_freq": 1, "objective": "binary", "boost_from_average": False}
+        params |= {"verbosity": -1, "num_threads": 1, "deterministic": True, "force_row_wise": True}
+        grower_seed = int(np.random.SeedSequence([_seed_of(model), 0]).generate_state(1)[0] >> 1)
+        data = lightgbm.Dataset(X[split[0]], label=target, weight=weight)
+        plain = lightgbm.train({**params, "seed": grower_seed}, data, num_boost_round=30)
+        trees = [b["tree_structure"] for b in plain.dump_model()["tree_info"]]
+        assert [b["tree_structure"] for b in model.models_[0].boosters[0].dump_model()["tree_info"]] == trees
+
+
+def _seed_of(model: GrownCascadeClassifier) -> int:
+    from fivesigma.estimators.parallel import spread_seeds
+
+    return spread_seeds(model.random_state, 2)[1]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_weights_set_between_trees_change_the_trees(library: str) -> None:
+    rows = np.arange(4000)
+    binding = Binding(X, Y, rows, rows, 1, 1)
+    first, second = (grower(library, {"max_depth": 2}, binding) for _ in range(2))
+    heavy, light = np.where(Y == 1, 1.9, 0.1), np.where(Y == 1, 0.1, 1.9)
+    for g, late in ((first, heavy), (second, light)):
+        g.set_weights(heavy)
+        g.grow()
+        g.set_weights(late)
+        g.grow()
+    assert first.score_held_out().mean() > second.score_held_out().mean() + 0.005
+    # Even weights are not ignored.
+    second.set_weights(np.ones(4000))
+    second.grow()
+    third = grower(library, {"max_depth": 2}, binding)
+    for late in (heavy, light, light):
+        third.set_weights(late)
+        third.grow()
+    assert not np.allclose(second.score_held_out(), third.score_held_out())
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_scores_of_the_cache_are_those_of_the_model(library: str) -> None:
+    rows = np.arange(4000)
+    g = grower(library, {}, Binding(X, Y, rows[:3000], rows[3000:], 1, 1))
+    g.set_weights(np.ones(3000))
+    for _ in range(5):
+        g.grow()
+    model = g.model(5)
+    assert np.allclose(g.score_held_out(), model.signal_probability(X[3000:]), atol=1e-6)
+    assert np.allclose(g.score_train(), model.signal_probability(X[:3000]), atol=1e-6)
+    *_, last = model.staged_probability(X)
+    assert np.allclose(last, model.signal_probability(X), atol=1e-6)
+    assert len(list(g.model(3).staged_probability(X[:2]))) == 3
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_same_seed_same_model_bit_for_bit(library: str) -> None:
+    scores = [grown(library, n_jobs=2).fit(X, Y, W).predict_proba(X) for _ in range(2)]
+    assert np.array_equal(*scores)
+    assert not np.array_equal(scores[0], grown(library, random_state=1).fit(X, Y, W).predict_proba(X))
+
+
+def test_plain_model_has_balanced_weights_and_the_same_split() -> None:
+    plain, cascaded = grown(cascade=False).fit(X, Y, W), grown().fit(X, Y, W)
+    assert {r.u for r in plain.history_} == {None}
+    signal, background = plain.history_[0].class_weights
+    assert signal * YIELDS[0] == pytest.approx(background * YIELDS[1])
+    # The first tree of the cascade is balanced too, so it is the same tree.
+    assert plain.models_[0].booster[:1].get_dump() == cascaded.models_[0].booster[:1].get_dump()
+    assert plain.models_[0].booster.get_dump() != cascaded.models_[0].booster.get_dump()
+
+
+def test_u_runs_away_on_training_yields_and_not_on_held_out_ones(
+    real_events: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, y, weight = real_events
+    options: dict[str, Any] = {"n_trees": 120, "params": {"max_depth": 6, "learning_rate": 0.1}, "b_reg": 10.0}
+    paths = {}
+    for update in ("train", "held-out"):
+        model = grown(update=update, **options).fit(table, y, weight)
+        paths[update] = model.history_
+        with capsys.disabled():
+            print(f"\nu from {update} yields\n" + repr(type(model.history_)(model.history_[::20])))
+    assert max(r.u for r in paths["train"] if r.u) > 0.25
+    assert max(r.u for r in paths["held-out"] if r.u) < 0.15
+
+
+def test_regularisation_of_u_reaches_the_loop() -> None:
+    assert len({r.u for r in grown(update_every=10).fit(X, Y, W).history_}) <= 4
+    calm, quick = (grown(damping=d).fit(X, Y, W).history_ for d in (0.9, 0.0))
+    assert np.std([r.u for r in calm[10:] if r.u]) < np.std([r.u for r in quick[10:] if r.u])
+    bounded = grown(u_bounds=(0.2, 0.3)).fit(X, Y, W).history_
+    assert all(0.2 <= r.u <= 0.3 for r in bounded if r.u is not None)
+    assert [r.u for r in grown(warmup=5).fit(X, Y, W).history_[:7]].count(None) == 6
+
+
+def test_early_stopping_keeps_the_trees_up_to_the_best() -> None:
+    model = grown(n_trees=300, early_stopping=40, params={"max_depth": 6, "learning_rate": 0.5}).fit(X, Y, W)
+    assert model.n_trees_ < len(model.history_) < 300
+    assert model.models_[0].booster.num_boosted_rounds() == model.n_trees_
+    assert len(list(model.staged_significance(X, Y, W))) == model.n_trees_
+
+
+def test_early_stopping_looks_at_a_mean_not_at_a_spike() -> None:
+    round_ = grown().fit(X, Y, W).history_[5]
+    z = [1.0] * 30 + [9.0] + [2.0] * 40
+    history = type(grown().fit(X, Y, W).history_)(replace(round_, significance=v) for v in z)
+    assert _best_end(history) == 31 + EARLY_WINDOW - 1
+    assert _best_end(type(history)(history[:10])) == 10
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_staged_significance_ends_at_the_significance(library: str) -> None:
+    model = grown(library, cv=2).fit(X, Y, W)
+    stages = list(model.staged_significance(X, Y, W))
+    assert len(stages) == 30
+    assert stages[-1] == pytest.approx(model.significance(X, Y, W), rel=1e-3)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_refit_grows_one_booster_on_all_events_along_the_same_path(library: str) -> None:
+    split, whole = grown(library, cv=3).fit(X, Y, W), grown(library, cv=3, refit=True).fit(X, Y, W)
+    assert len(split.models_) == 3
+    assert len(whole.models_) == 1
+    assert [r.u for r in split.history_] == [r.u for r in whole.history_]
+    assert split.cut_ == whole.cut_
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_importance_belongs_to_the_feature_that_separates(library: str) -> None:
+    importance = grown(library).fit(X, Y, W).feature_importances_
+    assert importance.sum() == pytest.approx(1.0)
+    assert importance[0] > 0.8
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_missing_values_and_frames(library: str) -> None:
+    holes = X.copy()
+    holes[::5, 1] = np.nan
+    frame = pd.DataFrame(holes, columns=["mass", "other"])
+    by_frame, by_array = grown(library).fit(frame, Y, W), grown(library).fit(holes, Y, W)
+    assert np.array_equal(by_frame.predict_proba(frame), by_array.predict_proba(holes))
+    assert by_frame.feature_names_in_.tolist() == ["mass", "other"]
+
+
+def test_clone_pickle_and_reprs() -> None:
+    model = grown().fit(X, Y, W)
+    assert clone(model).get_params() == model.get_params()
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert "GrownCascadeClassifier" in model._repr_html_()
+    assert "GrownCascadeClassifier" in clone(model)._repr_html_()
+
+
+def test_progress_bar_shows_tree_u_and_significance(capfd: pytest.CaptureFixture[str]) -> None:
+    grown(verbose=1).fit(X, Y, W)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "30/30" in err
+    assert "significance" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"library": "catboost"}, "library must be xgboost or lightgbm"),
+        (
+            {"params": {"objective": "reg:squarederror"}},
+            "params['objective'] is not yours to set: the loss is logistic",
+        ),
+        ({"params": {"scale_pos_weight": 3.0}}, "the cascade weights the classes"),
+        ({"params": {"seed": 3}}, "use random_state"),
+        ({"n_trees": 0}, "n_trees must be an integer of at least 1"),
+        ({"update": "test"}, "update must be one of held-out, cross-fit, train"),
+        ({"update_every": 0}, "update_every must be at least 1"),
+        ({"damping": 1.0}, "damping must be in"),
+        ({"u_bounds": (0.5, 0.1)}, "must ascend"),
+        ({"utility": "s_over_root_sb", "u_bounds": (0.1, 0.7)}, "domain"),
+        ({"u_init": -1.0}, "domain"),
+        ({"early_stopping": 0}, "early_stopping must be an integer of at least 1"),
+        ({"utility": AMS2(), "b_reg": 10.0}, "stands beside AMS2"),
+        ({"checkpoint": "somewhere", "random_state": None}, "needs an integer random_state"),
+        ({"cut": "best"}, "cut='best' is not one of"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_get_one_sentence(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        grown(**options).fit(X, Y, W)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sample_weight": np.full(4000, np.nan)},
+        {"sample_weight": np.zeros(4000)},
+        {"sample_weight": np.ones(3999)},
+        {"sample_weight": np.where(np.arange(4000) == 7, -1.0, W)},
+        {"y": np.ones(4000)},
+        {"y": np.arange(4000) % 3},
+    ],
+    ids=str,
+)
+def test_same_sentences_as_the_retrained_cascade(change: dict[str, Any]) -> None:
+    given = {"X": X, "y": Y, "sample_weight": W} | change
+    sentences = []
+    for model in (grown(), CascadeClassifier(n_jobs=1)):
+        with pytest.raises(InputError) as caught:
+            model.fit(**given)
+        sentences.append(str(caught.value))
+    assert sentences[0] == sentences[1]
+
+
+def test_class_weights_are_what_the_round_says() -> None:
+    u, f = AMS2().weights_at(0.3)
+    assert Schedule(AMS2()).at(0.3) == ClassWeights(float(u), float(f), 0.3)

@@ -1,0 +1,196 @@
+"""The pool as its users meet it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+
+from fivesigma import AMS2, CascadeClassifier, CascadePool, GrownCascadeClassifier
+from fivesigma.errors import InputError
+from fivesigma.estimators.blend import Blend
+from tests.estimators.blobs import YIELDS, make_blobs
+from tests.estimators.test_retrained import optimal_significance
+
+X, Y, W = make_blobs()
+
+
+def grown(**options: Any) -> GrownCascadeClassifier:
+    settings: dict[str, Any] = {"n_trees": 20, "params": {"max_depth": 2, "learning_rate": 0.2}}
+    return GrownCascadeClassifier(**settings | options)
+
+
+def members() -> list[tuple[str, Any]]:
+    return [
+        ("grown", grown()),
+        ("plain", grown(cascade=False)),
+        ("retrained", CascadeClassifier(LogisticRegression(), max_rounds=2, extra_rounds=0)),
+        ("forest", RandomForestClassifier(20, min_samples_leaf=20)),
+        ("net", MLPClassifier((8,), max_iter=30, tol=1.0, n_iter_no_change=30)),
+    ]
+
+
+def pool(**options: Any) -> CascadePool:
+    given: dict[str, Any] = {"estimators": members(), "random_state": 0, "n_jobs": 1}
+    return CascadePool(**given | options)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("blend", ["rank", "margin", "probability"])
+def test_members_of_any_kind_blend(blend: str) -> None:
+    model = pool(blend=blend).fit(*make_blobs(20_000, seed=1))
+    best = optimal_significance(1.5, YIELDS)
+    assert 0.92 * best < model.significance(*make_blobs(40_000, seed=9)) < 1.03 * best
+    assert list(model.member_significance_) == ["grown", "plain", "retrained", "forest", "net"]
+    assert len(model.members_) == 5
+
+
+def few(**options: Any) -> CascadePool:
+    given: dict[str, Any] = {"estimators": [("grown", grown()), ("bayes", GaussianNB()), ("forest", forest())]}
+    return pool(**given | options)
+
+
+def forest() -> RandomForestClassifier:
+    return RandomForestClassifier(10, min_samples_leaf=20)
+
+
+def test_one_event_is_scored_as_among_many() -> None:
+    model = few().fit(X, Y, W)
+    together = model.predict_proba(X[:50])
+    assert np.array_equal(together, np.vstack([model.predict_proba(X[k : k + 1]) for k in range(50)]))
+
+
+def test_held_out_scores_drive_the_cut_and_come_from_models_that_did_not_see_the_event() -> None:
+    model = few().fit(X, Y, W)
+    held = np.isfinite(model.held_out_score_)
+    assert held.sum() == 1000
+    assert np.allclose(model.predict_proba(X[held])[:, 1], model.held_out_score_[held])
+    assert model.selected_fraction_ == pytest.approx(np.mean(model.held_out_score_[held] >= model.cut_))
+
+
+def test_bagged_scores_cover_all_events_and_are_honest() -> None:
+    # Labels at random: a model that had seen an event would know it, an honest score cannot.
+    rng = np.random.default_rng(0)
+    noise = rng.permutation(Y)
+    deep = RandomForestClassifier(20, min_samples_leaf=1)
+    model = CascadePool([("deep", deep)], cv=3, n_repeats=2, random_state=0, n_jobs=1).fit(X, noise)
+    assert np.isfinite(model.held_out_score_).all()
+    assert len(model.members_) == 6
+    honest = model.held_out_score_[noise == 1].mean() - model.held_out_score_[noise == 0].mean()
+    fooled = model.predict_proba(X[noise == 1])[:, 1].mean() - model.predict_proba(X[noise == 0])[:, 1].mean()
+    assert abs(honest) < 0.03
+    assert fooled > 0.15
+
+
+def test_bagged_members_have_folds_of_their_own() -> None:
+    model = CascadePool([("a", grown()), ("b", grown())], cv=2, random_state=0, n_jobs=1).fit(X, Y, W)
+    splits = [m.cv[0][1] for _, m in model.members_]
+    assert not np.array_equal(splits[0], splits[2])
+    assert np.array_equal(np.sort(np.concatenate(splits[:2])), np.arange(4000))
+
+
+def test_members_get_different_seeds_and_the_utility_of_the_pool() -> None:
+    model = CascadePool([("a", grown()), ("b", grown())], b_reg=10.0, random_state=0, n_jobs=1).fit(X, Y, W)
+    (_, a), (_, b) = model.members_
+    assert a.random_state != b.random_state
+    assert a.utility_ == b.utility_ == AMS2(b_reg=10.0)
+    assert not np.array_equal(a.predict_proba(X), b.predict_proba(X))
+
+
+def test_keep_takes_the_best_members() -> None:
+    model = few(keep=1).fit(X, Y, W)
+    best = max(model.member_significance_, key=lambda name: model.member_significance_[name])
+    assert [name for name, _ in model.members_] == [best]
+
+
+def test_fitted_weights_are_not_negative_and_drop_a_useless_member() -> None:
+    class Noise(GaussianNB):
+        def predict_proba(self, X: Any) -> Any:
+            p = np.random.default_rng(0).random(len(X))
+            return np.column_stack([1 - p, p])
+
+    model = pool(estimators=[("good", GaussianNB()), ("noise", Noise())], weights="fit").fit(X, Y, W)
+    assert model.blend_.weights.sum() == pytest.approx(1.0)
+    assert (model.blend_.weights >= 0).all()
+    assert model.blend_.weights[0] > 0.9
+
+
+def test_ranks_are_shares_of_the_held_out_events_below() -> None:
+    rng = np.random.default_rng(0)
+    held = rng.random(10_000) ** 3
+    blend = Blend.fitted("rank", [held])
+    probe = np.array([0.001, 0.1, 0.5, 0.9, 2.0, -1.0])
+    expected = [(held < p).mean() for p in probe]
+    assert np.allclose(blend([probe]), expected, atol=2e-3)
+    ties = Blend.fitted("rank", [np.array([0.0, 1.0, 1.0, 1.0, 2.0])])
+    assert ties([np.array([1.0])])[0] == pytest.approx(0.5, abs=0.01)
+
+
+def test_margins_are_averaged_on_their_own_scale() -> None:
+    p = [np.array([0.9]), np.array([0.5])]
+    assert Blend.fitted("margin", p)(p)[0] == pytest.approx(0.75)
+    assert Blend.fitted("probability", p)(p)[0] == pytest.approx(0.7)
+    assert np.isfinite(Blend.fitted("margin", p)([np.array([0.0]), np.array([1.0])])).all()
+
+
+def test_same_seed_same_pool() -> None:
+    scores = [few(n_jobs=2).fit(X, Y, W).predict_proba(X) for _ in range(2)]
+    assert np.array_equal(*scores)
+
+
+def test_paper_recipe_in_one_line() -> None:
+    recipe = CascadePool.paper_ten(b_reg=10.0)
+    assert [e.cascade for _, e in recipe.estimators] == [False] * 5 + [True] * 5
+    assert {e.n_trees for _, e in recipe.estimators} == {500}
+    model = CascadePool.paper_ten(n_trees=5, random_state=0, n_jobs=1).fit(X, Y, W)
+    assert len(model.members_) == 10
+
+
+def test_clone_pickle_params_and_repr() -> None:
+    model = few(estimators=[("grown", grown()), ("forest", forest())]).fit(X, Y, W)
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X), model.predict_proba(X))
+    again = clone(model).set_params(grown__n_trees=7)
+    assert again.get_params()["grown__n_trees"] == 7
+    assert "CascadePool" in model._repr_html_()
+
+
+def test_progress_tells_member_round_u_and_significance(capfd: pytest.CaptureFixture[str]) -> None:
+    few(verbose=1).fit(X, Y, W)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "3 of 3 fits" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"estimators": []}, "estimators is empty"),
+        ({"estimators": [GaussianNB()]}, "must be (name, estimator) pairs"),
+        ({"estimators": [("knn", KNeighborsClassifier())]}, "does not take sample_weight"),
+        ({"blend": "median"}, "blend must be one of rank, margin, probability"),
+        ({"weights": "best"}, "weights must be 'even' or 'fit'"),
+        ({"keep": 0}, "keep must be an integer of at least 1"),
+        ({"n_repeats": 0}, "n_repeats must be an integer of at least 1"),
+        ({"cv": 1.5}, "cv=1.5 is not between 0 and 1"),
+        ({"utility": AMS2(), "b_reg": 1.0}, "stands beside AMS2"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_get_one_sentence(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        few(**options).fit(X, Y, W)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_must_be_unique() -> None:
+    with pytest.raises(ValueError, match="not unique"):
+        CascadePool([("a", GaussianNB()), ("a", GaussianNB())]).fit(X, Y, W)
