@@ -19,8 +19,8 @@ def draw_progress(history: History, curve: Curve, utility: Utility, *, cut: floa
     """Draw a cascade's progress.
 
     Left, by round: u and the held-out significance at the update cut. Right, against the cut on the final score:
-    F = Z^2/2 and, for some rounds t, the minorant -R(., u_t) = u_t s - f*(u_t) (b + b_reg), which lies below F
-    everywhere and touches it at the cut whose yields have u = u_t.
+    F = Z^2/2 and, for some rounds, the minorant -R(., u) = u s - f*(u) (b + b_reg) at the u of the round, which lies
+    below F everywhere and touches it at the cut whose yields give that u.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def _draw_minorants(ax: Any, history: History, curve: Curve, utility: Variationa
         colour = colours(0.9 * k / max(len(shown) - 1, 1))
         touch = int(np.argmin(np.abs(u_of_cut - u)))
         minorant = -np.asarray(utility.surrogate(s, b, u, 0.0))
-        ax.plot(x, minorant, color=colour, linewidth=1, label=f"t = {index}, $u_t$ = {u:.4f}")
+        ax.plot(x, minorant, color=colour, linewidth=1, label=f"round {index}: u = {u:.4f}")
         ax.plot(x[touch], F[touch], "o", color=colour, markeredgecolor="black", markersize=6, zorder=3)
     ax.plot(x, F, color="black", linewidth=2, label=r"$Z^2/2$")
     ax.axvline(cut, color="grey", linestyle="--", linewidth=1, label="the model's cut")
@@ -87,7 +87,7 @@ def _draw_minorants(ax: Any, history: History, curve: Curve, utility: Variationa
     visible = x[0.15 * top < F]
     ax.set_xlim(visible.min(), visible.max())
     ax.set_xlabel("cut on the score")
-    ax.set_ylabel(r"$Z^2/2$ and $-R(\cdot, u_t)$")
+    ax.set_ylabel(r"$Z^2/2$ and $-R(\cdot, u)$")
     ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     ax.set_title("The objective and the minorants that touch it", fontsize="medium")
 

@@ -10,6 +10,7 @@ import click
 import fivesigma
 from fivesigma.cli.demo import demo
 from fivesigma.cli.env import env
+from fivesigma.cli.options import INTERRUPTED
 from fivesigma.cli.predict import predict
 from fivesigma.cli.scan import scan
 from fivesigma.cli.score import score
@@ -17,8 +18,6 @@ from fivesigma.cli.train import train
 from fivesigma.errors import FivesigmaError
 
 __all__ = ["main"]
-
-INTERRUPTED = 130  # what shells expect after Ctrl-C
 
 
 class _Group(click.Group):

@@ -12,6 +12,8 @@ import click
 
 from fivesigma.errors import InputError
 
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -87,4 +87,5 @@ def predict(
             "process": events.process,
         },
     )
-    click.echo(f"{len(events):,} events scored, {int(selected.sum()):,} selected; scores in {output}")
+    click.echo(f"{len(events):,} events scored, {int(selected.sum()):,} selected by a model for {fitted.utility_!r}")
+    click.echo(f"scores in {output}")

@@ -60,6 +60,8 @@ def score(
         "fraction": float(selected.mean()),
         "s": kept.s,
         "b": kept.b,
+        "all_s": float(read.weight[read.signal].sum()),
+        "all_b": float(read.weight[~read.signal].sum()),
         "effective_s": kept.effective_s,
         "effective_b": kept.effective_b,
         "processes": {name: y.sum_of_weights for name, y in kept.by_process.items()},
@@ -72,7 +74,7 @@ def score(
     click.echo(f"significance  {result.first:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
     click.echo(f"utility       {measure!r}")
     click.echo(f"selected      {found['fraction']:.2%} of {read.score.size:,} events at {where}")
-    click.echo(f"s             {kept.s:.6g}  ({kept.effective_s:.1f} effective events)")
-    click.echo(f"b             {kept.b:.6g}  ({kept.effective_b:.1f} effective events)")
+    click.echo(f"s             {kept.s:.6g} of {found['all_s']:.6g}  ({kept.effective_s:.1f} effective events)")
+    click.echo(f"b             {kept.b:.6g} of {found['all_b']:.6g}  ({kept.effective_b:.1f} effective events)")
     for name, value in found["processes"].items():
         click.echo(f"  {name:12}{value:.6g}")

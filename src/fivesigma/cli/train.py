@@ -11,6 +11,7 @@ import click
 
 from fivesigma.cli.config import config_option
 from fivesigma.cli.options import (
+    INTERRUPTED,
     column_or_none,
     force_option,
     jobs_option,
@@ -21,7 +22,7 @@ from fivesigma.cli.options import (
 )
 from fivesigma.errors import InputError
 
-TREES = {"grown": 500, "none": 500, "retrained": 200}
+TREES = {"grown": 500, "retrained": 200, "none": 500}
 
 
 @click.command(epilog="Example: fivesigma train events.parquet -o model --features 'PRI_*' --b-reg 10 --trees 300")
@@ -51,12 +52,12 @@ TREES = {"grown": 500, "none": 500, "retrained": 200}
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @jobs_option
 @config_option
-@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted, from MODEL.checkpoint.")
+@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
 @force_option
 def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **options: Any) -> None:
     """Train on events in FILE... (CSV, Parquet or ROOT) and save the model.
 
-    A grown model is written to MODEL.checkpoint every 50 trees, until it is done.
+    Until it is done, the run is kept in MODEL.checkpoint, every 50 trees or after every round; --resume goes on there.
     """
     from fivesigma import save
     from fivesigma.datasets import load_events
@@ -64,8 +65,6 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
 
     check_target(output, force=force)
     checkpoint = output.with_name(f"{output.name}.checkpoint")
-    if resume and options["cascade"] == "retrained":
-        raise InputError("--resume needs checkpoints, which only a grown model writes.")
     if checkpoint.exists() and not resume:
         if not force:
             raise InputError(
@@ -85,10 +84,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     model = make_model(checkpoint, pos_label=events.signal, **options)
     try:
         model.fit(events.X, events.y, events.weight, events.process)
-    except KeyboardInterrupt:
-        if checkpoint.exists():
-            click.echo("add --resume to the same command to go on", err=True)
-        raise
+    except KeyboardInterrupt:  # the estimator has said what is kept, in one line
+        click.get_current_context().exit(INTERRUPTED)
     model.columns_ = {**columns, "features": list(events.feature_names)}
     save(model, output, force=force)
     shutil.rmtree(checkpoint, ignore_errors=True)
@@ -124,6 +121,7 @@ def make_model(
         "pos_label": pos_label,
         "random_state": seed,
         "n_jobs": jobs,
+        "checkpoint": str(checkpoint),
         "verbose": int(sys.stderr.isatty()),
     }
     n_trees = TREES[cascade] if trees is None else trees
@@ -133,9 +131,7 @@ def make_model(
         raise InputError(
             f"--cascade {cascade} grows trees with xgboost or lightgbm, not with histogram; use retrained."
         )
-    return GrownCascadeClassifier(
-        learner, n_trees=n_trees, cascade=cascade == "grown", checkpoint=str(checkpoint), **shared
-    )
+    return GrownCascadeClassifier(learner, n_trees=n_trees, cascade=cascade == "grown", **shared)
 
 
 def _learner(name: str, n_trees: int) -> Any:
