@@ -45,10 +45,11 @@ def sort_descending(score: AnyArray) -> tuple[IntArray, IntArray]:
     same = np.flatnonzero(key[1:] == key[:-1])
     if same.size == 0:
         return order, np.arange(n)
-    unclear = np.union1d(same, same + 1)
+    unclear = np.zeros(n, dtype=np.bool_)
+    unclear[same] = unclear[same + 1] = True
     members = order[unclear]
     values = score[members]
     if (values[1:] > values[:-1]).any():
         order[unclear] = members[np.argsort(-values)]
     tied = same[score[order[same]] == score[order[same + 1]]]
-    return order, np.delete(np.arange(n), tied) if tied.size else np.arange(n)
+    return order, np.delete(np.arange(n), tied)

@@ -46,7 +46,7 @@ class CutInterval(NamedTuple):
     cut: tuple[float, float]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class CutScan:
     """A scan of all cuts ``score >= cut``, and the one that its rule chose.
 

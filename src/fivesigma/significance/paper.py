@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -139,6 +140,8 @@ class FDivergence(VariationalUtility):
     True
     """
 
+    _functions: ClassVar[tuple[str, ...]] = ("f", "f_prime", "h")
+
     f: Callable[[Array], Array]
     f_prime: Callable[[Array], Array]
     h: Callable[[Array], Array] | None = None
@@ -146,6 +149,9 @@ class FDivergence(VariationalUtility):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("f", "f_prime"):
+            if not callable(getattr(self, name)):
+                raise InputError(f"FDivergence: {name} must be a function, got {getattr(self, name)!r}")
         # A convex function lies above its tangents; neighbouring points show a wrong slope or a hollow.
         t = np.geomspace(1e-6, 1e6, 241)
         f, slope, step = self.f(t), self.f_prime(t), np.diff(t)
