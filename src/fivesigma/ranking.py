@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fivesigma._sort import CHUNK, sort_descending
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError
-from fivesigma.yields import check_weights, split_labels
+from fivesigma.yields import check_weights, name_rows, split_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +126,7 @@ def _check_score(score: ArrayLike, n_events: int) -> AnyArray:
         raise InputError(f"score has shape {given.shape} for {n_events} events")
     missing = np.isnan(given)
     if missing.any():
-        raise InputError(
-            f"score is NaN in {int(missing.sum())} of {n_events} rows (first: row {int(missing.argmax())})"
-        )
+        raise InputError(f"score is NaN in {name_rows(missing)}")
     return given.astype(given.dtype if given.dtype in (np.float16, np.float32) else np.float64)
 
 
