@@ -3,11 +3,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 
 from fivesigma.significance.numerics import expm1mx, log1pmx, poisson_f
-from tests.significance.exact import f2, mp, mpf
+from tests.significance.exact import f2, mpf
 
 # Both sides of the switch from series to textbook at 0.05, and far from it.
 NEAR_SWITCH = np.nextafter(0.05, [0.0, 1.0])
