@@ -153,7 +153,7 @@ class FDivergence(VariationalUtility):
             if not callable(getattr(self, name)):
                 raise InputError(f"FDivergence: {name} must be a function, got {getattr(self, name)!r}")
         # A convex function lies above its tangents; neighbouring points show a wrong slope or a hollow.
-        t = np.geomspace(1e-6, 1e6, 241)
+        t = np.geomspace(1e-4, 1e6, 2001)
         f, slope, step = self.f(t), self.f_prime(t), np.diff(t)
         rise, slack = np.diff(f), 1e-9 * (np.abs(f[1:]) + np.abs(f[:-1]) + np.abs(slope[1:] * step))
         bad = ~((rise >= slope[:-1] * step - slack) & (rise <= slope[1:] * step + slack))
