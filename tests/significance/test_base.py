@@ -70,6 +70,8 @@ def test_background_must_be_positive_after_b_reg(utility: Utility) -> None:
     sentence = f"b + b_reg (b_reg = {utility.b_reg:g}) must be finite and > 0, got 0, -4 (2 of 3 values)"
     with pytest.raises(InputError, match=re.escape(sentence)):
         utility.value(1.0, np.array([0.0, 9.0, -4.0]) - utility.b_reg)
+    with pytest.raises(InputError, match=r"must be finite and > 0, got 0$"):
+        utility.value(1.0, 0.0 - utility.b_reg)
 
 
 @pytest.mark.parametrize("utility", VARIATIONAL, ids=name_of)
