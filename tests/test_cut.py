@@ -13,6 +13,7 @@ from fivesigma import AMS2, AMS3, CutScan, GaussianBackground, Utility, scan
 from fivesigma import cut as module
 from fivesigma.cut import _choose
 from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.poisson import poisson_sums
 from tests.significance.exact import UTILITIES, name_of
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -319,6 +320,22 @@ def test_the_cut_of_each_replica_follows_the_rule(rule: str) -> None:
     if rule == "peak":
         narrow = scan(*_sample(3000), rule="smooth").interval(n_boot=200).cut
         assert high - low > 0.5 * (narrow[1] - narrow[0])
+
+
+def test_intervals_are_quantiles_over_replicas_of_the_whole_procedure() -> None:
+    best = scan(*_sample(3000))
+    ranking, z0 = best._ranking, best.curve.significance
+    s, b = poisson_sums(ranking.weight, ranking.signal, np.arange(3000), 40, random_state=9)
+    error = best._errors(np.arange(3000))
+    cuts, at_cut = [], []
+    for z in np.where(np.isfinite(z0), AMS2().value(s, np.where(b > 0, b, 1.0)), np.nan):
+        high = np.flatnonzero(z >= np.nanmax(z) - 0.5 * error[int(np.nanargmax(z))])
+        stretch = max(np.split(high, np.flatnonzero(np.diff(high) > 1) + 1), key=lambda g: g[-1] - g[0])
+        cuts.append(best.curve.cut[(stretch[0] + stretch[-1]) // 2])
+        at_cut.append(z[best._chosen])
+    interval = best.interval(n_boot=40, random_state=9, level=0.5)
+    assert interval.significance == pytest.approx(np.quantile(at_cut, [0.25, 0.75]), rel=1e-12)
+    assert interval.cut == tuple(np.quantile(cuts, [0.25, 0.75], method="nearest"))
 
 
 def test_intervals_with_infinite_scores() -> None:
