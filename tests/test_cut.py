@@ -251,6 +251,20 @@ def test_plateau_depth_is_half_a_standard_error() -> None:
     assert scan(score, y, w, rule="peak").significance == z[top]
 
 
+@pytest.mark.parametrize("heavy", ["signal", "background"])
+def test_standard_errors_are_propagated_from_both_classes(heavy: str) -> None:
+    score, y, w = _sample(20_000)
+    w = np.ones(20_000)
+    w[y == (heavy == "signal")] = np.where(np.arange(20_000) % 5 == 0, 30.0, 0.1)[y == (heavy == "signal")]
+    best = scan(score, y, w, "ams3")
+    cuts = np.array([4000, 9000, 15_000])
+    for cut, error in zip(cuts, best._errors(cuts), strict=True):
+        kept = score >= best.curve.cut[cut]
+        s, b = w[kept & y], w[kept & ~y]
+        relative = np.hypot(np.sqrt((s**2).sum()) / s.sum(), 0.5 * np.sqrt((b**2).sum()) / b.sum())
+        assert error == pytest.approx(relative * best.curve.significance[cut], rel=0.06)
+
+
 # intervals
 
 
