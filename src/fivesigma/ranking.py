@@ -139,7 +139,8 @@ def _running_yields(
     carry_s = carry_b = lightest = heaviest = squares = 0.0
     for start in range(0, n, CHUNK):
         part = slice(start, start + CHUNK)
-        w[part], is_signal[part] = weight[order[part]], signal[order[part]]
+        np.take(weight, order[part], out=w[part], mode="clip")  # no index is outside, so nothing is clipped or checked
+        np.take(signal, order[part], out=is_signal[part], mode="clip")
         w_b = np.where(is_signal[part], 0.0, w[part])
         lightest, heaviest = min(lightest, w_b.min()), max(heaviest, w_b.max())
         squares += np.square(w_b).sum()
