@@ -135,7 +135,8 @@ def _running_yields(
 ) -> tuple[Array, BoolArray, Array, Array, tuple[float, float, float]]:
     """Weights and labels by rank, the running yields, and what `Ranking` keeps of the background weights."""
     n = order.size
-    w, is_signal, s, b = np.empty(n), np.empty(n, dtype=np.bool_), np.empty(n), np.empty(n)
+    w, s, b = np.empty((3, n))  # one block costs the system fewer pages than three
+    is_signal = np.empty(n, dtype=np.bool_)
     carry_s = carry_b = lightest = heaviest = squares = 0.0
     for start in range(0, n, CHUNK):
         part = slice(start, start + CHUNK)
