@@ -30,14 +30,14 @@ def _events(n: int) -> tuple[Array, BoolArray, Array]:
 @benchmark()
 def scan_against_argsort() -> Iterable[Figure]:
     score, y, w = _events(10**6)
-    ours, argsort = best_times(25, lambda: scan(score, y, w), lambda: np.argsort(score))
+    ours, argsort = best_times(40, lambda: scan(score, y, w), lambda: np.argsort(score))
     yield Figure("scan of 10^6 events / argsort", ours / argsort, 1.8, note=f"{ours * 1e3:.0f} ms")
 
 
 @benchmark()
 def scan_scaling() -> Iterable[Figure]:
     large, small = _events(10**7), _events(10**6)
-    ten, *one = best_times(5, lambda: scan(*large), *[lambda: scan(*small)] * 5)
+    ten, *one = best_times(8, lambda: scan(*large), *[lambda: scan(*small)] * 5)
     yield Figure("scan of 10^7 / 10^6 events", ten / min(one), 13.0, note=f"{ten:.2f} s")
 
 
