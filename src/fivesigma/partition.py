@@ -17,7 +17,7 @@ from fivesigma.ranking import Ranking
 from fivesigma.significance import Utility
 
 MAX_EDGES = 4096
-_ROWS = 16  # right ends handled at once: their pairs stay in the cache while all categories pass over them
+_ROWS = 32  # right ends handled at once: their pairs stay in the cache while all categories pass over them
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,14 @@ class Grid:
     ----------
     s, b, b2 : arrays of shape (n_edges + 1,)
         Signal, background and squared background weights above each edge; zero at index 0.
+    heaviest : float
+        Background weight that no event exceeds, infinity if some weights are negative.
     """
 
     s: Array
     b: Array
     b2: Array
+    heaviest: float = np.inf
 
     def objective(self, utility: Utility, limits: Limits, first: int, stop: int) -> Array:
         """F of every category with its lower edge in [first, stop) and its upper edge in [0, stop).
@@ -78,15 +81,19 @@ class Grid:
         array of shape (stop - first, stop)
             Minus infinity where a category is not allowed.
         """
-        s, b, b2 = (v[first:stop, None] - v[None, :stop] for v in (self.s, self.b, self.b2))
-        allowed = limits.allow(s, b, b2)
-        allowed[:, first:] &= np.tri(stop - first, k=-1, dtype=np.bool_)
-        if allowed.all():
-            return utility.objective(s, b)
-        forbidden = ~allowed
+        F = np.empty((stop - first, stop))
+        n = 0
+        if self.heaviest < np.inf:
+            # Without negative weights sum w^2 <= max w * sum w: with enough background all else is fulfilled.
+            enough = max(limits.min_background, limits.min_effective * self.heaviest)
+            n = int(np.searchsorted(self.b[:first], self.b[first] - enough))
+        F[:, :n] = utility.objective(*(v[first:stop, None] - v[None, :n] for v in (self.s, self.b)))
+        s, b, b2 = (v[first:stop, None] - v[None, n:stop] for v in (self.s, self.b, self.b2))
+        forbidden = ~limits.allow(s, b, b2)
+        forbidden[:, first - n :] |= ~np.tri(stop - first, k=-1, dtype=np.bool_)
         s[forbidden], b[forbidden] = 0.0, 1.0
-        F = utility.objective(s, b)
-        F[forbidden] = -np.inf
+        F[:, n:] = utility.objective(s, b)
+        F[:, n:][forbidden] = -np.inf
         return F
 
 
@@ -114,8 +121,9 @@ def candidate_cuts(ranking: Ranking, max_edges: int = MAX_EDGES) -> IntArray:
 
 def grid_of(ranking: Ranking, cuts: IntArray) -> Grid:
     """Running yields of a ranking at some of its cuts."""
-    columns = (ranking.s[cuts], ranking.b[cuts], ranking.variances(cuts)[1])
-    return Grid(*(np.append(0.0, column) for column in columns))
+    s, b, b2 = (np.append(0.0, v) for v in (ranking.s[cuts], ranking.b[cuts], ranking.variances(cuts)[1]))
+    rising = ranking.lightest >= 0 and bool((np.diff(s) >= 0).all())
+    return Grid(s, b, b2, ranking.heaviest if rising else np.inf)
 
 
 def best_totals(grid: Grid, utility: Utility, limits: Limits, n_categories: int) -> Array:
