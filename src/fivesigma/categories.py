@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from fivesigma._extras import need
 from fivesigma._types import Array, IntArray
 from fivesigma.cut import MIN_EFFECTIVE
-from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.partition import Grid, Limits, best_edges, best_totals, candidate_cuts, check_limits, grid_of
+from fivesigma.errors import InputError, SmallSampleWarning, did_you_mean
+from fivesigma.partition import Grid, Limits, best_edges, best_totals, candidate_cuts, check_limits, grid_of, smoothed
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.replicas import replica_significance, replicas, worthwhile
 from fivesigma.significance import AMS2, GaussianBackground, RelativeBackground, Utility, resolve_utility
@@ -23,6 +23,7 @@ from fivesigma.yields import check_weights, rescale, split_labels
 
 __all__ = ["Categories", "CategoriesInterval", "categorise"]
 
+RULES = ("peak", "smooth")
 MAX_AUTO = 20  # categories beyond which "auto" does not look
 BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
 
@@ -67,6 +68,7 @@ class Categories:
     held_out: bool
     notes: tuple[str, ...]
     utility: Utility
+    rule: str
     _limits: Limits
     _ranking: Ranking
 
@@ -143,14 +145,16 @@ class Categories:
             signal, _ = split_labels(y, pos_label)
             weight = rescale(check_weights(sample_weight, signal.size), signal, yields)
         ranking = rank_events(score, y, weight, pos_label)
-        return _fill(ranking, self.edges, self.utility, self._limits, process, held_out=True)
+        return _fill(
+            ranking, self.edges, process, utility=self.utility, rule=self.rule, limits=self._limits, held_out=True
+        )
 
     def interval(self, level: float = 0.68, n_boot: int = 200, random_state: int = 0) -> CategoriesInterval:
         """Bootstrap intervals of the significance in these categories, and of the edges.
 
         Each replica gives every event a Poisson number of copies. The significance is that of the present edges; the
-        edges are chosen anew under the same limits, among at most 256. The intervals cover the statistics of the
-        simulated events only.
+        edges are chosen anew by the same rule, under the same limits, among at most 256. The intervals cover the
+        statistics of the simulated events only.
 
         Parameters
         ----------
@@ -179,7 +183,8 @@ class Categories:
         # The same seed draws the same copies, so these are the squares of the same replicas.
         b2 = replicas(ranking, np.square(ranking.weight), cuts, n_boot, random_state)[1]
         edges = []
-        for replica in map(Grid, s, b, b2):
+        for raw in map(Grid, s, b, b2):
+            replica = smoothed(raw) if self.rule == "smooth" else raw
             best = best_totals(replica, self.utility, self._limits, len(self))
             if best[-1].max() > -np.inf:
                 chosen = best_edges(replica, self.utility, self._limits, best, len(self))
@@ -239,6 +244,7 @@ def categorise(  # noqa: PLR0917
     min_effective: float = MIN_EFFECTIVE,
     max_relative_mc_error: float | None = None,
     *,
+    rule: str = "peak",
     correlated: bool = True,
     process: ArrayLike | None = None,
     pos_label: Any = None,
@@ -246,7 +252,8 @@ def categorise(  # noqa: PLR0917
 ) -> Categories:
     """Find the intervals of a score with the largest combined significance.
 
-    The optimum over at most 4,096 edges, which are weighted quantiles of the score, is exact.
+    The optimum over at most 4,096 edges, which are weighted quantiles of the score, is exact. It follows the noise of
+    the events too: quote what `Categories.evaluate` finds on others.
 
     Parameters
     ----------
@@ -268,6 +275,10 @@ def categorise(  # noqa: PLR0917
     max_relative_mc_error : float, optional
         Largest relative error of every category's background from the number of simulated events. An error r is an
         effective count of 1 / r^2.
+    rule : {"peak", "smooth"}, default="peak"
+        ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
+        that are best for yields without their noise, smoothed along the score; the limits hold for the yields as they
+        are. It has less on these events and more on others.
     correlated : bool, default=True
         Whether an uncertainty of the background moves all categories together. A sum of F cannot describe that, so
         `GaussianBackground` and `RelativeBackground` need ``correlated=False``; `fivesigma.to_pyhf` has the other case.
@@ -304,11 +315,15 @@ def categorise(  # noqa: PLR0917
             f"a sum over categories treats the background uncertainty of {utility!r} as independent in each: say "
             "correlated=False if it is, or categorise with AMS2 and take the correlated case from to_pyhf"
         )
+    if rule not in RULES:
+        raise InputError(f"no rule is called {rule!r}; there are {', '.join(RULES)}.{did_you_mean(str(rule), RULES)}")
     limits = check_limits(min_background, min_effective, max_relative_mc_error)
     most = _check_number(n_categories)
     ranking = rank_events(score, y, sample_weight, pos_label)
     cuts = candidate_cuts(ranking)
     grid = grid_of(ranking, cuts)
+    if rule == "smooth":
+        grid = smoothed(grid)
     best = best_totals(grid, utility, limits, most)
     feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
     asked = 1 if n_categories == "auto" else most
@@ -323,7 +338,8 @@ def categorise(  # noqa: PLR0917
         chosen = worthwhile(ranking, cuts, trials, utility, random_state)
     else:
         chosen = best_edges(grid, utility, limits, best, most)
-    return _fill(ranking, _edges_at(ranking, cuts[chosen - 1]), utility, limits, process, held_out=False)
+    edges = _edges_at(ranking, cuts[chosen - 1])
+    return _fill(ranking, edges, process, utility=utility, rule=rule, limits=limits, held_out=False)
 
 
 def _check_number(n_categories: int | str) -> int:
@@ -349,7 +365,14 @@ def _bounds(ranking: Ranking, edges: Array) -> IntArray:
 
 
 def _fill(
-    ranking: Ranking, edges: Array, utility: Utility, limits: Limits, process: ArrayLike | None, *, held_out: bool
+    ranking: Ranking,
+    edges: Array,
+    process: ArrayLike | None,
+    *,
+    utility: Utility,
+    rule: str,
+    limits: Limits,
+    held_out: bool,
 ) -> Categories:
     """Sum up what each category keeps."""
     bounds = _bounds(ranking, edges)
@@ -369,7 +392,7 @@ def _fill(
         warnings.warn(note, SmallSampleWarning, stacklevel=3)
     significance = float(utility.from_objective(_objective(utility, s, b).sum()))
     return Categories(
-        edges, s, b, effective_s, effective_b, significance, by_process, held_out, notes, utility, limits, ranking
+        edges, s, b, effective_s, effective_b, significance, by_process, held_out, notes, utility, rule, limits, ranking
     )
 
 

@@ -7,9 +7,10 @@ that would allow to skip some.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.ndimage import gaussian_filter1d
 
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.errors import InputError
@@ -17,6 +18,8 @@ from fivesigma.ranking import Ranking
 from fivesigma.significance import Utility
 
 MAX_EDGES = 4096
+_SMOOTHING = 0.03  # width of the kernel, as a share of the range of the coordinate
+_SMOOTHING_POINTS = 2048
 _ROWS = 32  # right ends handled at once: their pairs stay in the cache while all categories pass over them
 
 
@@ -66,12 +69,15 @@ class Grid:
         Signal, background and squared background weights above each edge; zero at index 0.
     heaviest : float
         Background weight that no event exceeds, infinity if some weights are negative.
+    smooth : (array, array), optional
+        Running yields without their noise; they replace s and b in F, but not in the limits.
     """
 
     s: Array
     b: Array
     b2: Array
     heaviest: float = np.inf
+    smooth: tuple[Array, Array] | None = None
 
     def objective(self, utility: Utility, limits: Limits, first: int, stop: int) -> Array:
         """F of every category with its lower edge in [first, stop) and its upper edge in [0, stop).
@@ -83,7 +89,7 @@ class Grid:
         """
         F = np.empty((stop - first, stop))
         n = 0
-        if self.heaviest < np.inf:
+        if self.heaviest < np.inf and self.smooth is None:
             # Without negative weights sum w^2 <= max w * sum w: with enough background all else is fulfilled.
             enough = max(limits.min_background, limits.min_effective * self.heaviest)
             n = int(np.searchsorted(self.b[:first], self.b[first] - enough))
@@ -91,6 +97,9 @@ class Grid:
         s, b, b2 = (v[first:stop, None] - v[None, n:stop] for v in (self.s, self.b, self.b2))
         forbidden = ~limits.allow(s, b, b2)
         forbidden[:, first - n :] |= ~np.tri(stop - first, k=-1, dtype=np.bool_)
+        if self.smooth is not None:
+            s, b = (v[first:stop, None] - v[None, n:stop] for v in self.smooth)
+            forbidden |= (s < 0) | (b <= 0)
         s[forbidden], b[forbidden] = 0.0, 1.0
         F[:, n:] = utility.objective(s, b)
         F[:, n:][forbidden] = -np.inf
@@ -124,6 +133,26 @@ def grid_of(ranking: Ranking, cuts: IntArray) -> Grid:
     s, b, b2 = (np.append(0.0, v) for v in (ranking.s[cuts], ranking.b[cuts], ranking.variances(cuts)[1]))
     rising = ranking.lightest >= 0 and bool((np.diff(s) >= 0).all())
     return Grid(s, b, b2, ranking.heaviest if rising else np.inf)
+
+
+def smoothed(grid: Grid) -> Grid:
+    """Smooth the logarithms of the running yields along the share of all yields that they are.
+
+    The coordinate is even in the share and in its logarithm, as the candidate edges are: the kernel averages over a few
+    per cent of the events in the bulk and over less than an e-fold where few are left.
+    """
+    s, b = np.maximum.accumulate(grid.s), np.maximum.accumulate(grid.b)
+    first = int(np.argmax((s > 0) & (b > 0)))
+    share = s[first:] / s[-1] / 2 + b[first:] / b[-1] / 2 if s[first] > 0 and b[first] > 0 else np.ones(1)
+    if share[0] == 1:
+        return grid  # one step holds everything
+    coordinate = share - np.log(share) / np.log(share[0])
+    even = np.linspace(coordinate[0], coordinate[-1], _SMOOTHING_POINTS)
+    for running in (s, b):
+        logs = np.interp(even, coordinate, np.log(running[first:]))
+        filtered = gaussian_filter1d(logs, _SMOOTHING * even.size, mode="nearest")
+        running[first:] = np.exp(np.interp(coordinate, even, filtered))
+    return replace(grid, smooth=(s, b))
 
 
 def best_totals(grid: Grid, utility: Utility, limits: Limits, n_categories: int) -> Array:
