@@ -1,0 +1,1 @@
+"""Measurements: each module has functions that return figures, and prints them when run."""
