@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from benchmarks.categories import speed
 from benchmarks.systematics import expected_events
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -207,6 +208,8 @@ def test_infeasible_limits_give_one_sentence() -> None:
         InputError, match=r"^9 categories do not fit: each needs .* at most 4 can have .*lower the limits$"
     ):
         categorise(*sample, 9, min_effective=150)
+    with pytest.raises(InputError, match=r"^1000000 categories do not fit"):
+        categorise(*simulated(200), 1_000_000)
     with pytest.raises(InputError, match="an effective background count of at least 100000"):
         categorise(*sample, "auto", min_effective=1e5)
 
@@ -424,6 +427,12 @@ def test_plot() -> None:
     assert found.plot(ax) is ax
     assert len(ax.patches) == 4 + 1
     assert f"{found.significance:.3f}" in ax.get_title()
+
+
+def test_speed() -> None:
+    """The benchmark on a tenth of its events, which has a tenth of the sort to hide behind."""
+    (figure,) = speed(n_events=100_000, repeats=3)
+    assert figure["value"] < figure["limit"] < 1.0
 
 
 def test_no_warning_without_reason() -> None:

@@ -104,7 +104,7 @@ class Categories:
         int array of shape (n_events,)
             From 0 to ``len(self) - 1``, or -1 for a discarded event.
         """
-        values = np.asarray(score)
+        values = np.asarray(score, dtype=np.float64)
         missing = np.isnan(values)
         if missing.any():
             raise InputError(
@@ -226,7 +226,7 @@ class Categories:
                 floor = floor + rows.sum_of_weights
         ax.stairs(self.s, np.arange(len(self) + 1) - 0.5, color="black", label="signal")
         ax.set_yscale("log")
-        ax.set_xticks(position, [f"≥ {edge:.3g}" for edge in self.edges[:-1]])
+        ax.set_xticks(position, [f"≥ {edge:.3g}" for edge in self.edges[:-1]], rotation=45)
         ax.set_xlabel("score")
         ax.set_ylabel("expected events")
         ax.set_title(f"significance {self.significance:.3f}")
@@ -324,7 +324,7 @@ def categorise(  # noqa: PLR0917
     grid = grid_of(ranking, cuts)
     if rule == "smooth":
         grid = smoothed(grid)
-    best = best_totals(grid, utility, limits, most)
+    best = best_totals(grid, utility, limits, min(most, cuts.size))
     feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
     asked = 1 if n_categories == "auto" else most
     if feasible < asked:
