@@ -35,7 +35,7 @@ class CategoriesInterval(NamedTuple):
     edges: Array
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Categories:
     """Intervals of a score and what they keep of a sample.
 

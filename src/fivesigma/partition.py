@@ -87,21 +87,20 @@ class Grid:
         array of shape (stop - first, stop)
             Minus infinity where a category is not allowed.
         """
-        F = np.empty((stop - first, stop))
+        running = (self.s, self.b) if self.smooth is None else self.smooth
+        s, b = (v[first:stop, None] - v[None, :stop] for v in running)
         n = 0
-        if self.heaviest < np.inf and self.smooth is None:
+        if self.heaviest < np.inf:
             # Without negative weights sum w^2 <= max w * sum w: with enough background all else is fulfilled.
             enough = max(limits.min_background, limits.min_effective * self.heaviest)
             n = int(np.searchsorted(self.b[:first], self.b[first] - enough))
-        F[:, :n] = utility.objective(*(v[first:stop, None] - v[None, :n] for v in (self.s, self.b)))
-        s, b, b2 = (v[first:stop, None] - v[None, n:stop] for v in (self.s, self.b, self.b2))
-        forbidden = ~limits.allow(s, b, b2)
+        forbidden = ~limits.allow(*(v[first:stop, None] - v[None, n:stop] for v in (self.s, self.b, self.b2)))
         forbidden[:, first - n :] |= ~np.tri(stop - first, k=-1, dtype=np.bool_)
         if self.smooth is not None:
-            s, b = (v[first:stop, None] - v[None, n:stop] for v in self.smooth)
-            forbidden |= (s < 0) | (b <= 0)
-        s[forbidden], b[forbidden] = 0.0, 1.0
-        F[:, n:] = utility.objective(s, b)
+            forbidden = np.pad(forbidden, ((0, 0), (n, 0))) | (s < 0) | (b <= 0)
+            n = 0
+        s[:, n:][forbidden], b[:, n:][forbidden] = 0.0, 1.0
+        F = utility.objective(s, b)
         F[:, n:][forbidden] = -np.inf
         return F
 

@@ -32,7 +32,7 @@ class Varied:
     weight: ArrayLike | None = None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class YieldShifts:
     """Yields by process and category, nominal and under each systematic uncertainty.
 
