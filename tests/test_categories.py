@@ -425,6 +425,9 @@ def test_plot() -> None:
     ax = Figure().subplots()
     found = categorise(*simulated(), 4)
     assert found.plot(ax) is ax
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    assert found.plot() is pyplot.gca()
+    pyplot.close()
     assert len(ax.patches) == 4 + 1
     assert f"{found.significance:.3f}" in ax.get_title()
 
