@@ -1,1 +1,1 @@
-"""Benchmarks, run from the root of the repository."""
+"""Measurements of speed and memory, each against a limit: ``python -m benchmarks [pattern]``."""

@@ -1,4 +1,4 @@
-"""Events that many tests use."""
+"""Settings of all tests, and the real events that some of them need."""
 
 from __future__ import annotations
 
@@ -7,23 +7,35 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from hypothesis import settings
 
-DATA = Path(os.environ.get("FIVESIGMA_DATA", Path(__file__).parents[2] / "shared" / "data"))
+from fivesigma._types import AnyArray, Array
+
+os.environ["MPLBACKEND"] = "Agg"
+# The same examples on every run; a slow machine is not a failure.
+settings.register_profile("fivesigma", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("fivesigma")
+
+REAL = "atlas-higgs-challenge-2014-v2.first22889.csv.gz"
 
 
 @pytest.fixture(scope="session")
-def real_events() -> tuple[NDArray[np.float32], NDArray[np.str_], NDArray[np.float64]]:
-    """X, y and weights of the first 22,889 events of the 2014 challenge, scaled to its yields."""
-    polars = pytest.importorskip("polars")
-    path = DATA / "atlas-higgs-challenge-2014-v2.first22889.csv.gz"
-    if not path.exists():
-        pytest.skip("the challenge's events are not beside this clone (set FIVESIGMA_DATA to their folder)")
-    frame = polars.read_csv(path)
-    X = frame.select([c for c in frame.columns if c.startswith(("DER_", "PRI_"))]).to_numpy().astype(np.float32)
-    X[X == -999.0] = np.nan
-    y = frame["Label"].to_numpy().astype(str)
-    weight = frame["KaggleWeight"].to_numpy().copy()
-    weight[y == "s"] *= 691.98861 / weight[y == "s"].sum()
-    weight[y == "b"] *= 410999.84732 / weight[y == "b"].sum()
-    return X, y, weight
+def real_file() -> Path:
+    """The prefix of the challenge's file, which is not part of the repository."""
+    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("FIVESIGMA_DATA", shared))
+    if not (folder / REAL).exists():
+        pytest.skip(f"the real events ({REAL}) are not in {folder}; set FIVESIGMA_DATA to their folder")
+    return folder / REAL
+
+
+@pytest.fixture(scope="session")
+def real_events(real_file: Path) -> tuple[AnyArray, AnyArray, Array]:
+    """X, y and weights of the real events, scaled to the yields of the challenge."""
+    from fivesigma.datasets import load_events
+    from fivesigma.datasets.htautau import YIELDS
+    from fivesigma.yields import rescale
+
+    events = load_events(real_file, weight="KaggleWeight")
+    weight = rescale(events.weight, events.is_signal, (YIELDS["s"], YIELDS["b"]))
+    return events.X, np.asarray(events.y), weight

@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fivesigma.cascade import History, Round
+    from fivesigma.categories import Categories, categorise
     from fivesigma.cut import CutScan, scan
     from fivesigma.estimators.grown import GrownCascadeClassifier
     from fivesigma.estimators.pool import CascadePool
@@ -25,10 +26,22 @@ if TYPE_CHECKING:
         Utility,
     )
     from fivesigma.store import load, save
+    from fivesigma.variations import Varied, YieldShifts, profiled_significance, yield_shifts
+    from fivesigma.workspace import discovery_significance, to_pyhf, write_workspace
     from fivesigma.yields import Yields
 
 # Every public name and the module that defines it; modules are imported on first use (PEP 562).
 _HOME = {
+    "History": "cascade",
+    "Round": "cascade",
+    "categorise": "categories",
+    "CutScan": "cut",
+    "scan": "cut",
+    "GrownCascadeClassifier": "estimators.grown",
+    "CascadePool": "estimators.pool",
+    "CascadeClassifier": "estimators.retrained",
+    "make_scorer": "estimators.scorer",
+    "Categories": "categories",
     "AMS2": "significance",
     "AMS3": "significance",
     "FDivergence": "significance",
@@ -37,17 +50,16 @@ _HOME = {
     "RelativeBackground": "significance",
     "SOverRootSB": "significance",
     "Utility": "significance",
-    "Yields": "yields",
-    "CutScan": "cut",
-    "CascadeClassifier": "estimators.retrained",
-    "CascadePool": "estimators.pool",
-    "GrownCascadeClassifier": "estimators.grown",
-    "make_scorer": "estimators.scorer",
-    "History": "cascade",
-    "Round": "cascade",
-    "scan": "cut",
     "load": "store",
     "save": "store",
+    "Varied": "variations",
+    "YieldShifts": "variations",
+    "profiled_significance": "variations",
+    "yield_shifts": "variations",
+    "discovery_significance": "workspace",
+    "to_pyhf": "workspace",
+    "write_workspace": "workspace",
+    "Yields": "yields",
 }
 
 __all__ = [
@@ -55,6 +67,7 @@ __all__ = [
     "AMS3",
     "CascadeClassifier",
     "CascadePool",
+    "Categories",
     "CutScan",
     "FDivergence",
     "GaussianBackground",
@@ -65,11 +78,19 @@ __all__ = [
     "Round",
     "SOverRootSB",
     "Utility",
+    "Varied",
+    "YieldShifts",
     "Yields",
+    "categorise",
+    "discovery_significance",
     "load",
     "make_scorer",
+    "profiled_significance",
     "save",
     "scan",
+    "to_pyhf",
+    "write_workspace",
+    "yield_shifts",
 ]
 
 

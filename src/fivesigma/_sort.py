@@ -40,15 +40,26 @@ def sort_descending(score: AnyArray) -> tuple[IntArray, IntArray]:
         part <<= bits
         part |= np.arange(start, start + part.size)
     key.sort()
-    order: IntArray = key & ((1 << bits) - 1)
-    key >>= bits
-    same = np.flatnonzero(key[1:] == key[:-1])
+    same = _equal_neighbours(key, bits)
+    key &= (1 << bits) - 1
+    order: IntArray = key
     if same.size == 0:
         return order, np.arange(n)
-    unclear = np.union1d(same, same + 1)
+    flags = np.zeros(n, dtype=np.bool_)
+    flags[same] = flags[same + 1] = True
+    unclear = np.flatnonzero(flags)
     members = order[unclear]
     values = score[members]
     if (values[1:] > values[:-1]).any():
         order[unclear] = members[np.argsort(-values)]
     tied = same[score[order[same]] == score[order[same + 1]]]
     return order, np.delete(np.arange(n), tied) if tied.size else np.arange(n)
+
+
+def _equal_neighbours(key: AnyArray, bits: int) -> IntArray:
+    """Positions of sorted keys that differ from the next in no more than the lower `bits`."""
+    found = []
+    for start in range(0, key.size, CHUNK):
+        score = key[start : start + CHUNK + 1] >> bits
+        found.append(np.flatnonzero(score[1:] == score[:-1]) + start)
+    return np.concatenate(found)

@@ -46,7 +46,7 @@ class CutInterval(NamedTuple):
     cut: tuple[float, float]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class CutScan:
     """A scan of all cuts ``score >= cut``, and the one that its rule chose.
 
@@ -249,16 +249,21 @@ def scan(
     )
 
 
+def floor_for(available: float) -> float:
+    """Effective background count that a cut must keep, where all background together has so much."""
+    return MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0
+
+
 def _default_floor(ranking: Ranking) -> float:
     available = ranking.effective_background
-    if available >= SMALL_SAMPLE:
-        return MIN_EFFECTIVE
-    warnings.warn(
-        f"the background has {available:.1f} effective events; cuts that keep as few as one of them count",
-        SmallSampleWarning,
-        stacklevel=3,
-    )
-    return 1.0
+    floor = floor_for(available)
+    if floor < MIN_EFFECTIVE:
+        warnings.warn(
+            f"the background has {available:.1f} effective events; cuts that keep as few as one of them count",
+            SmallSampleWarning,
+            stacklevel=3,
+        )
+    return floor
 
 
 def _significance(utility: Utility, s: Array, b: Array, counts: BoolArray) -> Array:

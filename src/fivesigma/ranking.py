@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from fivesigma._sort import CHUNK, sort_descending
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError
-from fivesigma.yields import check_weights, split_labels
+from fivesigma.yields import check_weights, name_rows, split_labels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ranking:
     """Events from the highest score to the lowest.
 
@@ -55,21 +55,20 @@ class Ranking:
     def thresholds(self, cuts: Any = slice(None)) -> Array:
         """Scores that ``score >= threshold`` needs for each cut: midway to the next, or the last score itself."""
         last: IntArray = self.last[cuts]
-        here = self.score[self.order[last]].astype(np.float64)
-        after = self.score[self.order[np.minimum(last + 1, self.score.size - 1)]].astype(np.float64)
+        here = self.score[self.order[last]]
+        after = self.score[self.order[np.minimum(last + 1, self.score.size - 1)]]
         with np.errstate(invalid="ignore"):  # between infinities there is no middle
-            middle = here / 2 + after / 2
-        return np.where(middle > after, middle, here)  # nor is there one between neighbouring floats
+            middle = here / 2 + after / 2  # in the score's own precision, in which it will be compared
+        return np.where(middle > after, middle, here).astype(np.float64)  # nor between neighbouring floats
 
     def variances(self, cuts: IntArray) -> tuple[Array, Array]:
         """Sums of the squared weights of signal and of background that each of the ascending `cuts` keeps."""
         ends = self.last[cuts] + 1
         starts = np.append(0, ends[:-1])
-        squares = np.square(self.weight[: ends[-1]])
-        both = np.cumsum(np.add.reduceat(squares, starts))
-        squares[self.signal[: ends[-1]]] = 0.0
-        var_b = np.cumsum(np.add.reduceat(squares, starts))
-        return both - var_b, var_b
+        squares, signal = np.square(self.weight[: ends[-1]]), self.signal[: ends[-1]]
+        var_s = np.cumsum(np.add.reduceat(np.where(signal, squares, 0.0), starts))
+        var_b = np.cumsum(np.add.reduceat(np.where(signal, 0.0, squares), starts))
+        return var_s, var_b
 
     def counting(self, min_effective: float) -> BoolArray:
         """Cuts with s >= 0, b > 0 and an effective background count of at least `min_effective`.
@@ -79,19 +78,22 @@ class Ranking:
         InputError
             If no cut counts.
         """
+        if not min_effective >= 0:
+            raise InputError(f"min_effective must be >= 0, got {min_effective!r}")
         counts = (self.s >= 0) & (self.b > 0)
         # Without negative weights sum w^2 <= max w * sum w, so beyond some b every cut keeps enough.
         k = int(np.searchsorted(self.b, min_effective * self.heaviest)) if self.lightest >= 0 else self.b.size
         if k:
             b2 = self.variances(np.arange(k))[1]
             counts[:k] &= np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2
-            if not counts.any():
-                most = float(np.max(np.divide(np.square(self.b[:k]), b2, out=np.zeros(k), where=b2 > 0)))
-                raise InputError(
-                    f"no cut counts: each needs s >= 0, b > 0 and an effective background count of at least "
-                    f"{min_effective:g}, but over all cuts s reaches {self.s.max():g}, b {self.b.max():g} and the "
-                    f"effective background count {most:.3g}"
-                )
+        if not counts.any():
+            b2 = self.variances(np.arange(self.b.size))[1]
+            most = float(np.max(np.divide(np.square(self.b), b2, out=np.zeros(b2.size), where=b2 > 0)))
+            raise InputError(
+                f"no cut counts: each needs s >= 0, b > 0 and an effective background count of at least "
+                f"{min_effective:g}, but over all cuts s reaches {self.s.max():g}, b {self.b.max():g} and the "
+                f"effective background count {most:.3g}"
+            )
         return counts
 
 
@@ -124,10 +126,8 @@ def _check_score(score: ArrayLike, n_events: int) -> AnyArray:
         raise InputError(f"score has shape {given.shape} for {n_events} events")
     missing = np.isnan(given)
     if missing.any():
-        raise InputError(
-            f"score is NaN in {int(missing.sum())} of {n_events} rows (first: row {int(missing.argmax())})"
-        )
-    return given.astype(given.dtype if given.dtype.kind == "f" else np.float64)
+        raise InputError(f"score is NaN in {name_rows(missing)}")
+    return given.astype(given.dtype if given.dtype in (np.float16, np.float32) else np.float64)
 
 
 def _running_yields(
@@ -135,11 +135,13 @@ def _running_yields(
 ) -> tuple[Array, BoolArray, Array, Array, tuple[float, float, float]]:
     """Weights and labels by rank, the running yields, and what `Ranking` keeps of the background weights."""
     n = order.size
-    w, is_signal, s, b = np.empty(n), np.empty(n, dtype=np.bool_), np.empty(n), np.empty(n)
+    w, s, b = np.empty((3, n))  # one block costs the system fewer pages than three
+    is_signal = np.empty(n, dtype=np.bool_)
     carry_s = carry_b = lightest = heaviest = squares = 0.0
     for start in range(0, n, CHUNK):
         part = slice(start, start + CHUNK)
-        w[part], is_signal[part] = weight[order[part]], signal[order[part]]
+        np.take(weight, order[part], out=w[part], mode="clip")  # no index is outside, so nothing is clipped or checked
+        np.take(signal, order[part], out=is_signal[part], mode="clip")
         w_b = np.where(is_signal[part], 0.0, w[part])
         lightest, heaviest = min(lightest, w_b.min()), max(heaviest, w_b.max())
         squares += np.square(w_b).sum()

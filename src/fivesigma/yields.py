@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from fivesigma.errors import InputError
 __all__ = [
     "ProcessYield",
     "Yields",
+    "balanced_class_weights",
     "check_weights",
     "effective_count",
     "learner_weights",
@@ -63,15 +65,11 @@ class Yields:
     by_process: Mapping[str, ProcessYield] = field(default_factory=dict)
 
 
-def _rows(bad: BoolArray) -> str:
+def name_rows(bad: BoolArray) -> str:
     """Say how many rows are bad and name the first few."""
     where = np.flatnonzero(bad)
     some = ", ".join(map(str, where[:3])) + (", ..." if where.size > 3 else "")
-    return (
-        f"{where.size} of {bad.size} rows (row {some})"
-        if where.size == 1
-        else f"{where.size} of {bad.size} rows ({some})"
-    )
+    return f"{where.size} of {bad.size} rows (at {some})"
 
 
 def check_weights(sample_weight: ArrayLike, n_events: int) -> Array:
@@ -94,7 +92,7 @@ def check_weights(sample_weight: ArrayLike, n_events: int) -> Array:
         raise InputError(f"sample_weight has {weight.size} entries for {n_events} events")
     finite = np.isfinite(weight)
     if not finite.all():
-        raise InputError(f"sample_weight is NaN or infinite in {_rows(~finite)}")
+        raise InputError(f"sample_weight is NaN or infinite in {name_rows(~finite)}")
     if not weight.any():
         raise InputError("every sample_weight is zero")
     return weight
@@ -130,12 +128,14 @@ def split_labels(y: ArrayLike, pos_label: Any = None) -> tuple[BoolArray, AnyArr
     if labels.size == 0:
         raise InputError("y is empty: there are no events")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise InputError(f"y is NaN or infinite in {_rows(~np.isfinite(labels))}")
+        raise InputError(f"y is NaN or infinite in {name_rows(~np.isfinite(labels))}")
+    if labels.dtype.kind == "O":
+        _refuse_mixed(labels)
     # np.unique would sort; two comparisons find the two labels.
     is_first = np.asarray(labels == labels[0])
     n_first = np.count_nonzero(is_first)
     if n_first == labels.size:
-        raise InputError(f"y has one class only ({labels[0]!r}); signal and background are both needed")
+        raise InputError(f"y has one class only ({labels.tolist()[0]!r}); signal and background are both needed")
     other = labels[is_first.argmin()]
     if n_first + np.count_nonzero(labels == other) < labels.size:
         seen = np.unique(labels)
@@ -153,15 +153,26 @@ def split_labels(y: ArrayLike, pos_label: Any = None) -> tuple[BoolArray, AnyArr
     return (is_first if labels[0] == classes[1] else ~is_first), classes
 
 
+def _refuse_mixed(labels: AnyArray) -> None:
+    """Raise unless objects are all text or all numbers, none of them missing."""
+    text = np.array([isinstance(v, str | bytes) for v in labels])
+    number = np.array([isinstance(v, Real | np.bool_) and bool(v == v) for v in labels])  # noqa: PLR0124 - NaN
+    if not (text | number).all():
+        raise InputError(f"y is neither text nor a number in {name_rows(~(text | number))}")
+    if text.any() and number.any():
+        raise InputError(f"y mixes text and numbers: {labels[text.argmax()]!r} and {labels[number.argmax()]!r}")
+
+
 def _guess_signal(classes: AnyArray) -> int:
     """Index of the signal among two sorted labels."""
-    if classes.dtype.kind not in "biuf":
+    if isinstance(classes[0], str | bytes):
         lowered = [str(c).lower() for c in classes]
         for background, signal in _KNOWN_PAIRS:
             if {background, signal} == set(lowered):
                 return lowered.index(signal)
         warnings.warn(
-            f"taking {classes[1]!r} of {classes.tolist()} as the signal; set pos_label to say which it is", stacklevel=3
+            f"taking {classes.tolist()[1]!r} of {classes.tolist()} as the signal; set pos_label to say which it is",
+            stacklevel=3,
         )
     return 1
 
@@ -208,12 +219,12 @@ def yields(
     w_s, w_b = weight[chosen & signal], weight[chosen & ~signal]
     by_process: dict[str, ProcessYield] = {}
     if process is not None:
-        names = np.asarray(process)
+        names = np.asarray(process).astype(np.str_)
         if names.shape != signal.shape:
             raise InputError(f"process has {names.size} entries for {signal.size} events")
-        for name in np.unique(names):
+        for name in np.unique(names).tolist():
             w = weight[chosen & (names == name)]
-            by_process[str(name)] = ProcessYield(float(w.sum()), effective_count(w), w.size)
+            by_process[name] = ProcessYield(float(w.sum()), effective_count(w), w.size)
     return Yields(float(w_s.sum()), float(w_b.sum()), effective_count(w_s), effective_count(w_b), by_process)
 
 
@@ -263,10 +274,12 @@ def learner_weights(
     if below.any():
         if negative == "error":
             raise InputError(
-                f"sample_weight is negative in {_rows(below)}; learners cannot take that: set negative_weights to "
+                f"sample_weight is negative in {name_rows(below)}; learners cannot take that: set negative_weights to "
                 "'zero' or 'abs' for them (s and b keep the sign)"
             )
         weight = np.abs(weight) if negative == "abs" else np.maximum(weight, 0.0)
+    if not min(class_weights) >= 0:
+        raise InputError(f"class weights must be >= 0, got {class_weights}")
     out = np.where(signal, class_weights[0], class_weights[1]) * weight
     mean = float(out.mean())
     if not 0 < mean < np.inf:

@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from xgboost import XGBClassifier
 
-from fivesigma import GrownCascadeClassifier
+from fivesigma import CascadeClassifier, CascadePool, GrownCascadeClassifier
 from fivesigma.errors import InputError
 from fivesigma.estimators.checkpoint import Checkpoint, write_atomically
 from tests.estimators.blobs import make_blobs
@@ -25,7 +28,11 @@ X, Y, W = make_blobs()
 SCRIPT = """
 import sys
 import numpy as np
-from fivesigma import GrownCascadeClassifier
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from xgboost import XGBClassifier
+
+from fivesigma import CascadeClassifier, CascadePool, GrownCascadeClassifier
 from tests.estimators.blobs import make_blobs
 library, folder, out = sys.argv[1:]
 model = GrownCascadeClassifier(
@@ -78,16 +85,8 @@ def grown(folder: Path, **options: Any) -> GrownCascadeClassifier:
 def test_resumes_after_the_last_written_tree(tmp_path: Path) -> None:
     whole = grown(tmp_path / "a").fit(X, Y, W)
 
-    class Stop:
-        def setup(self, estimator: Any, context: Any) -> None: ...
-        def teardown(self, estimator: Any, context: Any) -> None: ...
-        def on_fit_task_begin(self, estimator: Any, context: Any) -> None: ...
-        def on_fit_task_end(self, estimator: Any, context: Any) -> None:
-            if context.task_name == "round" and context.task_id == 12:
-                raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        grown(tmp_path / "b").set_callbacks(Stop()).fit(X, Y, W)
+        grown(tmp_path / "b").set_callbacks(StopAt("round", 12)).fit(X, Y, W)
     state = json.loads((tmp_path / "b" / "checkpoint.json").read_text())["state"]
     assert len(state["rounds"]) == 8
     resumed = grown(tmp_path / "b").fit(X, Y, W)
@@ -106,6 +105,61 @@ def test_interrupt_says_what_is_left(tmp_path: Path, capfd: pytest.CaptureFixtur
     _, err = run.communicate(timeout=60)
     if run.returncode != 0:  # it may have finished before the signal came
         assert "the same call goes on from tree" in err
+
+
+class StopAt:
+    """Interrupts a fit at the end of a task."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self._name, self._number = name, number
+
+    def setup(self, estimator: Any, context: Any) -> None: ...
+    def teardown(self, estimator: Any, context: Any) -> None: ...
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None: ...
+    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
+        if context.task_name == self._name and context.task_id == self._number:
+            raise KeyboardInterrupt
+
+
+def test_retrained_cascade_resumes_after_its_last_round(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def model(name: str) -> CascadeClassifier:
+        learner = XGBClassifier(n_estimators=10, subsample=0.5, n_jobs=1)
+        options: dict[str, Any] = {"max_rounds": 5, "extra_rounds": 5, "n_restarts": 2, "keep": 3}
+        return CascadeClassifier(learner, checkpoint=tmp_path / name, random_state=0, n_jobs=1, **options)
+
+    whole = model("whole").fit(X, Y, W)
+    with pytest.raises(KeyboardInterrupt):
+        model("stopped").set_callbacks(StopAt("round", 7)).fit(X, Y, W)
+    assert "the same call goes on from round 8" in capfd.readouterr().err
+    resumed = model("stopped").fit(X, Y, W)
+    assert np.array_equal(whole.predict_proba(X), resumed.predict_proba(X))
+    assert [r.u for r in whole.history_] == [r.u for r in resumed.history_]
+    finished = model("stopped").fit(X, Y, W)
+    assert np.array_equal(whole.predict_proba(X), finished.predict_proba(X))
+
+
+def test_pool_resumes_after_its_last_fit(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def pool(name: str) -> CascadePool:
+        members = [
+            ("grown", GrownCascadeClassifier(n_trees=12, checkpoint_every=4)),
+            ("forest", RandomForestClassifier(5, min_samples_leaf=20)),
+            ("retrained", CascadeClassifier(LogisticRegression(), max_rounds=2)),
+        ]
+        return CascadePool(members, cv=2, checkpoint=tmp_path / name, random_state=0, n_jobs=1)
+
+    whole = pool("whole").fit(X, Y, W)
+    with pytest.raises(KeyboardInterrupt):
+        pool("stopped").set_callbacks(StopAt("fit", 2)).fit(X, Y, W)
+    assert "the same call goes on from fit 3" in capfd.readouterr().err
+    before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "stopped").iterdir() if p.is_dir()}
+    resumed = pool("stopped").fit(X, Y, W)
+    assert np.array_equal(whole.predict_proba(X), resumed.predict_proba(X))
+    assert whole.cut_ == resumed.cut_
+    after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "stopped").iterdir() if p.is_dir()}
+    assert {name: after[name] for name in before} == before, "finished fits are not written again"
+    assert sorted(after) == [f"{name}-{k}" for name in ("forest", "grown", "retrained") for k in range(2)]
+    with pytest.raises(InputError, match="of another configuration"):
+        pool("stopped").set_params(grown__n_trees=13).fit(X, Y, W)
 
 
 @pytest.mark.parametrize(

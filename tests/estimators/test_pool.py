@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 
+import fivesigma
 from fivesigma import AMS2, CascadeClassifier, CascadePool, GrownCascadeClassifier
 from fivesigma.errors import InputError
 from fivesigma.estimators.blend import Blend
@@ -160,6 +162,14 @@ def test_clone_pickle_params_and_repr() -> None:
     again = clone(model).set_params(grown__n_trees=7)
     assert again.get_params()["grown__n_trees"] == 7
     assert "CascadePool" in model._repr_html_()
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    model = few(weights="fit").fit(X, Y, W)
+    again = fivesigma.load(fivesigma.save(model, tmp_path / "pool"))
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert again.member_significance_ == model.member_significance_
 
 
 def test_progress_tells_member_round_u_and_significance(capfd: pytest.CaptureFixture[str]) -> None:

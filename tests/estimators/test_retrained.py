@@ -34,11 +34,11 @@ X, Y, W = make_blobs()
 
 
 def small_xgb(**options: Any) -> Any:
-    return xgboost.XGBClassifier(n_estimators=20, max_depth=2, learning_rate=0.3, **options)
+    return xgboost.XGBClassifier(n_estimators=20, max_depth=2, learning_rate=0.3, n_jobs=1, **options)
 
 
 def small_lgbm(**options: Any) -> Any:
-    return lightgbm.LGBMClassifier(n_estimators=20, num_leaves=4, learning_rate=0.3, verbosity=-1, **options)
+    return lightgbm.LGBMClassifier(n_estimators=20, num_leaves=4, learning_rate=0.3, verbosity=-1, n_jobs=1, **options)
 
 
 LEARNERS = {
@@ -98,6 +98,13 @@ def test_round_zero_is_balanced_and_the_others_follow_u() -> None:
         assert after.significance == pytest.approx(float(AMS2().value(after.s, after.b)))
     assert all(r.train_s is not None and r.train_s > 0 for r in history)
     assert model.kept_[0].significance == max(r.significance for r in history)
+
+
+def test_no_rounds_leave_the_plain_model() -> None:
+    model = CascadeClassifier(small_xgb(), max_rounds=0, random_state=0).fit(X, Y, W)
+    assert [r.index for r in model.history_] == [0]
+    signal, background = model.history_[0].class_weights
+    assert signal * YIELDS[0] == pytest.approx(background * YIELDS[1])
 
 
 def test_the_best_round_is_kept_not_the_last() -> None:
@@ -212,7 +219,7 @@ def test_binning_once_gives_the_model_of_a_fresh_fit(make: Any) -> None:
     u, f = AMS2().weights_at(0.1)
     weight = np.where(Y == 1, u, f)
     weight /= weight.mean()
-    fresh = make(random_state=0, n_jobs=1).fit(X, Y, sample_weight=weight)
+    fresh = make(random_state=0).fit(X, Y, sample_weight=weight)
     difference = np.abs(fresh.predict_proba(X)[:, 1] - model.predict_proba(X)[:, 1])
     assert np.median(difference) < 0.02, "the same loss on nearly the same bins"
 
@@ -392,7 +399,8 @@ class NoWeights(ClassifierMixin, BaseEstimator):
         (CascadeClassifier(small_xgb(), cut="best"), "cut='best' is not one of"),
         (CascadeClassifier(small_xgb(), cut=3.0), "cut=3.0 is not between 0 and 1"),
         (CascadeClassifier(small_xgb(), update_cut="one"), "update_cut must be one of"),
-        (CascadeClassifier(small_xgb(), max_rounds=0), "max_rounds must be an integer of at least 1"),
+        (CascadeClassifier(small_xgb(), max_rounds=-1), "max_rounds must be an integer of at least 0"),
+        (CascadeClassifier(small_xgb(), max_rounds=0, u_init=0.1), "max_rounds=0 trains no round at u_init=0.1"),
         (CascadeClassifier(small_xgb(), keep=0), "keep must be an integer of at least 1"),
         (CascadeClassifier(small_xgb(), negative_weights="drop"), "negative_weights must be one of"),
     ],

@@ -269,8 +269,9 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         from fivesigma.store import load, save  # the store knows all estimators, this one too
 
         if checkpoint and task.key in done:
-            return load(checkpoint.folder / task.key)
-        model = clone(self._member(task.member)).set_params(
+            stored: SignificanceClassifier = load(checkpoint.folder / task.key)
+            return stored
+        model: SignificanceClassifier = clone(self._member(task.member)).set_params(
             utility=self.utility_,
             b_reg=None,
             cv=[(task.train, task.held_out)],

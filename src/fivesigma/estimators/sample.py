@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cascade import ClassWeights
-from fivesigma.cut import MIN_EFFECTIVE, SMALL_SAMPLE, CutScan, scan
+from fivesigma.cut import MIN_EFFECTIVE, CutScan, floor_for, scan
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.significance import Utility
 from fivesigma.yields import (
@@ -185,8 +185,7 @@ class Gauge:
         """Gather rows."""
         signal = sample.signal[rows]
         weight = sample.rescaled(rows)
-        available = effective_count(weight[~signal])
-        return cls(signal, weight, utility, MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0)
+        return cls(signal, weight, utility, floor_for(effective_count(weight[~signal])))
 
     def warn_if_small(self) -> None:
         """Say so if the floor had to be lowered."""

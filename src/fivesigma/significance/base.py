@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -47,12 +48,13 @@ class Utility(ABC):
     """
 
     guaranteed: ClassVar[bool] = True
+    _functions: ClassVar[tuple[str, ...]] = ()  # parameters that are not numbers
     b_reg: float
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not callable(value) and value is not None and not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{type(self).__name__}: {name} must be finite and >= 0, got {value!r}")
+            if name not in self._functions and not (isinstance(value, Real) and 0 <= float(value) < math.inf):
+                raise InputError(f"{type(self).__name__}: {name} must be a finite number >= 0, got {value!r}")
 
     def value(self, s: ArrayLike, b: ArrayLike) -> Array:
         """Significance Z of s expected signal events on b expected background events.

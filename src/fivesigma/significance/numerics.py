@@ -13,7 +13,7 @@ _SMALL = 0.05  # below it the series, above it the textbook: both are right to 1
 _CHUNK = 1 << 14  # temporaries stay in the cache, and a sorted argument needs one branch a chunk
 
 # log1p(x) = 2 atanh(r) with r = x / (2 + x): the odd series of atanh beyond its first term, in r^2.
-_ATANH = [2.0 / k for k in range(3, 15, 2)]
+_ATANH = [2.0 / k for k in range(3, 13, 2)]
 # exp(x) - 1 - x = x^2 (1/2! + x/3! + ...)
 _EXP = [1.0 / float(f) for f in np.cumprod(np.arange(1.0, 13.0))[1:]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -139,6 +140,8 @@ class FDivergence(VariationalUtility):
     True
     """
 
+    _functions: ClassVar[tuple[str, ...]] = ("f", "f_prime", "h")
+
     f: Callable[[Array], Array]
     f_prime: Callable[[Array], Array]
     h: Callable[[Array], Array] | None = None
@@ -146,8 +149,11 @@ class FDivergence(VariationalUtility):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("f", "f_prime"):
+            if not callable(getattr(self, name)):
+                raise InputError(f"FDivergence: {name} must be a function, got {getattr(self, name)!r}")
         # A convex function lies above its tangents; neighbouring points show a wrong slope or a hollow.
-        t = np.geomspace(1e-6, 1e6, 241)
+        t = np.geomspace(1e-4, 1e6, 2001)
         f, slope, step = self.f(t), self.f_prime(t), np.diff(t)
         rise, slack = np.diff(f), 1e-9 * (np.abs(f[1:]) + np.abs(f[:-1]) + np.abs(slope[1:] * step))
         bad = ~((rise >= slope[:-1] * step - slack) & (rise <= slope[1:] * step + slack))

@@ -27,11 +27,11 @@ def _on_off(t: Array, epsilon: Array) -> tuple[Array, Array, Array, Array]:
     """
     r = t * epsilon / (1.0 + epsilon)  # (fitted background - b) / b
     excess = t / (1.0 + epsilon * (1.0 + t))  # (observed - fitted) / fitted
-    known = epsilon == 0.0
+    known = epsilon < np.finfo(np.float64).tiny
     per_control = np.divide(1.0, epsilon, out=np.zeros_like(epsilon), where=~known)
     region = (1.0 + r) * poisson_f(excess)
-    control = (1.0 + r) * per_control * poisson_f(-r / (1.0 + r))
-    conjugate = -log1pmx(excess) - per_control * log1pmx(-epsilon * excess)
+    control = -per_control * log1pmx(r)
+    conjugate = -log1pmx(excess) + per_control * poisson_f(r) / (1.0 + r)
     return region, control, np.log1p(excess), conjugate
 
 

@@ -84,7 +84,8 @@ _FITTED_NAME = re.compile(r"[a-z][a-z0-9_]*_")
 def _pack_estimator(packer: Packer, value: Any, where: str) -> dict[str, Any]:
     name = type(value).__name__
     found = {k: v for k, v in sorted(vars(value).items()) if _FITTED_NAME.fullmatch(k)}
-    if absent := [k for k in ESTIMATORS[name].attributes if k not in found]:
+    absent = [k for k in ESTIMATORS[name].attributes if k not in found]
+    if absent and (found or where == "model"):  # only as a parameter of another may one be unfitted
         raise StoreError(f"{where} is a {name} that is not fitted (it has no {absent[0]}); fit it before it is saved")
     parameters = value.get_params(deep=False)
     return {
@@ -106,6 +107,9 @@ def _unpack_estimator(unpacker: Unpacker, fields: dict[str, Any], where: str) ->
     fitted = fields.get("fitted")
     if not isinstance(fitted, dict) or not all(_FITTED_NAME.fullmatch(k) for k in fitted):
         raise StoreError(f"{where}.fitted in the manifest does not hold fitted attributes")
+    if not fitted and where != "model":
+        vars(model).update(parameters)
+        return model
     place = f"{where}.fitted"
     values = {k: unpacker.typed(fitted, k, kind, place) for k, kind in spec.attributes.items()}
     values |= {k: unpacker.unpack(v, f"{place}.{k}") for k, v in fitted.items() if k not in values}

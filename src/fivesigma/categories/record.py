@@ -1,0 +1,297 @@
+"""Categories filled with events: what each interval of a score keeps, and how sure that is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._extras import need
+from fivesigma._types import Array, IntArray
+from fivesigma.categories.partition import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
+from fivesigma.categories.replicas import replica_significance, replicas
+from fivesigma.categories.tally import ProcessYields, class_sums, split_processes, tally
+from fivesigma.cut import MIN_EFFECTIVE
+from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.ranking import Ranking, rank_events
+from fivesigma.significance import Utility
+from fivesigma.yields import check_weights, rescale, split_labels
+
+BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
+
+
+class CategoriesInterval(NamedTuple):
+    """Intervals (low, high) of the significance and of every edge, the latter of shape (2, n_categories + 1)."""
+
+    significance: tuple[float, float]
+    edges: Array
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Categories:
+    """Intervals of a score and what they keep of a sample.
+
+    Attributes
+    ----------
+    edges : array of shape (n_categories + 1,)
+        Ascending; category i holds ``edges[i] <= score < edges[i + 1]``. The last is infinity. Events below the first,
+        which may be minus infinity, are discarded.
+    s, b : arrays of shape (n_categories,)
+        Yields; b holds no b_reg.
+    effective_s, effective_b : arrays of shape (n_categories,)
+        Effective counts (sum of w)^2 / sum of w^2.
+    significance : float
+        Of all categories together: h(sum of F), which is the root of the sum of squares for h(F) = sqrt(2 F).
+    by_process : mapping of str to ProcessYields
+        ``"signal"`` and ``"background"`` if no processes were given.
+    held_out : bool
+        False if the edges were chosen on these very events, so that the significance is too high.
+    notes : tuple of str
+        A sentence for each category whose yields should not be believed.
+    """
+
+    edges: Array
+    s: Array
+    b: Array
+    effective_s: Array
+    effective_b: Array
+    significance: float
+    by_process: Mapping[str, ProcessYields]
+    held_out: bool
+    notes: tuple[str, ...]
+    utility: Utility
+    rule: str
+    _limits: Limits
+    _ranking: Ranking
+
+    def __len__(self) -> int:
+        return self.s.size
+
+    def __repr__(self) -> str:
+        where = "on held-out events" if self.held_out else "on the events that chose the edges"
+        lines = [f"{len(self)} categories, significance {self.significance:.4f} {where}, {self.utility!r}"]
+        lines.append(f"{'from':>12} {'to':>12} {'s':>10} {'b':>10} {'Z':>8} {'eff. b':>8}")
+        lines += [
+            f"{low:12.6g} {high:12.6g} {s:10.4g} {b:10.4g} {z:8.4f} {n:8.4g}"
+            for low, high, s, b, z, n in zip(
+                self.edges[:-1], self.edges[1:], self.s, self.b, self.by_category, self.effective_b, strict=True
+            )
+        ]
+        return "\n".join([*lines, *self.notes])
+
+    @property
+    def by_category(self) -> Array:
+        """Significance of each category alone, zero where it does not count."""
+        return np.atleast_1d(self.utility.from_objective(_objective(self.utility, self.s, self.b)))
+
+    def assign(self, score: ArrayLike) -> IntArray:
+        """Find the category of each event.
+
+        Parameters
+        ----------
+        score : array-like of shape (n_events,)
+
+        Returns
+        -------
+        int array of shape (n_events,)
+            From 0 to ``len(self) - 1``, or -1 for a discarded event.
+        """
+        values = np.asarray(score, dtype=np.float64)
+        missing = np.isnan(values)
+        if missing.any():
+            raise InputError(
+                f"score is NaN in {int(missing.sum())} of {values.size} rows; such events have no category"
+            )
+        found: IntArray = np.searchsorted(self.edges, values, side="right") - 1
+        return np.minimum(found, len(self) - 1)  # an infinite score belongs to the last category
+
+    def evaluate(
+        self,
+        score: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike,
+        *,
+        yields: tuple[float, float] | None = None,
+        process: ArrayLike | None = None,
+        pos_label: Any = None,
+    ) -> Categories:
+        """Fill the same categories with other events; their significance is what should be quoted.
+
+        Parameters
+        ----------
+        score, y, sample_weight : array-like of shape (n_events,)
+            As in `categorise`, of events that neither trained the score nor chose the edges.
+        yields : (float, float), optional
+            Full yields of signal and background to which the weights are scaled, if these events stand for the whole.
+            By default the weights are taken as they are.
+        process, pos_label
+            As in `categorise`.
+
+        Returns
+        -------
+        Categories
+            With the same edges. A category without background, or with negative signal, does not count.
+        """
+        weight: ArrayLike = sample_weight
+        if yields is not None:
+            signal, _ = split_labels(y, pos_label)
+            weight = rescale(check_weights(sample_weight, signal.size), signal, yields)
+        ranking = rank_events(score, y, weight, pos_label)
+        return fill(
+            ranking, self.edges, process, utility=self.utility, rule=self.rule, limits=self._limits, held_out=True
+        )
+
+    def interval(self, level: float = 0.68, n_boot: int = 200, random_state: int = 0) -> CategoriesInterval:
+        """Bootstrap intervals of the significance in these categories, and of the edges.
+
+        Each replica gives every event a Poisson number of copies. The significance is that of the present edges; the
+        edges are chosen anew by the same rule, under the same limits, among at most 256. The intervals cover the
+        statistics of the simulated events only.
+
+        Parameters
+        ----------
+        level : float, default=0.68
+            Central probability.
+        n_boot : int, default=200
+            Replicas.
+        random_state : int, default=0
+            Seed; the same seed gives the same intervals.
+
+        Returns
+        -------
+        CategoriesInterval
+            Replicas in which a category keeps no background do not count.
+        """
+        if not 0 < level < 1:
+            raise InputError(f"level must be between 0 and 1, got {level!r}")
+        if n_boot < 1:
+            raise InputError(f"n_boot must be at least 1, got {n_boot!r}")
+        ranking, bounds = self._ranking, _bounds(self._ranking, self.edges)
+        own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
+        cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
+        s, b = replicas(ranking, ranking.weight, cuts, n_boot, random_state)
+        at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
+        z = replica_significance(self.utility, s, b, at)
+        # The same seed draws the same copies, so these are the squares of the same replicas.
+        b2 = replicas(ranking, np.square(ranking.weight), cuts, n_boot, random_state)[1]
+        edges = []
+        for raw in map(Grid, s, b, b2):
+            replica = smoothed(raw) if self.rule == "smooth" else raw
+            best = best_totals(replica, self.utility, self._limits, len(self))
+            if best[-1].max() > -np.inf:
+                chosen = best_edges(replica, self.utility, self._limits, best, len(self))
+                edges.append(edges_at(ranking, cuts[chosen - 1]))
+        if not (edges and np.isfinite(z).any()):
+            raise InputError(f"no replica of these events allows {len(self)} categories; there are too few events")
+        quantiles = [0.5 - level / 2, 0.5 + level / 2]
+        low, high = np.nanquantile(z, quantiles)
+        return CategoriesInterval((float(low), float(high)), np.quantile(edges, quantiles, axis=0, method="nearest"))
+
+    def to_hist(self) -> Any:
+        """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
+        hist = need("hist")
+        process = hist.axis.StrCategory(list(self.by_process), name="process")
+        category = hist.axis.Integer(0, len(self), name="category", underflow=False, overflow=False)
+        out = hist.Hist(process, category, storage=hist.storage.Weight(), label="expected events")
+        for i, rows in enumerate(self.by_process.values()):
+            out.view()[i] = np.stack([rows.sum_of_weights, rows.sum_of_squares], axis=-1)
+        return out
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the expected events of every category, backgrounds stacked and signal as a line.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; the current axes if not given.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        if ax is None:
+            ax = need("matplotlib.pyplot").gca()
+        position, floor = np.arange(len(self)), np.zeros(len(self))
+        for name, rows in self.by_process.items():
+            if not rows.signal:
+                ax.bar(position, rows.sum_of_weights, bottom=floor, width=1.0, label=name)
+                floor = floor + rows.sum_of_weights
+        ax.stairs(self.s, np.arange(len(self) + 1) - 0.5, color="black", label="signal")
+        ax.set_yscale("log")
+        ax.set_xticks(position, [f"≥ {edge:.3g}" for edge in self.edges[:-1]], rotation=45)
+        ax.set_xlabel("score")
+        ax.set_ylabel("expected events")
+        ax.set_title(f"significance {self.significance:.3f}")
+        ax.legend()
+        return ax
+
+
+def edges_at(ranking: Ranking, cuts: IntArray) -> Array:
+    """Ascending edges for cuts from the tightest to the loosest; the cut that keeps all events is minus infinity."""
+    lower = np.where(cuts == ranking.last.size - 1, -np.inf, ranking.thresholds(cuts))
+    return np.append(lower[::-1], np.inf)
+
+
+def _bounds(ranking: Ranking, edges: Array) -> IntArray:
+    """Numbers of events at or above each edge, from the highest edge, which has none, to the lowest."""
+    ascending = ranking.score[ranking.order[::-1]]
+    counts: IntArray = ascending.size - np.searchsorted(ascending, edges[:-1])
+    return np.append(0, counts[::-1])
+
+
+def fill(
+    ranking: Ranking,
+    edges: Array,
+    process: ArrayLike | None,
+    *,
+    utility: Utility,
+    rule: str,
+    limits: Limits,
+    held_out: bool,
+) -> Categories:
+    """Sum up what each category keeps."""
+    bounds = _bounds(ranking, edges)
+    n = edges.size - 1
+    given = None if process is None else np.asarray(process)
+    if given is not None and given.shape == ranking.order.shape:
+        given = given[ranking.order]
+    processes = split_processes(ranking.signal, given)
+    kept = slice(0, bounds[-1])
+    category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
+    by_process = tally(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
+    s, s2 = class_sums(by_process, signal=True)
+    b, b2 = class_sums(by_process, signal=False)
+    effective_s, effective_b = (np.divide(v * v, v2, out=np.zeros(n), where=v2 > 0) for v, v2 in ((s, s2), (b, b2)))
+    notes = _notes(edges, s, b, effective_b)
+    for note in notes:
+        warnings.warn(note, SmallSampleWarning, stacklevel=3)
+    significance = float(utility.from_objective(_objective(utility, s, b).sum()))
+    return Categories(
+        edges, s, b, effective_s, effective_b, significance, by_process, held_out, notes, utility, rule, limits, ranking
+    )
+
+
+def _notes(edges: Array, s: Array, b: Array, effective_b: Array) -> tuple[str, ...]:
+    out = []
+    for i in range(s.size):
+        where = f"category {i}, [{edges[i]:.6g}, {edges[i + 1]:.6g}),"
+        if not (s[i] >= 0 and b[i] > 0):
+            out.append(f"{where} keeps s = {s[i]:.4g} and b = {b[i]:.4g}: it does not count")
+        elif effective_b[i] < MIN_EFFECTIVE * (1 - 1e-9):
+            out.append(
+                f"{where} has {effective_b[i]:.3g} effective background events, an error of "
+                f"{100 * effective_b[i] ** -0.5:.0f} % on b: too few to believe its significance"
+            )
+    return tuple(out)
+
+
+def _objective(utility: Utility, s: Array, b: Array) -> Array:
+    """F of each category, zero where it does not count."""
+    counts = (s >= 0) & (b > 0)
+    F = np.zeros(s.shape)
+    F[counts] = utility.objective(s[counts], b[counts])
+    return F

@@ -1,0 +1,138 @@
+"""Choosing categories: the intervals of one score that together have the largest significance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma.categories.partition import best_edges, best_totals, candidate_cuts, check_limits, grid_of, smoothed
+from fivesigma.categories.record import Categories, CategoriesInterval, edges_at, fill
+from fivesigma.categories.replicas import worthwhile
+from fivesigma.cut import MIN_EFFECTIVE
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.ranking import rank_events
+from fivesigma.significance import AMS2, GaussianBackground, RelativeBackground, Utility, resolve_utility
+
+__all__ = ["Categories", "CategoriesInterval", "categorise"]
+
+RULES = ("peak", "smooth")
+MAX_AUTO = 20  # categories beyond which "auto" does not look
+
+
+def categorise(  # noqa: PLR0917
+    score: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike,
+    n_categories: int | str,
+    utility: Utility | str = AMS2(),
+    min_background: float = 0.0,
+    min_effective: float = MIN_EFFECTIVE,
+    max_relative_mc_error: float | None = None,
+    *,
+    rule: str = "peak",
+    correlated: bool = True,
+    process: ArrayLike | None = None,
+    pos_label: Any = None,
+    random_state: int = 0,
+) -> Categories:
+    """Find the intervals of a score with the largest combined significance.
+
+    The optimum over at most 4,096 edges, which are weighted quantiles of the score, is exact. It follows the noise of
+    the events too: quote what `Categories.evaluate` finds on others.
+
+    Parameters
+    ----------
+    score : array-like of shape (n_events,)
+        Larger means more like signal.
+    y : array-like of shape (n_events,)
+        Labels of two classes.
+    sample_weight : array-like of shape (n_events,)
+        Physics weights: expected yields, scaled so that the sample stands for the whole experiment.
+    n_categories : int or "auto"
+        ``"auto"`` adds categories, up to 20, until one more gains less significance than the bootstrap uncertainty of
+        that gain.
+    utility : Utility or str, default=AMS2()
+        Its F is summed over the categories; its b_reg is added to the background of each.
+    min_background : float, default=0.0
+        Background yield that every category must have.
+    min_effective : float, default=10.0
+        Effective background count that every category must have.
+    max_relative_mc_error : float, optional
+        Largest relative error of every category's background from the number of simulated events. An error r is an
+        effective count of 1 / r^2.
+    rule : {"peak", "smooth"}, default="peak"
+        ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
+        that are best for yields without their noise, smoothed along the score; the limits hold for the yields as they
+        are. It has less on these events and more on others.
+    correlated : bool, default=True
+        Whether an uncertainty of the background moves all categories together. A sum of F cannot describe that, so
+        `GaussianBackground` and `RelativeBackground` need ``correlated=False``; `fivesigma.to_pyhf` has the other case.
+    process : array-like of shape (n_events,), optional
+        Name of the process of each event, for the yields by process.
+    pos_label : label, optional
+        The signal; see `fivesigma.yields.split_labels`.
+    random_state : int, default=0
+        Seed of the bootstrap of ``"auto"``.
+
+    Returns
+    -------
+    Categories
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma.categories import categorise
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([1, 0], 20000)
+    >>> score = rng.normal(2.0 * y)
+    >>> weight = np.where(y == 1, 0.005, 0.5)
+    >>> tune, test = np.split(rng.permutation(40000), 2)
+    >>> three = categorise(score[tune], y[tune], 2 * weight[tune], 3, max_relative_mc_error=0.15)
+    >>> len(three), float(three.edges[-1])
+    (3, inf)
+    >>> quoted = three.evaluate(score[test], y[test], 2 * weight[test])
+    >>> quoted.held_out, abs(quoted.significance / three.significance - 1) < 0.1
+    (True, True)
+    """
+    utility = resolve_utility(utility)
+    if correlated and isinstance(utility, GaussianBackground | RelativeBackground):
+        raise InputError(
+            f"a sum over categories treats the background uncertainty of {utility!r} as independent in each: say "
+            "correlated=False if it is, or categorise with AMS2 and take the correlated case from to_pyhf"
+        )
+    if rule not in RULES:
+        raise InputError(f"no rule is called {rule!r}; there are {', '.join(RULES)}.{did_you_mean(str(rule), RULES)}")
+    limits = check_limits(min_background, min_effective, max_relative_mc_error)
+    most = _check_number(n_categories)
+    ranking = rank_events(score, y, sample_weight, pos_label)
+    cuts = candidate_cuts(ranking)
+    grid = grid_of(ranking, cuts)
+    if rule == "smooth":
+        grid = smoothed(grid)
+    best = best_totals(grid, utility, limits, min(most, cuts.size))
+    feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
+    asked = 1 if n_categories == "auto" else most
+    if feasible < asked:
+        raise InputError(
+            f"{asked} categories do not fit: each needs {limits}, which at most {feasible} can have (all events have "
+            f"s = {ranking.s[-1]:g}, b = {ranking.b[-1]:g} and an effective background count of "
+            f"{ranking.effective_background:.3g}); ask for fewer categories or lower the limits"
+        )
+    if n_categories == "auto":
+        trials = [best_edges(grid, utility, limits, best, k) for k in range(1, feasible + 1)]
+        chosen = worthwhile(ranking, cuts, trials, utility, random_state)
+    else:
+        chosen = best_edges(grid, utility, limits, best, most)
+    edges = edges_at(ranking, cuts[chosen - 1])
+    return fill(ranking, edges, process, utility=utility, rule=rule, limits=limits, held_out=False)
+
+
+def _check_number(n_categories: int | str) -> int:
+    """Most categories to look at."""
+    if n_categories == "auto":
+        return MAX_AUTO
+    if isinstance(n_categories, bool) or not isinstance(n_categories, int | np.integer) or n_categories < 1:
+        raise InputError(f"n_categories must be a number from 1 or 'auto', got {n_categories!r}")
+    return int(n_categories)

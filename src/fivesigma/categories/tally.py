@@ -1,0 +1,86 @@
+"""What each category keeps of each process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma.errors import InputError
+
+
+class ProcessYields(NamedTuple):
+    """One process in every category."""
+
+    signal: bool
+    sum_of_weights: Array
+    sum_of_squares: Array
+    events: IntArray
+
+
+class Processes(NamedTuple):
+    """Names of the processes, which of them are signal, and the process of each event."""
+
+    names: tuple[str, ...]
+    signal: BoolArray
+    codes: IntArray
+
+
+def split_processes(signal: BoolArray, process: ArrayLike | None) -> Processes:
+    """Number the processes, or take signal and background as the two that there are.
+
+    Parameters
+    ----------
+    signal : bool array of shape (n_events,)
+        Which events are signal.
+    process : array-like of shape (n_events,), optional
+        Name of the process of each event; each must be all signal or all background.
+    """
+    if process is None:
+        return Processes(("signal", "background"), np.array([True, False]), (~signal).astype(np.intp))
+    given = np.asarray(process)
+    if given.shape != signal.shape:
+        raise InputError(f"process has shape {given.shape} for {signal.size} events")
+    names, codes = np.unique(given, return_inverse=True)
+    share = np.bincount(codes, signal) / np.bincount(codes)
+    mixed = (share > 0) & (share < 1)
+    if mixed.any():
+        raise InputError(f"process {str(names[mixed][0])!r} has both signal and background events; give them two names")
+    return Processes(tuple(map(str, names)), share == 1, codes)
+
+
+def tally(category: IntArray, n_categories: int, weight: Array, processes: Processes) -> dict[str, ProcessYields]:
+    """Sum weights, squared weights and events by process and category.
+
+    Parameters
+    ----------
+    category : int array of shape (n_events,)
+        From 0 to ``n_categories - 1``; events at -1 are left out.
+    n_categories : int
+    weight : array of shape (n_events,)
+        Physics weights.
+    processes : Processes
+        Of the same events.
+    """
+    n_processes = len(processes.names)
+    cell = processes.codes * (n_categories + 1) + category + 1  # column 0 takes what is left out
+    shape = (n_processes, n_categories + 1)
+    first, second, events = (
+        np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)[:, 1:]
+        for values in (weight, np.square(weight), None)
+    )
+    return {
+        name: ProcessYields(bool(processes.signal[i]), first[i], second[i], events[i].astype(np.intp))
+        for i, name in enumerate(processes.names)
+    }
+
+
+def class_sums(by_process: Mapping[str, ProcessYields], *, signal: bool) -> tuple[Array, Array]:
+    """Sums of weights and of squared weights over the processes of one class, by category."""
+    members = [rows for rows in by_process.values() if rows.signal is signal]
+    return np.sum([rows.sum_of_weights for rows in members], axis=0), np.sum(
+        [rows.sum_of_squares for rows in members], axis=0
+    )

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, RelativeBackground, SOverRootSB, Utility
+from fivesigma.errors import InputError
+from fivesigma.significance import resolve_utility
+
+
+@pytest.mark.parametrize(
+    ("name", "utility"),
+    [
+        ("ams2", AMS2()),
+        ("AMS3", AMS3()),
+        ("ams-2", AMS2()),
+        ("s_over_root_sb", SOverRootSB()),
+        ("SOverRootSB", SOverRootSB()),
+        ("on_off(2.5)", OnOff(2.5)),
+        ("OnOff(3)", OnOff(3.0)),
+        ("gaussian_background(1e1)", GaussianBackground(10.0)),
+        (" relative-background( 0.1 ) ", RelativeBackground(0.1)),
+    ],
+)
+def test_names(name: str, utility: Utility) -> None:
+    assert resolve_utility(name) == utility
+    assert resolve_utility(name, b_reg=10.0) == type(utility)(**{**vars(utility), "b_reg": 10.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("ams1", "no utility is called 'ams1'. Did you mean 'ams3' or 'ams2'?"),
+        ("gaussian(3)", "no utility is called 'gaussian(3)'. Did you mean 'gaussian_background'?"),
+        ("xyz", "no utility is called 'xyz'. Known are ams2, ams3, s_over_root_sb, on_off,"),
+        ("ams2(3)", "utility 'ams2' takes no number, got 'ams2(3)'"),
+        ("on_off", "utility 'on_off' takes a number, as in 'on_off(0.1)', got 'on_off'"),
+        ("on_off(many)", "utility 'on_off' takes a number, as in 'on_off(0.1)', got 'on_off(many)'"),
+        ("on_off(-1)", "OnOff: tau must be a finite number >= 0, got -1.0"),
+        ("relative_background(nan)", "RelativeBackground: fraction must be a finite number >= 0, got nan"),
+    ],
+)
+def test_wrong_names_are_answered(name: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        resolve_utility(name)
+
+
+def test_an_object_is_itself_and_has_its_own_b_reg() -> None:
+    utility = AMS2(b_reg=3.0)
+    assert resolve_utility(utility) is utility
+    with pytest.raises(InputError, match=re.escape("b_reg=1.0 stands beside AMS2(b_reg=3.0)")):
+        resolve_utility(utility, b_reg=1.0)

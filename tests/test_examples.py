@@ -1,0 +1,37 @@
+"""The documented examples run and find what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.filterwarnings("ignore:jsonschema.RefResolver:DeprecationWarning")  # pyhf 0.7.6 uses it
+def test_categories_to_pyhf(tmp_path: Path) -> None:
+    pytest.importorskip("pyhf")
+    pytest.importorskip("matplotlib")
+    found = load("categories_to_pyhf").main(tmp_path, n=6_000)
+    quoted, shifts = found["quoted"], found["shifts"]
+    assert quoted.held_out
+    assert len(quoted) >= 2
+    assert list(quoted.by_process) == ["H", "Z", "ttbar"]
+    assert shifts.known_background == pytest.approx(quoted.significance)
+    assert found["mu"] == pytest.approx(1.0, abs=0.01)
+    # Uncertainties cost significance, and pyhf's has the statistics of the simulation on top of ours.
+    assert found["significance"] < shifts.significance < quoted.significance
+    assert found["workspace"].stat().st_size > 500
+    assert (tmp_path / "categories.png").stat().st_size > 5_000
