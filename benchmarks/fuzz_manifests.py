@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.fuzz_loaders import SLOWEST, cut_short, flip, no_longer_than, overwrite, remove, repeat
-from fivesigma import CascadeClassifier, GrownCascadeClassifier, load, save
+from fivesigma import CascadeClassifier, CascadePool, GrownCascadeClassifier, load, save
 from fivesigma.errors import FivesigmaError
 from fivesigma.store.manifest import render
 
@@ -43,7 +43,10 @@ def whole_models(folder: Path) -> list[Path]:
     xgboost = GrownCascadeClassifier(n_trees=3, b_reg=5.0, **shared).fit(X, y)
     lightgbm = GrownCascadeClassifier("lightgbm", n_trees=3, cv=2, **shared).fit(X, y)
     sklearn = CascadeClassifier(LogisticRegression(), max_rounds=2, **shared).fit(X, y)
+    members = [("grown", GrownCascadeClassifier(n_trees=3)), ("plain", CascadeClassifier(LogisticRegression()))]
+    pool = CascadePool(members, **shared).fit(X, y)
     return [
+        save(pool, folder / "pool"),
         save(xgboost, folder / "xgboost"),
         save(lightgbm, folder / "lightgbm"),
         save(sklearn, folder / "sklearn"),
@@ -104,7 +107,7 @@ def damage_files(rng: random.Random, path: Path) -> None:
     elif what == 1:
         victim.rename(path / rng.choice(("part-009.ubj", "Manifest.JSON", "ä")))
     elif what == 2:
-        (path / rng.choice(("extra", "part-001.ubj", ".hidden"))).mkdir()
+        (path / rng.choice(("extra", "part-099.ubj", ".hidden"))).mkdir()
     else:
         target = path.parent / "outside"
         victim.replace(target)

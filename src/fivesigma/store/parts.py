@@ -126,11 +126,17 @@ def _check_meaning(values: dict[str, Any], where: str) -> None:
         "cut_": not np.isfinite(values["cut_"]),
         "n_features_in_": n_features < 1,
         "feature_names_in_": names is not None and np.shape(names) != (n_features,),
-        "models_": not all(isinstance(m, MODELS) for m in values.get("models_", [])) or values.get("models_") == [],
+        "models_": values.get("models_") == [] or not all(isinstance(m, MODELS) for m in values.get("models_", [])),
+        "members_": values.get("members_") == [] or not all(map(_is_member, values.get("members_", []))),
     }
     for name, is_wrong in wrong.items():
         if is_wrong:
             raise StoreError(f"{where}.{name} in the manifest cannot belong to a fitted model")
+
+
+def _is_member(pair: Any) -> bool:
+    """Whether something is the name and the fitted classifier of a member of a pool."""
+    return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and hasattr(pair[1], "classes_")
 
 
 def _is_unfitted_learner(value: Any) -> bool:
