@@ -21,6 +21,8 @@ from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.intervals import Paired, paired_difference
+from fivesigma.progress_figure import draw_progress
+from fivesigma.scores import write_scores
 from fivesigma.significance import AMS2
 from fivesigma.store import save
 from fivesigma.yields import rescale
@@ -119,10 +121,10 @@ def table(trained: tuple[Trained, Trained], result: Paired, signal: BoolArray, w
     """Side by side: significance on the test events, cut, yields, time."""
     model = trained[0].model
     title = f"{model.n_trees} {model.library} trees each, AMS2 with b_reg = {B_REG:g}, test events only"
-    out = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    out = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     out.add_column("model")
     for heading in ("significance [68 %]", "cut", "kept", "s", "b", "time"):
-        out.add_column(heading, justify="right")
+        out.add_column(heading, justify="right", no_wrap=True)
     values = ((result.first, result.first_interval), (result.second, result.second_interval))
     for each, (z, interval) in zip(trained, values, strict=True):
         kept = each.selected
@@ -168,9 +170,6 @@ def check_folder(folder: Path) -> None:
 
 def write(folder: Path, cascade: Trained, test: Events, weight: Array, utility: AMS2) -> None:
     """Write beside, then rename."""
-    from fivesigma.cli.scores import write_scores
-    from fivesigma.progress_figure import draw_progress
-
     beside = folder.with_name(f".{folder.name}-new")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()

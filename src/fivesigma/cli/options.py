@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,14 +74,3 @@ def check_output(path: Path, *, force: bool) -> None:
         raise InputError(f"{path} is a folder; name a file.")
     if path.exists() and not force:
         raise InputError(f"{path} is there already; choose another name or add --force.")
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Give a name beside the target, which is renamed to it when all went well."""
-    beside = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
-        yield beside
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -44,8 +44,8 @@ def predict(
 
     from fivesigma import load
     from fivesigma._extras import need
-    from fivesigma.cli.scores import check_ending, write_scores
     from fivesigma.datasets import column_names, load_events
+    from fivesigma.scores import check_ending, write_scores
 
     check_ending(output)
     check_output(output, force=force)

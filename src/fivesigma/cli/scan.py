@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fivesigma.cli.options import check_output, force_option, scores_options, written_whole
+from fivesigma._files import written_whole
+from fivesigma.cli.options import check_output, force_option, scores_options
 
 if TYPE_CHECKING:
     from fivesigma.cut import CutScan
@@ -44,7 +45,7 @@ def scan(
     import numpy as np
 
     import fivesigma
-    from fivesigma.cli.scores import read_scores
+    from fivesigma.scores import read_scores
     from fivesigma.significance import resolve_utility
 
     if plot is not None:

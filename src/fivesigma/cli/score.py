@@ -35,8 +35,8 @@ def score(
     """
     import numpy as np
 
-    from fivesigma.cli.scores import read_scores
     from fivesigma.intervals import paired_difference
+    from fivesigma.scores import read_scores
     from fivesigma.significance import resolve_utility
     from fivesigma.yields import yields as yields_of
 

@@ -81,8 +81,8 @@ def _readable(path: Path) -> Iterator[None]:
 def open_archive(path: Path) -> Archive:
     """Open a saved model and look at the names of its files; what could leave the folder is refused."""
     with _readable(path):
-        is_folder, exists = path.is_dir(), path.exists()
-    if not exists:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    if not is_folder and not is_file:
         raise StoreError(f"There is no saved model {path}.")
     archive = _Folder(path) if is_folder else _Zip(path)
     for name in archive.sizes:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fivesigma._extras import need
+from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray
-from fivesigma.cli.options import written_whole
 from fivesigma.datasets.load import source_of
 from fivesigma.datasets.roles import Kind, known_signal, require
 from fivesigma.errors import InputError
