@@ -1,15 +1,18 @@
-"""How fast exact categories are. Every figure is a value that must not exceed its limit."""
+"""How fast exact categories are."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
+import tracemalloc
+from collections.abc import Iterable
 
 import numpy as np
 
+from benchmarks.harness import Figure, benchmark, best_times
 from fivesigma._types import Array, BoolArray
 from fivesigma.categories import categorise
+
+N_EVENTS = 1_000_000
+N_CATEGORIES = 10
 
 
 def events(n: int, seed: int = 0) -> tuple[Array, BoolArray, Array]:
@@ -19,37 +22,22 @@ def events(n: int, seed: int = 0) -> tuple[Array, BoolArray, Array]:
     return rng.normal(1.5 * signal), signal, np.where(signal, 692.0, 411_000.0) * 2 / n
 
 
-def fastest(job: Callable[[], object], repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        job()
-        times.append(time.perf_counter() - start)
-    return min(times)
+@benchmark()
+def speed() -> Iterable[Figure]:
+    """Seconds, against 1.5 times the sort of the scores plus half a second."""
+    score, signal, weight = events(N_EVENTS)
+    ours, sort = best_times(5, lambda: categorise(score, signal, weight, N_CATEGORIES), lambda: np.argsort(score))
+    limit = 1.5 * sort + 0.5
+    note = f"limit: 1.5 argsorts + 0.5 s = {limit:.2f} s"
+    yield Figure("10^6 events, 10 categories: time", ours, limit, " s", note)
 
 
-def speed(n_events: int = 1_000_000, n_categories: int = 10, repeats: int = 5) -> list[dict[str, Any]]:
-    """Seconds for exact categories, against 1.5 times the sort of the scores plus half a second."""
-    score, signal, weight = events(n_events)
-    sort = fastest(lambda: np.argsort(score), repeats)
-    seconds = fastest(lambda: categorise(score, signal, weight, n_categories), repeats)
-    name = f"categorise, {n_events:,} events, {n_categories} categories"
-    return [{"name": name, "value": seconds, "limit": 1.5 * sort + 0.5, "unit": "s"}]
-
-
-def memory(n_events: int = 1_000_000, n_categories: int = 10) -> list[dict[str, Any]]:
+@benchmark()
+def memory() -> Iterable[Figure]:
     """Peak of the memory that exact categories allocate, against 250 bytes an event."""
-    import tracemalloc
-
-    score, signal, weight = events(n_events)
+    score, signal, weight = events(N_EVENTS)
     tracemalloc.start()
-    categorise(score, signal, weight, n_categories)
+    categorise(score, signal, weight, N_CATEGORIES)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    name = f"categorise, {n_events:,} events, {n_categories} categories: peak memory"
-    return [{"name": name, "value": peak / 1e6, "limit": 250e-6 * n_events, "unit": "MB"}]
-
-
-if __name__ == "__main__":
-    for figure in speed() + memory():
-        print(figure)
+    yield Figure("10^6 events, 10 categories: peak memory", peak / 1e6, 250e-6 * N_EVENTS, " MB")

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gato_comparison import expected_significance, gaussians
-from fivesigma.categories import RULES, categorise
+from fivesigma.categories import categorise
+from fivesigma.categories.search import RULES
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.yields import balanced_class_weights, learner_weights, rescale
 

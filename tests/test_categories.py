@@ -7,7 +7,6 @@ import warnings
 
 import numpy as np
 import pytest
-from benchmarks.categories import speed
 from benchmarks.systematics import expected_events
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -430,12 +429,6 @@ def test_plot() -> None:
     pyplot.close()
     assert len(ax.patches) == 4 + 1
     assert f"{found.significance:.3f}" in ax.get_title()
-
-
-def test_speed() -> None:
-    """The benchmark on a tenth of its events, which has a tenth of the sort to hide behind."""
-    (figure,) = speed(n_events=100_000, repeats=3)
-    assert figure["value"] < figure["limit"] < 1.0
 
 
 def test_no_warning_without_reason() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from fivesigma.cut import RULES
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.sample import Gauge, Sample
 from fivesigma.significance import Utility, resolve_utility
+from fivesigma.variations import Varied, YieldShifts, yield_shifts
 from fivesigma.yields import check_weights, rescale
 
 CUTS = (*RULES, "zero")
@@ -108,7 +109,14 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         just_below = float(np.nextafter(self.cut_, -np.inf))  # an event at the cut is selected
         return p - just_below
 
-    def significance(self, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None = None) -> float:
+    def significance(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        yields: tuple[float, float] | None = None,
+        systematics: Mapping[str, tuple[Any, Any]] | None = None,
+    ) -> float:
         """Significance of events at the fitted cut.
 
         Parameters
@@ -119,17 +127,68 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         yields : (float, float), optional
             Expected signal and background events that the weights are scaled to, class by class. If not given, the
             weights are taken as they are: a subset then stands for itself alone.
+        systematics : mapping of str to (up, down), optional
+            The events one standard deviation up and down; see `yield_shifts`. The significance is then that of a
+            counting experiment whose background moves with them, profiled.
 
         Returns
         -------
         float
         """
+        if systematics is not None:
+            return self.yield_shifts(X, y, sample_weight, systematics, yields=yields).significance
         selected = self.decision_function(X) > 0
         signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
         s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
         if s < 0 or b <= 0:
             raise InputError(f"the cut keeps s = {s:g} and b = {b:g}; significance needs s >= 0 and b > 0")
         return float(self.utility_.value(s, b))
+
+    def yield_shifts(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        systematics: Mapping[str, tuple[Any, Any]],
+        *,
+        yields: tuple[float, float] | None = None,
+        process: Any = None,
+    ) -> YieldShifts:
+        """Yields at the fitted cut, nominal and under systematic variations.
+
+        Parameters
+        ----------
+        X, y, sample_weight, yields
+            As in `significance`.
+        systematics : mapping of str to (up, down)
+            Each a table like X (features move) or weights like sample_weight (yields move), of the same events in the
+            same order; None as the second means as much down as up.
+        process : array-like of shape (n_events,), optional
+            Process of each event, for yields by process.
+
+        Returns
+        -------
+        YieldShifts
+        """
+        score = self.predict_proba(X)[:, 1]
+        signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
+        # Where the nominal weights are scaled to yields, varied weights are scaled by the same factors.
+        nominal = check_weights(sample_weight, signal.size)
+        scale = np.divide(weight, nominal, out=np.ones_like(weight), where=nominal != 0)
+
+        def varied(name: str, moved: Any) -> Varied:
+            if np.ndim(moved) == 1:
+                return Varied(weight=check_weights(moved, signal.size) * scale)
+            p = self.predict_proba(moved)[:, 1]
+            if p.size != signal.size:
+                raise InputError(f"systematics[{name!r}] has {p.size} events for {signal.size} nominal ones")
+            return Varied(score=p)
+
+        given = {
+            name: (varied(name, up), None if down is None else varied(name, down))
+            for name, (up, down) in systematics.items()
+        }
+        return yield_shifts([self.cut_, np.inf], score, signal, weight, given, process=process)
 
     def _signal_and_weight(
         self, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None

@@ -239,13 +239,12 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         """All fits: every member on every split."""
         (root,) = spread_seeds(self.random_state, 1)
         bagged = isinstance(self.cv, (int, np.integer))  # only then has each member folds of its own
+        common = [] if bagged else [sample.splits(self.cv, _seed(root, 0, r)) for r in range(self.n_repeats)]
         tasks = []
         for k, (name, _) in enumerate(self.estimators):
-            number = itertools.count()
-            for repeat in range(self.n_repeats):
-                for train, held_out in sample.splits(self.cv, _seed(root, k if bagged else 0, repeat)):
-                    at = next(number)
-                    tasks.append(_Task(k, name, at, train, held_out, _seed(root, k, at, 1)))
+            repeats = [sample.splits(self.cv, _seed(root, k, r)) for r in range(self.n_repeats)] if bagged else common
+            for at, (train, held_out) in enumerate(itertools.chain.from_iterable(repeats)):
+                tasks.append(_Task(k, name, at, train, held_out, _seed(root, k, at, 1)))
         return tasks
 
     def _rounds(self, member: int) -> int:
