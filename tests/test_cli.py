@@ -275,6 +275,7 @@ class TestTrain:
         kept = tmp_path / "model.checkpoint" / "checkpoint.json"
         while not kept.exists() and started.poll() is None:
             time.sleep(0.005)
+        time.sleep(0.1)  # the old booster is gone by then; Python ignores what is raised while an object is deleted
         started.send_signal(signal.SIGINT)
         out, err = started.communicate(timeout=60)
         assert (started.returncode, out) == (130, "")
