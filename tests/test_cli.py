@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 import fivesigma
 from fivesigma.cli import main
 from fivesigma.datasets import Events, load_events, make_htautau, write_events
+from fivesigma.intervals import Paired
 
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")
@@ -429,3 +430,17 @@ class TestDemo:
         assert "not of an earlier demo" in bad("demo", "-o", tmp_path, *self.RUN)
         assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
         assert "There is no folder" in bad("demo", "-o", tmp_path / "a" / "b", *self.RUN)
+
+    @pytest.mark.parametrize(
+        ("interval", "verdict"),
+        [
+            ((0.1, 0.3), "the cascade is ahead on these events"),
+            ((-0.3, -0.1), "the plain model is ahead on these events"),
+            ((-0.1, 0.1), "these events do not tell the two apart"),
+        ],
+    )
+    def test_the_verdict_follows_the_interval(self, interval: tuple[float, float], verdict: str) -> None:
+        from fivesigma.demo import sentence
+
+        difference = sum(interval) / 2
+        assert verdict in sentence(Paired(3.0, 3.0 + difference, difference, (2.9, 3.1), (2.9, 3.1), interval))

@@ -193,7 +193,7 @@ def write(folder: Path, cascade: Trained, test: Events, weight: Array, utility: 
         }
         write_scores(beside / "scores.csv", scores)
         curve = scan(cascade.probability, test.is_signal, weight, utility).curve
-        title = f"Progress of the cascade: {len(cascade.model.history_)} rounds"
+        title = f"Progress of the cascade over {len(cascade.model.history_)} rounds; right: test events"
         figure = draw_progress(cascade.model.history_, curve, utility, cut=cascade.model.cut_, title=title)
         figure.savefig(beside / "cascade.png", dpi=150)
         if folder.exists():

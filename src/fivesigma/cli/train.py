@@ -86,6 +86,7 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
         model.fit(events.X, events.y, events.weight, events.process)
     except KeyboardInterrupt:  # the estimator has said what is kept, in one line
         click.get_current_context().exit(INTERRUPTED)
+    # A fitted attribute, so that it is saved with the model and `predict` reads the same columns.
     model.columns_ = {**columns, "features": list(events.feature_names)}
     save(model, output, force=force)
     shutil.rmtree(checkpoint, ignore_errors=True)
