@@ -103,7 +103,7 @@ def test_an_unknown_signal_label(y: Any, pos_label: Any) -> None:
         ([1.0] * 4, "sample_weight has 4 entries for 5 events"),
         ([[1.0] * 5], "sample_weight must be 1-dimensional, got shape (1, 5)"),
         (["a"] * 5, "sample_weight must be numbers"),
-        (None, "sample_weight must be 1-dimensional, got shape ()"),
+        (None, "sample_weight is None; physics weights are needed here"),
     ],
 )
 def test_bad_weights(weight: Any, sentence: str) -> None:

@@ -4,10 +4,11 @@ On round t a learner minimises the weighted classification error b(g) f*(u) + s~
 then u_t = f'(s(g_t) / b(g_t)). This module knows no learner: it asks a `Step` for the yields of g_t.
 
 Safeguards. A round *counts* if its selection keeps some signal and at least `floor` effective background events. A
-round that does not count (nothing selected, s = 0, b = 0, background too thin) is recorded with significance zero, and
-the weight of background against signal is halved for the next round, so that more is selected. u is clipped to its
-bounds, which lie inside the domain of f*. Without a guarantee of ascent (`Utility.guaranteed`) only a round that
-improved moves the class weights on; any other is answered by going half the way back to those of the best round.
+round that does not count (nothing selected, s = 0, b = 0, background too thin) is recorded with significance zero and
+never improves; the weight of background against signal is halved for the next round, so that more is selected. u stays
+within its bounds, which lie inside the domain of f*, whatever moves it. Without a guarantee of ascent
+(`Utility.guaranteed`) only a round that improved moves the class weights on; any other is answered by going half the
+way back to those of the best round.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, is_number
 from fivesigma.significance import Utility, VariationalUtility
 
 __all__ = ["ClassWeights", "History", "Outcome", "Round", "Schedule", "cascade", "until_no_increase"]
+
+
+_LEAST_U = 1e-6  # halving stops here: at so small a u every event is selected
 
 
 class ClassWeights(NamedTuple):
@@ -127,6 +132,8 @@ class Schedule:
         Limits of u.
     floor : float
         Effective background count that a selection must keep to count.
+    can_go_back : bool
+        Whether a round that did not improve can be dropped; trees that have grown cannot.
     """
 
     utility: Utility
@@ -135,17 +142,20 @@ class Schedule:
     warmup: int = 0
     bounds: tuple[float, float] | None = None
     floor: float = 1.0
+    can_go_back: bool = True
 
     def __post_init__(self) -> None:
-        if self.update_every < 1:
-            raise InputError(f"update_every must be at least 1, got {self.update_every!r}")
-        if not 0 <= self.damping < 1:
-            raise InputError(f"damping must be in [0, 1), got {self.damping!r}")
-        if self.warmup < 0:
-            raise InputError(f"warmup must be at least 0, got {self.warmup!r}")
+        for name, least in (("update_every", 1), ("warmup", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < least:
+                raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
+        if not is_number(self.damping) or not 0 <= self.damping < 1:
+            raise InputError(f"damping must be a number in [0, 1), got {self.damping!r}")
         if (self.damping or self.bounds) and not isinstance(self.utility, VariationalUtility):
             raise InputError(f"damping and bounds act on u, which {self.utility!r} does not have")
         if self.bounds:
+            if len(self.bounds) != 2:
+                raise InputError(f"the bounds of u must be two numbers, got {self.bounds!r}")
             low, high = self.bounds
             for limit in self.bounds:
                 self.at(limit)  # refuses what lies outside the domain of f*
@@ -164,6 +174,11 @@ class Schedule:
     def following(self, s: float, b: float, old: ClassWeights) -> ClassWeights:
         """Class weights of the next round: the slopes of F at the yields (s, b), damped and bounded."""
         signal, background = (float(w) for w in self.utility.class_weights(s, b))
+        if signal < 0 or background < 0:
+            raise InputError(
+                f"{type(self.utility).__name__} has class weights {signal:g} and {background:g} at s = {s:g} and "
+                f"b = {b:g}; it must rise with s and fall with b"
+            )
         if not isinstance(self.utility, VariationalUtility):
             return ClassWeights(signal, background)
         u = signal
@@ -181,8 +196,8 @@ class Schedule:
     def selecting_more(self, weights: ClassWeights) -> ClassWeights:
         """Class weights with half the weight of background against signal."""
         if weights.u is not None:
-            return self.at(weights.u / 2)
-        return weights._replace(background=weights.background / 2)
+            return self.at(max(weights.u / 2, self.bounds[0] if self.bounds else _LEAST_U))
+        return weights._replace(background=max(weights.background / 2, _LEAST_U * weights.signal))
 
 
 def cascade(
@@ -230,13 +245,13 @@ def cascade(
 
         counts = schedule.counts(outcome)
         z = float(utility.value(outcome.s, outcome.b)) if counts else 0.0
-        improved = z > (0.0 if best is None else best.significance)
+        improved = counts and (best is None or z > best.significance)
         following = weights
         if updating and outcome.tuned is not None:
             following = schedule.following(*outcome.tuned, weights)
         elif updating and not counts:
             following = schedule.selecting_more(weights)
-        elif updating and (utility.guaranteed or improved or best is None):
+        elif updating and (utility.guaranteed or improved or best is None or not schedule.can_go_back):
             following = schedule.following(outcome.s, outcome.b, weights)
         elif updating and best is not None:
             following = _halfway(weights, ClassWeights(*best.class_weights))
@@ -295,14 +310,6 @@ def until_no_increase(rounds: Iterable[Round], extra_rounds: int, max_rounds: in
 
 class History(list[Round]):
     """Rounds of a cascade; its repr is a table."""
-
-    def best(self) -> Round:
-        """Return the round with the highest significance."""
-        return max(self, key=lambda r: r.significance)
-
-    def of_restart(self, restart: int) -> History:
-        """Return the rounds of one restart, marked as such."""
-        return History(replace(r, restart=restart) for r in self)
 
     def __repr__(self) -> str:
         restarts = len({r.restart for r in self}) > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from numbers import Real
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ class StoreError(InputError):
 
 class SmallSampleWarning(UserWarning):
     """Too few effective events for the number to be believed without care."""
+
+
+def is_number(value: object) -> bool:
+    """Whether a user's parameter is a number; True and False are not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -82,6 +82,8 @@ def check_weights(sample_weight: ArrayLike, n_events: int) -> Array:
     n_events : int
         Number of events they must match.
     """
+    if sample_weight is None:
+        raise InputError("sample_weight is None; physics weights are needed here")
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
@@ -179,8 +181,11 @@ def _guess_signal(classes: AnyArray) -> int:
 
 def effective_count(weight: Array) -> float:
     """(Sum of w)^2 / sum of w^2, zero if there are no events."""
-    squares = float(np.square(weight).sum())
-    return float(weight.sum()) ** 2 / squares if squares > 0 else 0.0
+    heaviest = float(np.abs(weight).max(initial=0.0))
+    if heaviest == 0:
+        return 0.0
+    shares = weight / heaviest  # so that the squares of tiny weights do not vanish, nor those of huge ones overflow
+    return float(shares.sum()) ** 2 / float(np.square(shares).sum())
 
 
 def signal_and_background(weight: Array, signal: BoolArray) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from fivesigma import AMS2, CascadeClassifier, GrownCascadeClassifier
+from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier
 from fivesigma.cascade import ClassWeights, Schedule
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
@@ -86,8 +86,8 @@ def test_constant_u_is_plain_training_tree_for_tree(library: str) -> None:
         plain = xgboost.train({**params, "seed": seed}, matrix, num_boost_round=30)
         assert ours.get_dump() == plain.get_dump()
     else:
-        params = {"learning_rate": 0.05, "max_depth": 3, "num_leaves": 63, "subsample": 1.0, "feature_fraction": 0.8}
-        params |= {"bagging_fraction": 0.8, "bagging_freq": 1, "objective": "binary", "boost_from_average": False}
+        params = {"learning_rate": 0.05, "max_depth": 3, "num_leaves": 63, "feature_fraction": 0.8}
+        params |= {"bagging_fraction": 1.0, "bagging_freq": 1, "objective": "binary", "boost_from_average": False}
         params |= {"verbosity": -1, "num_threads": 1, "deterministic": True, "force_row_wise": True}
         grower_seed = int(np.random.SeedSequence([_seed_of(model), 0]).generate_state(1)[0] >> 1)
         data = lightgbm.Dataset(X[split[0]], label=target, weight=weight)
@@ -183,16 +183,83 @@ def test_regularisation_of_u_reaches_the_loop() -> None:
 def test_early_stopping_keeps_the_trees_up_to_the_best() -> None:
     model = grown(n_trees=300, early_stopping=40, params={"max_depth": 6, "learning_rate": 0.5}).fit(X, Y, W)
     assert model.n_trees_ < len(model.history_) < 300
-    assert model.models_[0].booster.num_boosted_rounds() == model.n_trees_
+    assert model.models_[0].n_trees == model.n_trees_
     assert len(list(model.staged_significance(X, Y, W))) == model.n_trees_
 
 
 def test_early_stopping_looks_at_a_mean_not_at_a_spike() -> None:
-    round_ = grown().fit(X, Y, W).history_[5]
     z = [1.0] * 30 + [9.0] + [2.0] * 40
-    history = type(grown().fit(X, Y, W).history_)(replace(round_, significance=v) for v in z)
-    assert _best_end(history) == 31 + EARLY_WINDOW - 1
-    assert _best_end(type(history)(history[:10])) == 10
+    assert _best_end(z) == 31 + EARLY_WINDOW - 1
+    assert _best_end(z[:10]) == 10
+
+
+def test_early_stopping_looks_at_held_out_events_whatever_drives_u() -> None:
+    options: dict[str, Any] = {"n_trees": 150, "early_stopping": 30, "params": {"max_depth": 6, "learning_rate": 0.5}}
+    for drive in ({"update": "train"}, {"cascade": False}):
+        model = grown(**options, **drive).fit(X, Y, W)
+        assert model.n_trees_ < 100, "an overfitted booster is stopped although its training events look better still"
+
+
+def test_resumed_run_does_not_grow_past_its_stop(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"n_trees": 300, "early_stopping": 20, "checkpoint": tmp_path, "checkpoint_every": 1}
+    runs = [grown(**options, params={"max_depth": 6, "learning_rate": 0.5}).fit(X, Y, W) for _ in range(2)]
+    assert [len(m.history_) for m in runs] == [len(runs[0].history_)] * 2
+    assert np.array_equal(*(m.predict_proba(X) for m in runs))
+
+
+@pytest.mark.parametrize(
+    ("library", "other", "canonical"),
+    [
+        ("xgboost", {"eta": 0.5}, {"learning_rate": 0.5}),
+        ("lightgbm", {"eta": 0.5}, {"learning_rate": 0.5}),
+        ("lightgbm", {"subsample": 0.5}, {"bagging_fraction": 0.5}),
+        ("lightgbm", {"colsample_bytree": 0.5}, {"feature_fraction": 0.5}),
+        ("lightgbm", {"max_leaves": 3}, {"num_leaves": 3}),
+    ],
+    ids=str,
+)
+def test_other_names_of_parameters_reach_the_library(library: str, other: Any, canonical: Any) -> None:
+    scores = [grown(library, params=p).fit(X, Y, W).predict_proba(X) for p in (other, canonical, None)]
+    assert np.array_equal(scores[0], scores[1])
+    assert not np.array_equal(scores[0], scores[2])
+
+
+def test_categories_in_another_order_give_the_same_scores() -> None:
+    rng = np.random.default_rng(0)
+    channel = pd.Categorical(np.where(Y == 1, rng.choice(["a", "b"], 4000), rng.choice(["b", "c"], 4000)))
+    frame = pd.DataFrame({"mass": X[:, 0], "channel": channel})
+    for early_stopping in (None, 10):
+        model = grown(early_stopping=early_stopping).fit(frame, Y, W)
+        other = frame.assign(channel=channel.reorder_categories(["c", "b", "a"]))
+        assert np.array_equal(model.predict_proba(frame), model.predict_proba(other))
+
+
+def test_lightgbm_may_run_out_of_splits() -> None:
+    few = slice(0, 400)
+    model = grown("lightgbm", cv=3, n_trees=40, params={"min_data_in_leaf": 60, "learning_rate": 1.0})
+    model.fit(X[few], Y[few], W[few])
+    assert {len(list(m.staged_probability(X[:1]))) for m in model.models_} != {40}
+    assert len(model.history_) == 40
+    assert len(list(model.staged_significance(X, Y, W))) == 40
+
+
+def test_bounds_hold_when_nothing_is_selected() -> None:
+    schedule = Schedule(AMS2(), bounds=(0.2, 0.3))
+    assert schedule.selecting_more(schedule.at(0.25)).u == 0.2
+    free = Schedule(AMS2())
+    weights = free.at(0.25)
+    for _ in range(2000):
+        weights = free.selecting_more(weights)
+    assert weights.u == pytest.approx(1e-6)
+
+
+def test_functions_of_a_user_train_both_cascades() -> None:
+    utility = FDivergence(lambda t: t**2 / 2, lambda t: t)
+    mine, built_in = (grown(utility=u).fit(X, Y, W) for u in (utility, AMS3()))
+    assert np.allclose(mine.predict_proba(X), built_in.predict_proba(X))
+    falling = FDivergence(lambda t: (1 + t) * np.log1p(t) - 2 * t, lambda t: np.log1p(t) - 1.0, h=lambda F: F)
+    with pytest.raises(InputError, match="it must rise with s"):
+        grown(utility=falling).fit(X, Y, W)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -258,8 +325,14 @@ def test_progress_bar_shows_tree_u_and_significance(capfd: pytest.CaptureFixture
         ({"params": {"seed": 3}}, "use random_state"),
         ({"n_trees": 0}, "n_trees must be an integer of at least 1"),
         ({"update": "test"}, "update must be one of held-out, cross-fit, train"),
-        ({"update_every": 0}, "update_every must be at least 1"),
-        ({"damping": 1.0}, "damping must be in"),
+        ({"update_every": 0}, "update_every must be an integer of at least 1"),
+        ({"damping": 1.0}, "damping must be a number in"),
+        ({"damping": "a"}, "damping must be a number in"),
+        ({"update_every": 1.5}, "update_every must be an integer"),
+        ({"params": [1]}, "params must be a dictionary"),
+        ({"params": {"eta": 0.1, "learning_rate": 0.1}}, "another name of params['learning_rate']"),
+        ({"params": {"tree_method": "exact"}}, "events are binned once"),
+        ({"u_bounds": (0.1,)}, "must be two numbers"),
         ({"u_bounds": (0.5, 0.1)}, "must ascend"),
         ({"utility": "s_over_root_sb", "u_bounds": (0.1, 0.7)}, "domain"),
         ({"u_init": -1.0}, "domain"),

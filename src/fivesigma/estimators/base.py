@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade import History
 from fivesigma.cut import RULES
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError, did_you_mean, is_number
 from fivesigma.estimators.sample import Gauge, Sample
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.variations import Varied, YieldShifts, yield_shifts
@@ -80,7 +80,7 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[selected.astype(np.intp)]
 
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities of (background, signal) at the class weights of the last training.
+        """Probabilities of (background, signal) at the class weights of training: a score, not a posterior.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         """Refuse what the cascades' `update_cut` and `u_init` cannot be."""
         if self.update_cut not in UPDATE_CUTS:
             raise InputError(f"update_cut must be one of {', '.join(UPDATE_CUTS)}, got {self.update_cut!r}")
-        if isinstance(self.u_init, str) and self.u_init != "auto":
+        if self.u_init != "auto" and not is_number(self.u_init):
             raise InputError(f"u_init must be 'auto' or a number, got {self.u_init!r}")
 
     def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any) -> Sample:
@@ -222,7 +222,7 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         self.utility_ = resolve_utility(self.utility, self.b_reg)
         if isinstance(self.cut, str) and self.cut not in CUTS:
             raise InputError(f"cut={self.cut!r} is not one of {', '.join(CUTS)}.{did_you_mean(self.cut, CUTS)}")
-        if not isinstance(self.cut, str) and not 0 <= self.cut <= 1:
+        if not isinstance(self.cut, str) and not (is_number(self.cut) and 0 <= self.cut <= 1):
             raise InputError(f"cut={self.cut!r} is not between 0 and 1, the scale of predict_proba")
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +43,8 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
         False trains the plain model: class-balanced learner weights throughout, everything else the same. It is the
         baseline that a cascade has to beat.
     utility : str or Utility, default="ams2"
-        What to maximise.
+        What to maximise. Trees cannot be taken back, so with a utility without a guarantee (`RelativeBackground`) the
+        class weights follow the yields all the same.
     b_reg : float, optional
         Constant added to b, if `utility` is a name.
     u_init : "auto" or float, default="auto"
@@ -54,13 +54,14 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
         boosters grow side by side, and their probabilities are averaged.
     update : {"held-out", "cross-fit", "train"}, default="held-out"
         Yields that u follows: of the held-out events; of all events, each scored by a booster that did not train on it
-        (a fraction as `cv` then means as many folds as it takes); or of the training events, on which u runs away.
+        (a fraction as `cv` then means as many folds as it takes, at least two); or of the training events, on which u
+        runs away.
     update_every : int, default=1
         Trees between two updates of u.
     damping : float, default=0.0
         d in u <- (1 - d) u_new + d u_old.
     warmup : int, default=0
-        Rounds during which the first class weights stay.
+        Rounds before the one that first updates the class weights.
     u_bounds : (float, float), optional
         Limits of u.
     update_cut : {"zero", "plateau"}, default="zero"
@@ -68,8 +69,8 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
     cut : {"plateau", "peak", "smooth", "zero"} or float, default="plateau"
         Cut of `predict`, tuned on held-out events.
     early_stopping : int, optional
-        Trees without a new best mean of the held-out significance over 20 trees, after which growth stops; the trees
-        up to the best are kept. Off by default.
+        Trees without a new best mean, over 20 trees, of the significance of the held-out events at their best cut,
+        after which growth stops; the trees up to the best are kept. Off by default.
     refit : bool, default=False
         Whether to grow one booster on all events along the same path of u, in place of those of the splits.
     pos_label : label, optional
@@ -207,7 +208,7 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
 
         _, threads = spread_threads(self.n_jobs, 1)
         split_seed, seed = spread_seeds(self.random_state, 2)
-        folds = round(1 / self.cv) if self.update == "cross-fit" and isinstance(self.cv, float) else self.cv
+        folds = max(2, round(1 / self.cv)) if self.update == "cross-fit" and isinstance(self.cv, float) else self.cv
         splits = sample.splits(folds, split_seed)
         growth = Growth(
             sample,
@@ -221,8 +222,9 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
             update_cut=self.update_cut,
         )
         growth.gauge.warn_if_small()
-        self.history_ = self._grow(growth, sample, np.concatenate([train for train, _ in splits]), checkpoint)
-        self.n_trees_ = _best_end(self.history_) if self.early_stopping else len(self.history_)
+        train = np.concatenate([rows for rows, _ in splits])
+        self.history_, judged = self._grow(growth, sample, train, checkpoint)
+        self.n_trees_ = _best_end(judged) if self.early_stopping else len(self.history_)
         self.models_ = growth.models(self.n_trees_)
         probability = growth.score_held_out()
         if self.n_trees_ < len(self.history_):
@@ -233,34 +235,39 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
             self.models_ = [self._grow_on_all(params, sample, seed, threads)]
         return self
 
-    def _grow(self, growth: Growth, sample: Sample, train: IntArray, checkpoint: Checkpoint | None) -> History:
-        """Run the cascade, from its checkpoint if there is one."""
+    def _grow(
+        self, growth: Growth, sample: Sample, train: IntArray, checkpoint: Checkpoint | None
+    ) -> tuple[History, list[float]]:
+        """Run the cascade, from its checkpoint if there is one; return its rounds and what early stopping saw."""
         schedule = self._schedule(growth.gauge.floor)
         by_number = self.cascade and self.u_init != "auto"
         start = schedule.at(float(self.u_init)) if by_number else sample.balanced(train)
-        history = History()
+        history, judged = History(), list[float]()
         if checkpoint and (saved := checkpoint.read()):
-            history = History(Round.from_dict(r) for r in saved[0]["rounds"])
+            history, judged = History(Round.from_dict(r) for r in saved[0]["rounds"]), list(saved[0]["judged"])
             growth.restore([saved[1][f"booster-{k}"] for k in range(len(saved[1]))], len(history))
         rounds = cascade(
             growth, schedule, start, p=sample.totals[0], monitor_every=self.monitor_every, resume=tuple(history)
         )
         try:
             with reporting(self, self.n_trees, "trees", done=len(history)) as report:
-                for r in itertools.islice(rounds, self.n_trees - len(history)):
+                while len(history) < self.n_trees and not self._should_stop(judged):
+                    r = next(rounds)
                     history.append(r)
+                    if self.early_stopping is not None:
+                        judged.append(growth.best_significance())
                     if checkpoint and len(history) % self.checkpoint_every == 0:
                         dumped = growth.dump()
                         files = {f"booster-{k}": d for k, d in enumerate(dumped)}
-                        checkpoint.write({"rounds": [r.to_dict() for r in history]}, files)
+                        checkpoint.write({"rounds": [r.to_dict() for r in history], "judged": judged}, files)
                         growth.restore(dumped, len(history))
-                    if report(r) or self._should_stop(history):
+                    if report(r):
                         break
         except KeyboardInterrupt:
             if checkpoint:
                 checkpoint.say_interrupted(len(history), len(history) - len(history) % self.checkpoint_every, "tree")
             raise
-        return history
+        return history, judged
 
     def _check_parameters(self) -> None:
         self._check_integers(n_trees=1, monitor_every=0, checkpoint_every=1)
@@ -272,7 +279,7 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
 
     def _schedule(self, floor: float) -> Schedule:
         if not self.cascade:
-            return Schedule(self.utility_, warmup=self.n_trees, floor=floor)
+            return Schedule(self.utility_, warmup=int(self.n_trees), floor=floor)
         return Schedule(
             self.utility_,
             update_every=self.update_every,
@@ -280,10 +287,11 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
             warmup=self.warmup,
             bounds=self.u_bounds,
             floor=floor,
+            can_go_back=False,
         )
 
-    def _should_stop(self, history: History) -> bool:
-        return self.early_stopping is not None and len(history) - _best_end(history) >= self.early_stopping
+    def _should_stop(self, judged: list[float]) -> bool:
+        return self.early_stopping is not None and len(judged) - _best_end(judged) >= self.early_stopping
 
     def _grow_on_all(self, params: dict[str, Any], sample: Sample, seed: int, threads: int) -> StagedModel:
         """Grow one booster on all events with the class weights of the rounds that were kept."""
@@ -319,8 +327,10 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
         check_is_fitted(self)
         table = self._check_table(X, reset=False)
         signal, weight = self._signal_and_weight(table, y, sample_weight, yields)
-        stages = zip(*(m.staged_probability(table) for m in self.models_), strict=True)
-        for parts in stages:
+        # A booster that found no more splits has fewer trees; its last stage stays.
+        stages, parts = [m.staged_probability(table) for m in self.models_], [np.zeros(signal.size)] * len(self.models_)
+        for _ in range(self.n_trees_):
+            parts = [next(stage, last) for stage, last in zip(stages, parts, strict=True)]
             selected = np.mean(parts, axis=0) >= self.cut_
             s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
             yield float(self.utility_.value(s, b)) if s >= 0 and b > 0 else 0.0
@@ -332,9 +342,9 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
         return ()
 
 
-def _best_end(history: History) -> int:
+def _best_end(significance: list[float]) -> int:
     """Number of trees at which the mean significance over the last few is highest."""
-    z = np.array([r.significance for r in history])
+    z = np.array(significance)
     if z.size <= EARLY_WINDOW:
         return int(z.size)
     total = np.cumsum(np.append(0.0, z))

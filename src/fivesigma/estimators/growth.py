@@ -89,11 +89,15 @@ class Growth:
         for g in self._growers:
             g.grow()
         p = self._score_train() if self._on_train else self.score_held_out()
-        threshold = 0.5 if self._update_cut == "zero" else self.gauge.scan(p).cut
+        best = self.gauge.scan(p) if find_u or self._update_cut == "plateau" else None
+        threshold = 0.5 if best is None or self._update_cut == "zero" else best.cut
         s, b, effective = self.gauge.at(p >= threshold)
-        best = self.gauge.scan(p) if find_u else None
         train = self._train.at(self._score_train() >= threshold)[:2] if monitored else None
-        return Outcome(s, b, effective, tuned=None if best is None else (best.s, best.b), train=train)
+        return Outcome(s, b, effective, tuned=(best.s, best.b) if best and find_u else None, train=train)
+
+    def best_significance(self) -> float:
+        """Held-out significance at the best cut, whatever drives u: what early stopping looks at."""
+        return self.held_out.scan(self.score_held_out()).significance
 
     def score_held_out(self) -> Array:
         """P(signal) of the held-out rows of all splits, by all trees."""

@@ -69,9 +69,11 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
     n_restarts : int, default=1
         Cascades with different seeds of the learner, on the same split.
     keep : int, default=1
-        Best rounds of all restarts that are kept; their probabilities are averaged.
+        Best rounds of all restarts that are kept, at most; their probabilities are averaged. A round that does not
+        count, or that did not improve a utility without a guarantee, is not kept beside others.
     refit : bool, default=False
-        Whether to train the kept rounds once more, on all events. If not, the models of the splits are averaged.
+        Whether to train the kept rounds once more, on all events. If not, the models of the splits are averaged. The
+        cut is tuned before, on scores of models that did not see the events; a mean of several is a little narrower.
     pos_label : label, optional
         The signal. By default the larger number, or the signal of a known pair such as s/b.
     negative_weights : {"error", "zero", "abs"}, default="error"
@@ -230,8 +232,8 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         candidates = [
             c._replace(round=replace(c.round, restart=k)) for k, (_, kept) in enumerate(results) for c in kept
         ]
-        candidates.sort(key=lambda c: -c.round.significance)  # stable: ties go to the earlier round
-        candidates = candidates[: self.keep]
+        candidates.sort(key=self._preference)  # stable: ties go to the earlier round
+        candidates = [c for c in candidates if self._may_be_kept(c.round)][: self.keep] or candidates[:1]
         if not candidates[0].round.counts:
             warnings.warn(
                 f"no round selects signal and at least {held_out.floor:g} effective background events among those "
@@ -266,11 +268,17 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         for r in until_no_increase(itertools.chain(earlier, new), self.extra_rounds, self.max_rounds):
             history.append(r)
             best.append(_Candidate(r, step.models, step.probability, step.seed))
-            best.sort(key=lambda c: -c.round.significance)
+            best.sort(key=self._preference)
             del best[self.keep :]
             if len(history) > len(earlier) and finished(history):
                 break
         return history, [c if c.models else step.again(c) for c in best]
+
+    def _may_be_kept(self, r: Round) -> bool:
+        return r.counts and (self.utility_.guaranteed or r.improved)
+
+    def _preference(self, c: _Candidate) -> tuple[bool, float]:
+        return not self._may_be_kept(c.round), -c.round.significance
 
     def _final_models(self, learner: Any, sample: Sample, candidates: list[_Candidate]) -> list[Model]:
         if not self.refit:
@@ -323,16 +331,14 @@ class _Step:
         ]
         parts = [t.score_held_out(m) for t, m in zip(self._trainers, self.models, strict=True)]
         self.probability = np.concatenate(parts)
-        threshold = 0.5
-        if self._update_cut == "plateau":
-            threshold = self._held_out.scan(self.probability).cut
+        best = self._held_out.scan(self.probability) if want_tuned or self._update_cut == "plateau" else None
+        threshold = 0.5 if best is None or self._update_cut == "zero" else best.cut
         s, b, effective = self._held_out.at(self.probability >= threshold)
-        tuned = self._held_out.scan(self.probability) if want_tuned else None
         return Outcome(
             s,
             b,
             effective,
-            tuned=None if tuned is None else (tuned.s, tuned.b),
+            tuned=(best.s, best.b) if best and want_tuned else None,
             train=self._train_yields(threshold) if monitored else None,
         )
 

@@ -67,7 +67,7 @@ class Sample:
             if not total > 0:
                 raise InputError(f"the sample_weight of the class {name} sum to {total:g}; a yield must be > 0")
         learner_weights(weight, signal, negative=negative)  # refuses what no learner could take
-        names = None if process is None else np.asarray(process)
+        names = None if process is None else np.asarray(process).astype(str)
         if names is not None and names.shape != signal.shape:
             raise InputError(f"process has {names.size} entries for {signal.size} events")
         return cls(X, signal, classes, weight, names, signal_and_background(weight, signal), negative)
@@ -105,20 +105,42 @@ class Sample:
         seed : int
             Seed of the split.
         """
+        name = repr(cv) if isinstance(cv, (int, float)) else type(cv).__name__
         out = []
         for number, (train, held_out) in enumerate(self._pairs(cv, seed)):
-            pair = tuple(rows[self.weight[rows] != 0] for rows in (np.asarray(train), np.asarray(held_out)))
+            pair = self._rows(train, name), self._rows(held_out, name)
+            shared = np.intersect1d(*pair).size
+            if shared:
+                raise InputError(f"cv={name} has {shared} events of split {number} both in training and held out")
             for part, rows in zip(("training", "held-out"), pair, strict=True):
-                for name, members in (("signal", self.signal[rows]), ("background", ~self.signal[rows])):
-                    if not self.weight[rows][members].sum() > 0:
+                for kind, members in (("signal", self.signal[rows]), ("background", ~self.signal[rows])):
+                    if not members.any():
                         raise InputError(
-                            f"cv={cv if isinstance(cv, (int, float)) else type(cv).__name__} leaves split {number} "
-                            f"without {name} among its {rows.size} {part} events; every split needs both classes"
+                            f"cv={name} leaves split {number} without {kind} among its {rows.size} {part} events; "
+                            "every split needs both classes"
+                        )
+                    total = self.weight[rows][members].sum()
+                    if not total > 0:
+                        raise InputError(
+                            f"cv={name} leaves split {number} with a sum of weights of {total:g} for the {kind} of its "
+                            f"{part} events; a yield must be > 0"
                         )
             out.append(pair)
         if not out:
             raise InputError("cv gave no splits")
         return out
+
+    def _rows(self, given: Any, name: str) -> IntArray:
+        """Rows of a split, without those of zero weight."""
+        rows = np.asarray(given)
+        if rows.dtype == np.bool_ and rows.shape == self.signal.shape:
+            rows = np.flatnonzero(rows)
+        if rows.ndim != 1 or rows.dtype.kind not in "iu":
+            raise InputError(f"cv={name} must give row numbers, got {rows.dtype} of shape {rows.shape}")
+        if rows.size and not (rows.min() >= 0 and rows.max() < self.signal.size):
+            raise InputError(f"cv={name} gives row {int(rows.max())}, and there are {self.signal.size} events")
+        kept: IntArray = rows[self.weight[rows] != 0]
+        return kept
 
     def _pairs(self, cv: Any, seed: int) -> Iterable[tuple[Any, Any]]:
         n_least = int(min(self.signal.sum(), (~self.signal).sum()))
@@ -142,7 +164,10 @@ class Sample:
             strata = self._strata(int(cv))
             return list(StratifiedKFold(int(cv), shuffle=True, random_state=seed).split(strata, strata))
         if hasattr(cv, "split"):
-            return list(cv.split(np.zeros((self.signal.size, 1)), self.target))
+            try:
+                return list(cv.split(np.zeros((self.signal.size, 1)), self.target))
+            except ValueError as err:
+                raise InputError(f"cv={cv!r} cannot split these events: {err}") from err
         try:
             return [(train, held_out) for train, held_out in cv]
         except (TypeError, ValueError):
@@ -173,24 +198,28 @@ class Gauge:
     utility : Utility
     floor : float
         Effective background count that a selection must keep to count.
+    copies : float
+        How often an event stands here on average; repeated splits repeat events, which makes them no more precise.
     """
 
     signal: BoolArray
     weight: Array
     utility: Utility
     floor: float
+    copies: float
 
     @classmethod
     def of(cls, sample: Sample, rows: IntArray, utility: Utility) -> Gauge:
         """Gather rows."""
         signal = sample.signal[rows]
         weight = sample.rescaled(rows)
-        return cls(signal, weight, utility, floor_for(effective_count(weight[~signal])))
+        copies = rows.size / np.unique(rows).size
+        return cls(signal, weight, utility, floor_for(effective_count(weight[~signal]) / copies), copies)
 
     def warn_if_small(self) -> None:
         """Say so if the floor had to be lowered."""
         if self.floor < MIN_EFFECTIVE:
-            available = effective_count(self.weight[~self.signal])
+            available = effective_count(self.weight[~self.signal]) / self.copies
             warnings.warn(
                 f"{available:.1f} effective background events decide; selections that keep as few as one of them count",
                 SmallSampleWarning,
@@ -200,8 +229,9 @@ class Gauge:
     def at(self, selected: BoolArray) -> tuple[float, float, float]:
         """Yields s and b of a selection, and its effective background count."""
         background = self.weight[selected & ~self.signal]
-        return float(self.weight[selected & self.signal].sum()), float(background.sum()), effective_count(background)
+        effective = effective_count(background) / self.copies
+        return float(self.weight[selected & self.signal].sum()), float(background.sum()), effective
 
     def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
         """Scan all cuts on P(signal)."""
-        return scan(probability, self.signal, self.weight, self.utility, rule, min_effective=self.floor)
+        return scan(probability, self.signal, self.weight, self.utility, rule, min_effective=self.floor * self.copies)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,6 +24,9 @@ _OWN_CLASS_WEIGHTS = {
     "unbalance": (None, False),
     "unbalanced_sets": (None, False),
 }
+
+
+_FORBIDDEN = re.compile(r'[\[\]<>{}",:]')
 
 
 class Model(Protocol):
@@ -110,6 +114,19 @@ class Binding:
         return _safe_indexing(self.X, which)
 
 
+def library_names(X: Any) -> list[str] | None:
+    """Column names of a frame as boosting libraries take them: without brackets and the like, and distinct."""
+    if not hasattr(X, "columns"):
+        return None
+    names = [_FORBIDDEN.sub("_", str(c)) for c in X.columns]
+    return names if len(set(names)) == len(names) else [f"{name}_{k}" for k, name in enumerate(names)]
+
+
+def is_categorical(X: Any) -> bool:
+    """Whether a frame has categorical columns."""
+    return any(str(t).partition("(")[0] in ("category", "Categorical", "Enum") for t in getattr(X, "dtypes", ()))
+
+
 def default_learner() -> Any:
     """Return the best learner that is installed: XGBoost, LightGBM, else scikit-learn's histogram boosting."""
     if installed("xgboost"):
@@ -147,5 +164,5 @@ def check_learner(estimator: Any) -> None:
         neutral = _OWN_CLASS_WEIGHTS.get(name.rpartition("__")[2])
         if neutral is not None and not any(value is n or value == n for n in neutral):
             raise InputError(f"{name}={value!r} weights the classes, and so does the cascade: leave it at its default")
-        if name.rpartition("__")[2] == "early_stopping_rounds" and value is not None:
+        if name.rpartition("__")[2] in ("early_stopping_rounds", "early_stopping_round") and value is not None:
             raise InputError(f"{name}={value!r} needs an evaluation set that a cascade does not pass: leave it out")

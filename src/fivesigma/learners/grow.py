@@ -7,37 +7,52 @@ from typing import Any
 
 from fivesigma._extras import need
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.learners import lightgbm, xgboost
 from fivesigma.learners.base import Binding, Grower
-from fivesigma.learners.lightgbm import LightGBMGrower
-from fivesigma.learners.xgboost import XGBoostGrower
 
 LIBRARIES: dict[str, Callable[[dict[str, Any], Binding], Grower]] = {
-    "xgboost": XGBoostGrower,
-    "lightgbm": LightGBMGrower,
+    "xgboost": xgboost.XGBoostGrower,
+    "lightgbm": lightgbm.LightGBMGrower,
 }
+_ALIASES = {"xgboost": xgboost.GROWER_ALIASES, "lightgbm": lightgbm.GROWER_ALIASES}
 
 # Parameters that the cascade sets itself, with the names that both libraries know them by.
 _TAKEN = {
     "objective": "the loss is logistic",
     "application": "the loss is logistic",
     "app": "the loss is logistic",
+    "objective_type": "the loss is logistic",
     "loss": "the loss is logistic",
     "base_score": "the starting score is fixed",
     "boost_from_average": "the starting score is fixed",
     "scale_pos_weight": "the cascade weights the classes",
     "is_unbalance": "the cascade weights the classes",
     "unbalance": "the cascade weights the classes",
+    "booster": "trees are grown one by one",
+    "boosting": "trees are grown one by one",
+    "boosting_type": "trees are grown one by one",
+    "tree_method": "events are binned once",
     "num_boost_round": "use n_trees",
     "n_estimators": "use n_trees",
     "num_iterations": "use n_trees",
+    "num_iteration": "use n_trees",
+    "num_trees": "use n_trees",
+    "num_tree": "use n_trees",
+    "num_round": "use n_trees",
+    "num_rounds": "use n_trees",
+    "n_iter": "use n_trees",
+    "max_iter": "use n_trees",
     "seed": "use random_state",
     "random_state": "use random_state",
+    "random_seed": "use random_state",
     "nthread": "use n_jobs",
     "n_jobs": "use n_jobs",
     "num_threads": "use n_jobs",
+    "num_thread": "use n_jobs",
     "early_stopping_rounds": "use early_stopping",
     "early_stopping_round": "use early_stopping",
     "metric": "significance is measured each round",
+    "metrics": "significance is measured each round",
     "eval_metric": "significance is measured each round",
 }
 
@@ -49,10 +64,17 @@ def check_library(library: str, params: dict[str, Any] | None) -> dict[str, Any]
             f"library must be xgboost or lightgbm, got {library!r}.{did_you_mean(str(library), LIBRARIES)}"
         )
     need(library)
-    given = dict(params or {})
-    for name in given:
+    if params is not None and not isinstance(params, dict):
+        raise InputError(f"params must be a dictionary of the library's parameters, got {params!r}")
+    given: dict[str, Any] = {}
+    for name, value in (params or {}).items():
         if name in _TAKEN:
             raise InputError(f"params[{name!r}] is not yours to set: {_TAKEN[name]}")
+        # Under another name than that of the default, both would reach the library, and the default would win.
+        canonical = _ALIASES[library].get(name, name)
+        if canonical in given:
+            raise InputError(f"params[{name!r}] is another name of params[{canonical!r}]; give one of them")
+        given[canonical] = value
     return given
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix, issparse
 from scipy.special import expit
 
 from fivesigma._extras import need
 from fivesigma._types import Array
-from fivesigma.learners.base import Binding
+from fivesigma.learners.base import Binding, library_names
 from fivesigma.learners.sklearn import seeded
 
 # What LGBMClassifier keeps for itself; all else is an alias of one of LightGBM's own parameters.
@@ -32,7 +33,7 @@ class LightGBMModel:
     def staged_probability(self, X: Any) -> Iterator[Array]:
         """P(signal) after each tree."""
         table = _plain(X)
-        margin = np.zeros(len(table))
+        margin = np.zeros(table.shape[0])
         for booster in self.boosters:
             for t in range(booster.current_iteration()):
                 margin += booster.predict(table, start_iteration=t, num_iteration=1, raw_score=True)
@@ -48,15 +49,17 @@ class LightGBMModel:
 
 def raw_margin(boosters: tuple[Any, ...], X: Any, n_threads: int) -> Array:
     """Sum of the boosters' margins."""
-    margin = np.zeros(len(X))
+    margin = np.zeros(X.shape[0])
     for booster in boosters:
         margin += booster.predict(X, raw_score=True, num_threads=n_threads)
     return margin
 
 
 def _plain(X: Any) -> Any:
-    """A frame that LightGBM does not know, as an array."""
-    known = isinstance(X, np.ndarray) or type(X).__module__.partition(".")[0] in ("pandas", "scipy")
+    """A table that LightGBM does not know, as one that it does."""
+    if issparse(X):
+        return csr_matrix(X)
+    known = isinstance(X, np.ndarray) or type(X).__module__.partition(".")[0] == "pandas"
     return X if known else np.asarray(X)
 
 
@@ -81,7 +84,9 @@ class LightGBMTrainer:
         self._rounds = settings.n_estimators
         self._threads = binding.n_threads
         self._X, self._X_held = _plain(binding.rows(binding.train)), _plain(binding.rows(binding.held_out))
-        self._train = lightgbm.Dataset(self._X, label=binding.target[binding.train], params=self._params).construct()
+        names = library_names(binding.X) or "auto"
+        label = binding.target[binding.train]
+        self._train = lightgbm.Dataset(self._X, label=label, feature_name=names, params=self._params).construct()
 
     def fit(self, weight: Array) -> LightGBMModel:
         """Train a new booster."""
@@ -117,6 +122,22 @@ GROWER_FIXED = {
 }
 
 
+GROWER_ALIASES = {
+    "eta": "learning_rate",
+    "shrinkage_rate": "learning_rate",
+    "num_leaf": "num_leaves",
+    "max_leaves": "num_leaves",
+    "max_leaf": "num_leaves",
+    "max_leaf_nodes": "num_leaves",
+    "sub_row": "bagging_fraction",
+    "subsample": "bagging_fraction",
+    "bagging": "bagging_fraction",
+    "subsample_freq": "bagging_freq",
+    "sub_feature": "feature_fraction",
+    "colsample_bytree": "feature_fraction",
+}
+
+
 class LightGBMGrower:
     """Grows boosters on one binned data set; a new one takes over where trees are restored."""
 
@@ -125,11 +146,14 @@ class LightGBMGrower:
         self._params = {**GROWER_DEFAULTS, **params, **GROWER_FIXED, "num_threads": binding.n_threads}
         self._threads = binding.n_threads
         self._X, self._X_held = _plain(binding.rows(binding.train)), _plain(binding.rows(binding.held_out))
-        self._train = lightgbm.Dataset(self._X, label=binding.target[binding.train], params=self._params)
+        names = library_names(binding.X) or "auto"
+        label = binding.target[binding.train]
+        self._train = lightgbm.Dataset(self._X, label=label, feature_name=names, params=self._params)
         self._held = lightgbm.Dataset(self._X_held, label=binding.target[binding.held_out], reference=self._train)
         # Without weights from the start the objective would never look for any.
-        set_weights(self._train.construct(), np.ones(len(self._X)))
+        set_weights(self._train.construct(), np.ones(label.size))
         self._finished: tuple[Any, ...] = ()
+        self._trees_after: list[int] = []  # round by round: LightGBM adds no tree where it finds no split
         self._start(binding.seed)
 
     def _start(self, seed: int) -> None:
@@ -143,6 +167,7 @@ class LightGBMGrower:
     def grow(self) -> None:
         """Add a tree."""
         self._booster.update()
+        self._trees_after.append(sum(b.current_iteration() for b in (*self._finished, self._booster)))
 
     def score_held_out(self) -> Array:
         """P(signal) of the held-out rows."""
@@ -167,7 +192,7 @@ class LightGBMGrower:
     def model(self, n_trees: int) -> LightGBMModel:
         """Return the first trees as a model."""
         lightgbm = need("lightgbm")
-        kept = []
+        kept, n_trees = [], self._trees_after[n_trees - 1]
         for booster in (*self._finished, self._booster):
             n = min(n_trees, booster.current_iteration())
             if n:
@@ -183,6 +208,8 @@ class LightGBMGrower:
         """Go on from dumped trees: their margins are where a new booster starts."""
         lightgbm = need("lightgbm")
         self._finished = tuple(lightgbm.Booster(model_str=text) for text in dumped.decode().split(_SEPARATOR))
+        if not self._trees_after:
+            self._trees_after = list(range(1, 1 + sum(b.current_iteration() for b in self._finished)))
         for dataset, X in ((self._train, self._X), (self._held, self._X_held)):
             dataset.construct().set_field("init_score", raw_margin(self._finished, X, self._threads))
         self._start(seed)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
+from sklearn import get_config
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from fivesigma._types import Array
@@ -55,7 +57,14 @@ class SklearnTrainer:
     def fit(self, weight: Array) -> SklearnModel:
         """Train a clone."""
         with threadpool_limits(limits=self._threads, user_api="openmp"):
-            return SklearnModel(clone(self._estimator).fit(self._X, self._target, **{self._weight: weight}))
+            estimator = clone(self._estimator)
+            if not get_config()["enable_metadata_routing"] or not hasattr(estimator, "steps"):
+                return SklearnModel(estimator.fit(self._X, self._target, **{self._weight: weight}))
+            # With routing on, a Pipeline takes weights by their own name and asks each step whether it wants them.
+            for _, step in estimator.steps:
+                if has_fit_parameter(step, "sample_weight"):
+                    step.set_fit_request(sample_weight=step is estimator.steps[-1][1])
+            return SklearnModel(estimator.fit(self._X, self._target, sample_weight=weight))
 
     def score_held_out(self, model: SklearnModel) -> Array:
         """P(signal) of the held-out rows."""

@@ -15,32 +15,50 @@ from scipy.special import expit
 
 from fivesigma._extras import need
 from fivesigma._types import Array
-from fivesigma.learners.base import Binding
+from fivesigma.learners.base import Binding, is_categorical, library_names
 from fivesigma.learners.sklearn import seeded
 
 
 @dataclass(frozen=True)
 class XGBoostModel:
-    """A trained booster with logistic output."""
+    """A trained booster with logistic output.
+
+    Attributes
+    ----------
+    booster : xgboost.Booster
+    missing : float
+        Value that stands for a missing one.
+    categorical : bool
+        Whether columns may be categorical.
+    n_trees : int
+        Trees that count; 0 for all. (A booster that is cut to its first trees forgets its categories.)
+    """
 
     booster: Any
     missing: float = np.nan
     categorical: bool = False
+    n_trees: int = 0
 
     def signal_probability(self, X: Any) -> Array:
         """P(signal)."""
+        trees = (0, self.n_trees)
         if isinstance(X, np.ndarray):
-            p = self.booster.inplace_predict(X, missing=self.missing, validate_features=False)
+            options = {"iteration_range": trees, "validate_features": False}
+            p = self.booster.inplace_predict(X, missing=self.missing, **options)
         else:
-            matrix = need("xgboost").DMatrix(X, missing=self.missing, enable_categorical=self.categorical)
-            p = self.booster.predict(matrix, validate_features=False)
+            p = self.booster.predict(self._matrix(X), iteration_range=trees, validate_features=False)
         return np.asarray(p, dtype=np.float64)
+
+    def _matrix(self, X: Any) -> Any:
+        names = library_names(X)
+        options = {"missing": self.missing, "enable_categorical": self.categorical, "feature_names": names}
+        return need("xgboost").DMatrix(X, **options)
 
     def staged_probability(self, X: Any) -> Iterator[Array]:
         """P(signal) after each tree."""
-        matrix = need("xgboost").DMatrix(X, missing=self.missing, enable_categorical=self.categorical)
+        matrix = self._matrix(X)
         margin = np.zeros(matrix.num_row())
-        for t in range(self.booster.num_boosted_rounds()):
+        for t in range(self.n_trees or self.booster.num_boosted_rounds()):
             margin += self.booster.predict(
                 matrix, iteration_range=(t, t + 1), output_margin=True, validate_features=False
             )
@@ -49,7 +67,8 @@ class XGBoostModel:
     def gains(self, n_features: int) -> Array:
         """Total gain of each feature."""
         names = self.booster.feature_names or [f"f{k}" for k in range(n_features)]
-        by_name = self.booster.get_score(importance_type="total_gain")
+        kept = self.booster[: self.n_trees] if self.n_trees else self.booster
+        by_name = kept.get_score(importance_type="total_gain")
         return np.array([by_name.get(name, 0.0) for name in names])
 
 
@@ -61,6 +80,7 @@ def can_bin_once(estimator: Any) -> bool:
         and estimator.booster in (None, "gbtree", "dart")
         and estimator.tree_method in (None, "auto", "hist")
         and estimator.objective in (None, "binary:logistic")
+        and estimator.feature_weights is None
         and not estimator.callbacks
     )
 
@@ -78,6 +98,7 @@ class XGBoostTrainer:
             "missing": settings.missing,
             "enable_categorical": settings.enable_categorical,
             "feature_types": settings.feature_types,
+            "feature_names": library_names(binding.X),
             "nthread": threads,
         }
         bins = {} if settings.max_bin is None else {"max_bin": settings.max_bin}
@@ -108,7 +129,14 @@ class XGBoostTrainer:
 
 # A fixed starting score, so that models at different class weights start alike.
 GROWER_DEFAULTS = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
-GROWER_FIXED = {"objective": "binary:logistic", "base_score": 0.5, "tree_method": "hist"}
+GROWER_FIXED = {
+    "objective": "binary:logistic",
+    "base_score": 0.5,
+    "booster": "gbtree",
+    "tree_method": "hist",
+    "validate_parameters": True,  # XGBoost then warns of names that it does not know
+}
+GROWER_ALIASES = {"eta": "learning_rate"}
 
 
 class XGBoostGrower:
@@ -117,9 +145,14 @@ class XGBoostGrower:
     def __init__(self, params: dict[str, Any], binding: Binding) -> None:
         xgboost = need("xgboost")
         self._params = {**GROWER_DEFAULTS, **params, **GROWER_FIXED, "nthread": binding.n_threads}
-        self._categorical = any(str(t) == "category" for t in getattr(binding.X, "dtypes", ()))
+        self._categorical = is_categorical(binding.X)
         bins = {"max_bin": self._params["max_bin"]} if "max_bin" in self._params else {}
-        options = {"nthread": binding.n_threads, "enable_categorical": self._categorical, **bins}
+        options = {
+            "nthread": binding.n_threads,
+            "enable_categorical": self._categorical,
+            "feature_names": library_names(binding.X),
+            **bins,
+        }
         self._train = xgboost.QuantileDMatrix(
             binding.rows(binding.train), label=binding.target[binding.train], **options
         )
@@ -153,7 +186,8 @@ class XGBoostGrower:
 
     def model(self, n_trees: int) -> XGBoostModel:
         """Return the first trees as a model."""
-        return XGBoostModel(self._booster[:n_trees], categorical=self._categorical)
+        booster = self._booster.copy()  # without the caches that training filled
+        return XGBoostModel(booster, categorical=self._categorical, n_trees=0 if n_trees == self._n_trees else n_trees)
 
     def dump(self) -> bytes:
         """Return the trees as UBJSON."""

@@ -152,14 +152,19 @@ def _unpack_learner(unpacker: Unpacker, fields: dict[str, Any], where: str) -> A
 
 
 def _pack_xgboost(packer: Packer, value: XGBoostModel, where: str) -> dict[str, Any]:
-    file = packer.add_file(bytes(value.booster.save_raw("ubj")), ".ubj")
-    return {"file": file, "missing": packer.pack(float(value.missing), where), "categorical": value.categorical}
+    return {
+        "file": packer.add_file(bytes(value.booster.save_raw("ubj")), ".ubj"),
+        "missing": packer.pack(float(value.missing), where),
+        "categorical": value.categorical,
+        "n_trees": value.n_trees,
+    }
 
 
 def _unpack_xgboost(unpacker: Unpacker, fields: dict[str, Any], where: str) -> XGBoostModel:
     booster = need("xgboost").Booster(model_file=bytearray(unpacker.file(fields, where)))
     missing = unpacker.typed(fields, "missing", (float, int), where)
-    return XGBoostModel(booster, missing, unpacker.typed(fields, "categorical", bool, where))
+    categorical = unpacker.typed(fields, "categorical", bool, where)
+    return XGBoostModel(booster, missing, categorical, unpacker.typed(fields, "n_trees", int, where))
 
 
 def _pack_lightgbm(packer: Packer, value: LightGBMModel, _where: str) -> dict[str, Any]:
