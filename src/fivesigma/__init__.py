@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.pool import CascadePool
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
+    from fivesigma.report import Report, report
     from fivesigma.significance import (
         AMS2,
         AMS3,
@@ -41,6 +42,8 @@ _HOME = {
     "CascadePool": "estimators.pool",
     "CascadeClassifier": "estimators.retrained",
     "make_scorer": "estimators.scorer",
+    "Report": "report",
+    "report": "report",
     "Categories": "categories",
     "AMS2": "significance",
     "AMS3": "significance",
@@ -75,6 +78,7 @@ __all__ = [
     "History",
     "OnOff",
     "RelativeBackground",
+    "Report",
     "Round",
     "SOverRootSB",
     "Utility",
@@ -86,6 +90,7 @@ __all__ = [
     "load",
     "make_scorer",
     "profiled_significance",
+    "report",
     "save",
     "scan",
     "to_pyhf",
