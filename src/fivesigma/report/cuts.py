@@ -24,7 +24,12 @@ from fivesigma.yields import effective_count
 
 EVEN_IN_SCORE, EVEN_IN_RANK, EVEN_IN_BACKGROUND = 190, 90, 100  # together with two more cuts less than 400
 TAU, FRACTION = 1.0, 0.1  # of the utilities with an uncertain background, unless others are asked for
-_NAMES = {"SOverRootSB": "s/√(s+b)"}
+_NAMES = {
+    "SOverRootSB": "s/√(s+b)",
+    "OnOff": "on/off",
+    "GaussianBackground": "Gaussian background",
+    "RelativeBackground": "relative background",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +47,9 @@ class CutTable:
     significance, error : arrays
         Of the model's utility, and its standard error from the simulation; NaN where a cut does not count.
     utilities : dict of str to array
-        All utilities by their label; the model's own is the first.
+        All utilities by their label; the model's own is the first, and its b_reg is not said again.
+    b_reg : float
+        Of the model's utility, and of the others unless their label says otherwise.
     chosen, best : int
         Rows of the model's cut and of the highest significance on these events.
     auc : float
@@ -63,17 +70,27 @@ class CutTable:
     significance: Array
     error: Array
     utilities: dict[str, Array]
+    b_reg: float
     chosen: int
     best: int
     auc: float
     floor: float
 
 
-def utility_label(utility: Utility) -> str:
-    """Name of a utility with its numbers, those that are zero left out."""
-    numbers = [f"{k} = {v:.4g}" for k, v in vars(utility).items() if isinstance(v, int | float) and (v or k != "b_reg")]
-    name = type(utility).__name__
-    return f"{_NAMES.get(name, name)} ({', '.join(numbers)})" if numbers else _NAMES.get(name, name)
+def utility_label(utility: Utility, b_reg: float = 0.0) -> str:
+    """Name of a utility with its numbers; `b_reg` is what goes without saying.
+
+    Examples
+    --------
+    >>> from fivesigma import AMS2, OnOff
+    >>> utility_label(AMS2(b_reg=10.0)), utility_label(OnOff(1.0, b_reg=10.0), b_reg=10.0)
+    ('AMS2 (b_reg = 10)', 'on/off (tau = 1)')
+    """
+    numbers = {k: v for k, v in vars(utility).items() if isinstance(v, int | float)}
+    if numbers.get("b_reg") == b_reg:
+        del numbers["b_reg"]
+    name = _NAMES.get(type(utility).__name__, type(utility).__name__)
+    return f"{name} ({', '.join(f'{k} = {v:.4g}' for k, v in numbers.items())})" if numbers else name
 
 
 def usual_utilities(b_reg: float, b: float) -> list[Utility]:
@@ -131,7 +148,8 @@ def cut_table(scored: Scored, utility: Utility, cut: float, utilities: Sequence[
         purity=_share(s, s + b)[ascending],
         significance=scanned._significance[points][ascending],
         error=error[ascending],
-        utilities={utility_label(u): _significance(u, s, b, counts)[ascending] for u in shown},
+        utilities={utility_label(u, utility.b_reg): _significance(u, s, b, counts)[ascending] for u in shown},
+        b_reg=float(utility.b_reg),
         chosen=int(np.flatnonzero(points[ascending] == chosen)[0]),
         best=int(np.flatnonzero(points[ascending] == scanned._chosen)[0]),
         auc=_area(ranking),
