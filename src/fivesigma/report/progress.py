@@ -95,7 +95,7 @@ def progress_of(model: Any, utility: Utility, table: CutTable) -> Progress:
     counts = np.isfinite(table.significance)
     s, b = table.s[counts], table.b[counts]
     objective = np.asarray(utility.objective(s, b))
-    paths = [(name, rounds) for name, rounds in runs if any(r.following.u is not None for r in rounds)]
+    paths = [(name, rounds) for name, rounds in runs if _moved(rounds)]
     name, note, minorants = "", "", list[Minorant]()
     if not isinstance(utility, VariationalUtility):
         note = f"{type(utility).__name__} has no u, so there are no minorants to draw."
@@ -120,7 +120,13 @@ def _runs(model: Any, name: str = "") -> Iterator[tuple[str, list[Round]]]:
         yield label or "cascade", [r for r in model.history_ if r.restart == k]
 
 
+def _moved(rounds: Sequence[Round]) -> bool:
+    """Whether any round was trained at a u; a plain model may know one that it never used."""
+    return any(r.u is not None for r in rounds)
+
+
 def _series(name: str, rounds: Sequence[Round], utility: Utility) -> Series:
+    moved = _moved(rounds)
     step = -(-len(rounds) // MOST_ROUNDS)
     shown = [r for k, r in enumerate(rounds) if k % step == 0 or k == len(rounds) - 1]
     train = [
@@ -130,7 +136,7 @@ def _series(name: str, rounds: Sequence[Round], utility: Utility) -> Series:
     return Series(
         name,
         [r.index for r in shown],
-        np.array([np.nan if r.following.u is None else r.following.u for r in shown]),
+        np.array([r.following.u if moved and r.following.u is not None else np.nan for r in shown]),
         np.array([r.significance if r.counts else np.nan for r in shown]),
         np.array(train),
     )

@@ -94,10 +94,10 @@ const LAYERS = {
     return [element("path", { d: bandPath(layer.x, layer.low, layer.high, x, y), style })];
   },
   points(layer, x, y) {
-    return layer.x.map((v, i) => element("circle", {
+    return layer.x.map((v, i) => (layer.y[i] === null ? element("g") : element("circle", {
       cx: x(v), cy: y(layer.y[i]), r: layer.radius || 5,
       style: layer.open ? `fill:var(--paper);stroke:${layer.colour};stroke-width:2` : `fill:${layer.colour};stroke:var(--paper);stroke-width:1.5`,
-    }));
+    })));
   },
 };
 

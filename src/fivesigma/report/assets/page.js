@@ -40,7 +40,7 @@
   const rounds = extent(progress.series.flatMap((s) => s.round));
   const roundAxis = { label: "round", domain: rounds[1] > rounds[0] ? rounds : [rounds[0], rounds[0] + 1] };
   const byRound = (key, dash, suffix) => progress.series.map((s, k) => ({
-    type: "line", x: s.round, y: s[key], dash, width: many ? 1.5 : 2, colour: many ? colours(k) : dash ? "var(--soft)" : "var(--accent)",
+    type: known(s[key]).length > 1 ? "line" : "points", x: s.round, y: s[key], dash, width: many ? 1.5 : 2, colour: many ? colours(k) : dash ? "var(--soft)" : "var(--accent)",
     label: many ? (dash ? null : s.name) : suffix,
   })).filter((layer) => known(layer.y).length);
   const padded = (values, fromZero) => {
