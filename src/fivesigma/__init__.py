@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from fivesigma import plot
     from fivesigma.cascade import History, Round
     from fivesigma.categories import Categories, categorise
     from fivesigma.cut import CutScan, scan
@@ -42,6 +43,7 @@ _HOME = {
     "CascadePool": "estimators.pool",
     "CascadeClassifier": "estimators.retrained",
     "make_scorer": "estimators.scorer",
+    "plot": "plot",
     "Report": "report",
     "report": "report",
     "Categories": "categories",
@@ -89,6 +91,7 @@ __all__ = [
     "discovery_significance",
     "load",
     "make_scorer",
+    "plot",
     "profiled_significance",
     "report",
     "save",
@@ -101,7 +104,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(f"fivesigma.{_HOME[name]}"), name)
+        module = importlib.import_module(f"fivesigma.{_HOME[name]}")
+        return module if _HOME[name] == name else getattr(module, name)  # the package `report` can be called
     msg = f"module 'fivesigma' has no attribute {name!r}"
     raise AttributeError(msg)
 

@@ -5,6 +5,7 @@ The package can be called: ``fivesigma.report(model, events)`` is ``fivesigma.re
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -149,8 +150,8 @@ def report(
 class _Callable(ModuleType):
     """Lets the package stand for its function, as both are called ``fivesigma.report``."""
 
-    def __call__(self, *args: Any, **options: Any) -> Report:
-        return report(*args, **options)
+    __call__ = staticmethod(report)
 
 
 sys.modules[__name__].__class__ = _Callable
+__signature__ = inspect.signature(report)  # the first parameter would be taken for self
