@@ -112,11 +112,11 @@ def progress(report: Report | ReportData, ax: Any = None) -> Any:
         if m.touch is not None:
             at = (found.cut[m.touch], found.objective[m.touch])
             ax.plot(*at, "o", color=colour, markeredgecolor="black", zorder=3)
-    ax.plot(found.cut, found.objective, color="black", linewidth=2, label=r"$Z^2/2$")
+    ax.plot(found.cut, found.objective, color="black", linewidth=2, label=found.name)
     ax.axvline(data.verdict.cut, label="the model's cut", **_CUT)
     top = float(found.objective.max())
     visible = found.cut[found.objective > 0.15 * top]
-    _frame(ax, "cut on the score", r"$Z^2/2$ and $-R(\cdot, u_t)$", (visible.min(), visible.max()))
+    _frame(ax, "cut on the score", rf"{found.name} and $-R(\cdot, u_t)$", (visible.min(), visible.max()))
     ax.set_ylim(0.0, 1.1 * top)
     ax.legend(fontsize="small")
     return ax
@@ -154,7 +154,8 @@ def scores(
     Parameters
     ----------
     report : Report, ReportData or mapping of str to histogram
-        Histograms of one axis by process, of any library that speaks UHI (hist, boost-histogram), stacked in this order.
+        Or histograms of one axis by process, from any library that speaks UHI (hist, boost-histogram); they are
+        stacked in this order.
     ax : matplotlib axes, optional
         The current axes if not given.
     signal : sequence of str, optional

@@ -53,9 +53,8 @@ def make_round(t: int, u: float, s: float, b: float) -> Round:
 
 def synthetic() -> ReportData:
     """Signal and two backgrounds with Gaussian margins."""
-    margins, names = [], ("Higgs", "Z", "top")
-    for mean in (1.5, -1.0, 0.2):
-        margins.append(mean + ndtri(np.linspace(0.0005, 0.9995, 1000)))
+    names, means = ("Higgs", "Z", "top"), (1.5, -1.0, 0.2)
+    margins = [mean + ndtri(np.linspace(0.0005, 0.9995, 1000)) for mean in means]
     score = 1 / (1 + np.exp(-np.concatenate(margins)))
     process = np.repeat(names, 1000)
     weight = np.repeat([0.08, 1.5, 0.3], 1000)

@@ -77,7 +77,8 @@ def move_to(browser: Any, row: int) -> None:
 
 def shown(browser: Any) -> dict[str, tuple[float, str]]:
     """The live numbers: what the page holds and what it shows."""
-    script = "return [...document.querySelectorAll('[data-live]')].map(e => [e.dataset.live, e.dataset.value, e.textContent])"
+    script = """return [...document.querySelectorAll('[data-live]')].map(
+        e => [e.dataset.live, e.dataset.value, e.textContent])"""
     return {key: (float(value or "nan"), text) for key, value, text in browser.execute_script(script)}
 
 
@@ -187,7 +188,8 @@ def test_dark_is_dark_and_print_is_light(opened: Any) -> None:
     assert background() == "rgb(20, 24, 28)"
     emulate(opened, scheme="dark", media="print")
     assert background() == "rgb(255, 255, 255)"
-    hidden = "return [...document.querySelectorAll('details, nav, button')].every(e => getComputedStyle(e).display === 'none')"
+    hidden = """return [...document.querySelectorAll('details, nav, button')].every(
+        e => getComputedStyle(e).display === 'none')"""
     assert opened.execute_script(hidden)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -33,17 +33,17 @@ def blobs(n: int = 4000, seed: int = 0) -> Events:
 def test_verdict_is_the_librarys(made: Report, cascade: Any, plain_model: Any, test_events: Events) -> None:
     v, e = made.data.verdict, test_events
     assert v.significance == pytest.approx(cascade.significance(e.X, e.y, e.weight), rel=1e-12)
-    chosen = [m.predict_proba(e.X)[:, 1] >= m.cut_ for m in (plain_model, cascade)]
-    pair = paired_difference(*chosen, e.is_signal, e.weight, AMS2(b_reg=B_REG), n_boot=200)
+    first, second = (m.predict_proba(e.X)[:, 1] >= m.cut_ for m in (plain_model, cascade))
+    pair = paired_difference(first, second, e.is_signal, e.weight, AMS2(b_reg=B_REG), n_boot=200)
     assert v.interval == pair.second_interval
     assert v.comparison is not None
     assert v.comparison.difference == pair.difference
     assert v.comparison.difference_interval == pair.difference_interval
     assert (v.comparison.name, v.name) == ("plain model", "cascade")
-    kept = yields(chosen[1], e.y, e.weight, pos_label="s")
+    kept = yields(second, e.y, e.weight, pos_label="s")
     assert (v.s, v.b) == pytest.approx((kept.s, kept.b))
     assert (v.effective_s, v.effective_b) == pytest.approx((kept.effective_s, kept.effective_b))
-    assert v.fraction == chosen[1].mean()
+    assert v.fraction == second.mean()
 
 
 def test_every_row_of_the_slider_is_the_librarys(made: Report, cascade: Any, test_events: Events) -> None:
@@ -138,7 +138,12 @@ def test_training_events_are_noticed(cascade: Any, train: Events, test_events: E
 
 def test_hash_depends_on_all_that_counts(test_events: Events) -> None:
     e = test_events[:50]
-    hashes = {data_hash(e), data_hash(replace(e, weight=e.weight * 2)), data_hash(replace(e, X=e.X + 1)), data_hash(e[1:])}
+    hashes = {
+        data_hash(e),
+        data_hash(replace(e, weight=e.weight * 2)),
+        data_hash(replace(e, X=e.X + 1)),
+        data_hash(e[1:]),
+    }
     assert len(hashes) == 4
     assert data_hash(e) == data_hash(e[:])
 
@@ -212,7 +217,7 @@ def test_columns_are_found_by_name(cascade: Any, test_events: Events, made: Repo
 def test_refusals_are_one_sentence(cascade: Any, test_events: Events) -> None:
     e = test_events
     with pytest.raises(InputError, match="events must be Events"):
-        fivesigma.report(cascade, e.X)
+        fivesigma.report(cascade, cast(Any, e.X))
     with pytest.raises(InputError, match="fit a model of fivesigma first"):
         fivesigma.report(LogisticRegression(), e)
     with pytest.raises(InputError, match="signal and background"):
@@ -256,3 +261,15 @@ def test_a_long_cascade_is_thinned(train: Events, test_events: Events, monkeypat
     (series,) = fivesigma.report(model, test_events, n_boot=10).data.progress.series
     assert len(series.round) <= 11
     assert series.round[-1] == model.history_[-1].index
+
+
+def test_a_utility_with_its_own_h() -> None:
+    events = blobs()
+    utility = fivesigma.FDivergence(lambda t: t * t / 2, lambda t: t, h=np.sqrt)
+    model = CascadeClassifier(LogisticRegression(), utility=utility, max_rounds=2, random_state=0)
+    model.fit(events.X, events.y, events.weight)
+    data = fivesigma.report(model, events, n_boot=20).data
+    assert data.progress.name == "F"
+    assert next(iter(data.cuts.utilities)) == data.verdict.utility == "FDivergence"
+    assert len(data.cuts.utilities) == 7
+    assert "FDivergence" in Report(data).html

@@ -22,7 +22,7 @@ __all__ = ["report_command"]
 @click.option("--weight", metavar="COLUMN", help="By default as in training; none counts every event once.")
 @click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
 @click.option("--yields", nargs=2, type=float, metavar="S B",
-              help="Expected signal and background that the events stand for; by default the sums of the weights.")  # fmt: skip
+              help="Expected events that EVENTS stand for; by default the sums of the weights.")  # fmt: skip
 @click.option("--where", metavar="CUT", help='Condition on columns, such as "PRI_jet_num >= 2".')
 @click.option("--tree", metavar="NAME", help="TTree or RNTuple of ROOT files, if they have several.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")

@@ -173,7 +173,7 @@ def _grid(scanned: CutScan, chosen: int) -> IntArray:
 
 
 def _share(part: Array, whole: Array) -> Array:
-    return np.divide(part, whole, out=np.full(part.size, np.nan), where=whole > 0)
+    return np.asarray(np.divide(part, whole, out=np.full(part.size, np.nan), where=whole > 0))
 
 
 def _area(ranking: Ranking) -> float:

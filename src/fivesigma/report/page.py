@@ -24,14 +24,14 @@ def render(data: ReportData) -> str:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"num": number, "share": share, "z": sigma, "signed": signed}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
-    safe = need("markupsafe").Markup  # noqa: S704 - files of this package
+    safe = need("markupsafe").Markup  # for files of this package only
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     sent = {key: plain(getattr(data, key)) for key in ("verdict", "progress", "cuts", "scores")}
     has_rounds = any(len(s.round) > 1 for s in data.progress.series)
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     page: str = template.render(
         data=data,
-        payload={**sent, "labels": {"objective": "Z²/2, half the squared significance"}},
+        payload=sent,
         tables={
             "cuts": cuts_table(data),
             "progress": progress_table(data),
@@ -103,7 +103,7 @@ def cuts_table(data: ReportData) -> Table:
 def progress_table(data: ReportData) -> Table:
     """Objective and minorants at every cut that counts."""
     p = data.progress
-    heads = ["cut", "Z²/2", *(f"round {m.round}, u = {number(m.u)}" for m in p.minorants)]
+    heads = ["cut", p.name, *(f"round {m.round}, u = {number(m.u)}" for m in p.minorants)]
     columns: list[Any] = [p.objective, *(m.value for m in p.minorants)]
     rows = [[f"{cut:.6g}", *(number(v) for v in row)] for cut, *row in zip(p.cut, *columns, strict=True)]
     return heads, rows

@@ -71,9 +71,11 @@ class Progress:
     Attributes
     ----------
     cut, objective : arrays
-        F = Z^2/2 (or the utility's own F) against the cut, where cuts count.
+        F against the cut, where cuts count.
     minorants : list of Minorant
     series : list of Series
+    name : str
+        What the objective is called: Z²/2, or F where Z is another function of it.
     of : str
         Which cascade the minorants belong to.
     note : str
@@ -84,6 +86,7 @@ class Progress:
     objective: Array
     minorants: list[Minorant]
     series: list[Series]
+    name: str
     of: str
     note: str
 
@@ -96,15 +99,16 @@ def progress_of(model: Any, utility: Utility, table: CutTable) -> Progress:
     s, b = table.s[counts], table.b[counts]
     objective = np.asarray(utility.objective(s, b))
     paths = [(name, rounds) for name, rounds in runs if _moved(rounds)]
-    name, note, minorants = "", "", list[Minorant]()
+    of, note, minorants = "", "", list[Minorant]()
     if not isinstance(utility, VariationalUtility):
         note = f"{type(utility).__name__} has no u, so there are no minorants to draw."
     elif not paths:
         note = "This is a plain model: its class weights stayed balanced, so there is no path of u."
     else:
-        name, rounds = max(paths, key=lambda run: max(r.significance for r in run[1]))
+        of, rounds = max(paths, key=lambda run: max(r.significance for r in run[1]))
         minorants = [_minorant(t, u, utility, s, b) for t, u in _some(rounds)]
-    return Progress(table.cut[counts], objective, minorants, series, name, note)
+    halved = np.allclose(table.significance[counts], np.sqrt(2.0 * objective))
+    return Progress(table.cut[counts], objective, minorants, series, "Z²/2" if halved else "F", of, note)
 
 
 def _runs(model: Any, name: str = "") -> Iterator[tuple[str, list[Round]]]:
@@ -129,10 +133,7 @@ def _series(name: str, rounds: Sequence[Round], utility: Utility) -> Series:
     moved = _moved(rounds)
     step = -(-len(rounds) // MOST_ROUNDS)
     shown = [r for k, r in enumerate(rounds) if k % step == 0 or k == len(rounds) - 1]
-    train = [
-        float(utility.value(r.train_s, r.train_b)) if (r.train_s or -1) >= 0 and (r.train_b or 0) > 0 else np.nan
-        for r in shown
-    ]
+    train = [_value(utility, r.train_s, r.train_b) for r in shown]
     return Series(
         name,
         [r.index for r in shown],
@@ -140,6 +141,10 @@ def _series(name: str, rounds: Sequence[Round], utility: Utility) -> Series:
         np.array([r.significance if r.counts else np.nan for r in shown]),
         np.array(train),
     )
+
+
+def _value(utility: Utility, s: float | None, b: float | None) -> float:
+    return np.nan if s is None or b is None or s < 0 or b <= 0 else float(utility.value(s, b))
 
 
 def _some(rounds: Sequence[Round]) -> list[tuple[int, float]]:

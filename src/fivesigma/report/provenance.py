@@ -79,7 +79,7 @@ def data_hash(events: Events) -> str:
     """
     found = hashlib.sha256(f"{events.X.shape} {events.signal!r}".encode())
     for values in (events.X, events.weight, events.is_signal if events.labelled else np.zeros(0)):
-        found.update(np.ascontiguousarray(values))
+        found.update(np.ascontiguousarray(values).data)
     return found.hexdigest()
 
 
@@ -91,12 +91,11 @@ def shared_events(events: Events, model: Any, trained_on: Events | None) -> int:
 
 
 def _row_hashes(X: AnyArray) -> AnyArray:
-    """64 bits for each row of features: a sum of its bits with random odd factors."""
+    """Mix the bits of each row of features into 64; overflow is meant."""
     bits = np.ascontiguousarray(X, dtype=np.float32).view(np.uint32)
-    factors = np.random.default_rng(0).integers(0, 2**63, X.shape[1], dtype=np.uint64) * 2 + 1
     out = np.zeros(len(X), dtype=np.uint64)
-    for column, factor in zip(bits.T, factors, strict=True):
-        out += (column.astype(np.uint64) + 1) * factor
+    for column in bits.T:
+        out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)
         out ^= out >> np.uint64(29)
     return out
 

@@ -60,7 +60,9 @@ class Scored:
 def probability_of(model: Any, events: Events) -> Array:
     """P(signal) of events whose columns are brought into the order in which the model was trained."""
     if not hasattr(model, "cut_"):
-        raise InputError(f"a {type(model).__name__} without a cut cannot be reported on; fit a model of fivesigma first")
+        raise InputError(
+            f"a {type(model).__name__} without a cut cannot be reported on; fit a model of fivesigma first"
+        )
     fitted = getattr(model, "feature_names_in_", None)
     trained = fitted if fitted is not None else getattr(model, "columns_", {}).get("features")
     X = events.X
@@ -71,7 +73,9 @@ def probability_of(model: Any, events: Events) -> Array:
             raise InputError(f"the events have no column {absent[0]!r}, which the model was trained with")
         X = X[:, [place[name] for name in trained]]
     if X.shape[1] != model.n_features_in_:
-        raise InputError(f"the events have {X.shape[1]} features, and the model was trained with {model.n_features_in_}")
+        raise InputError(
+            f"the events have {X.shape[1]} features, and the model was trained with {model.n_features_in_}"
+        )
     table = X if fitted is None else need("polars").DataFrame(X, schema=list(map(str, fitted)))
     return np.asarray(model.predict_proba(table)[:, 1])
 

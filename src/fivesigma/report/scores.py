@@ -62,7 +62,8 @@ def score_histogram(scored: Scored) -> ScoreHistogram:
     width = edges[1] - edges[0]
     at = np.clip(((scored.probability - low) / width).astype(np.intp), 0, N_BINS - 1)
     size = max(g.code for g in scored.groups) + 1
-    filled = np.bincount(scored.code * N_BINS + at, scored.weight, size * N_BINS).reshape(size, N_BINS)
+    cell = scored.code * N_BINS + at
+    filled: Array = np.bincount(cell, scored.weight, size * N_BINS).astype(np.float64).reshape(size, N_BINS)
     error = np.sqrt(np.bincount(at, np.square(scored.weight), N_BINS))
     processes = []
     for is_signal in (False, True):

@@ -20,13 +20,13 @@
   add("fig-progress", {
     alt: "Half the squared significance and the minorants of some rounds against the cut",
     x: { label: "cut on the score", domain: extent(visible) },
-    y: { label: D.labels.objective, domain: [0, 1.1 * top] },
+    y: { label: progress.name === "F" ? "F, the objective" : "Z²/2, half the squared significance", domain: [0, 1.1 * top] },
     layers: [
       ...progress.minorants.map((m, k) => ({
         type: "line", x: progress.cut, y: m.value, colour: colours(k), width: 1.5,
         label: `−R(·, u) of round ${m.round}: u = ${formatNumber(m.u)}`,
       })),
-      { type: "line", x: progress.cut, y: progress.objective, colour: "var(--ink)", width: 3, label: D.labels.objective.split(",")[0] },
+      { type: "line", x: progress.cut, y: progress.objective, colour: "var(--ink)", width: 3, label: progress.name },
       ...progress.minorants.map((m, k) => ({ type: "points", open: true, radius: 4, x: [progress.cut[m.top]], y: [m.value[m.top]], colour: colours(k) })),
       ...progress.minorants.filter((m) => m.touch !== null).map((m) => ({
         type: "points", x: [progress.cut[m.touch]], y: [progress.objective[m.touch]], colour: colours(progress.minorants.indexOf(m)),
