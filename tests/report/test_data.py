@@ -194,7 +194,7 @@ def test_negative_weights_are_shown() -> None:
     model = CascadeClassifier(LogisticRegression(), max_rounds=0, negative_weights="zero", random_state=0)
     model.fit(events.X, events.y, weight)
     data = fivesigma.report(model, replace(events, weight=weight), n_boot=20).data
-    assert any("5.0% of the events have negative weights" in f.text for f in data.verdict.findings)
+    assert any("5.0 % of the events have negative weights" in f.text for f in data.verdict.findings)
     assert len(Report(data).html) > 10_000
 
 

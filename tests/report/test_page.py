@@ -62,7 +62,7 @@ def test_every_figure_has_an_aid_and_a_table(made: Report) -> None:
     outline = Outline(made.html)
     figures = ["progress", "u", "rounds", "significance", "scores", "roc", "purity"]
     assert [i for i in outline.ids if i.startswith("fig-")] == [f"fig-{name}" for name in figures]
-    for name in ("progress", "rounds", "cuts", "scores", "features", "yields"):
+    for name in ("progress", "rounds", "cuts", "scores", "rates", "features", "yields"):
         assert f"table-{name}" in outline.ids
     for section in re.findall(r"<section id=\"\w+\">.*?</section>", made.html, flags=re.DOTALL):
         assert 'class="aid"' in section

@@ -35,6 +35,7 @@ def render(data: ReportData) -> str:
         tables={
             "cuts": cuts_table(data),
             "progress": progress_table(data),
+            "rates": rates_table(data),
             "rounds": rounds_table(data),
             "scores": scores_table(data),
         },
@@ -98,6 +99,14 @@ def cuts_table(data: ReportData) -> Table:
         *([number(v) for v in values] for values in c.utilities.values()),
     ]
     return [*heads, *c.utilities], [list(row) for row in zip(*columns, strict=True)]
+
+
+def rates_table(data: ReportData) -> Table:
+    """Efficiencies and purity, from the loosest cut."""
+    c = data.cuts
+    columns = zip(c.cut, c.background_efficiency, c.efficiency, c.purity, strict=True)
+    rows = [[f"{cut:.6g}", *(share(v) for v in shares)] for cut, *shares in columns]
+    return ["cut", "background efficiency", "signal efficiency", "purity"], rows
 
 
 def progress_table(data: ReportData) -> Table:

@@ -173,7 +173,7 @@ def _findings(scored: Scored, table: CutTable, utility: Utility, shared_events: 
         )
         out.append(Finding("warning", text))
     elif few < FEW:
-        text = f"The background above the cut rests on {few:.0f} effective events, so b is known to {few**-0.5:.0%}."
+        text = f"The background above the cut rests on {few:.0f} effective events, so b is known to {100 * few**-0.5:.0f} %."
         out.append(Finding("note", text))
     if table.floor < MIN_EFFECTIVE:
         text = "There is little background in all: cuts that keep as little as one effective event are shown."
@@ -181,7 +181,8 @@ def _findings(scored: Scored, table: CutTable, utility: Utility, shared_events: 
     negative = scored.weight < 0
     if negative.any():
         lost = -scored.weight[negative].sum() / np.abs(scored.weight).sum()
-        text = f"{negative.mean():.1%} of the events have negative weights, with {lost:.1%} of the absolute weight."
+        shares = (100 * float(negative.mean()), 100 * lost)
+        text = "{:.1f} % of the events have negative weights, with {:.1f} % of the absolute weight.".format(*shares)
         out.append(Finding("note", text))
     if not utility.guaranteed:
         text = f"{type(utility).__name__} is not convex: a smaller weighted error does not have to raise it."
