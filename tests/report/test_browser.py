@@ -20,6 +20,7 @@ from fivesigma.report.cuts import usual_utilities, utility_label
 from fivesigma.report.page import number, share
 from fivesigma.yields import yields
 from tests.report.conftest import B_REG
+from tests.report.synthetic import synthetic
 from tests.report.test_page import HOSTILE
 
 FLAGS = (
@@ -197,6 +198,19 @@ def test_print_has_a_few_pages(opened: Any) -> None:
     paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
     pdf = base64.b64decode(opened.execute_cdp_cmd("Page.printToPDF", paper)["data"])
     assert 2 <= pdf.count(b"/Type /Page\n") <= 8
+
+
+def test_pages_of_other_models_have_no_errors(
+    browser: Any, plain_model: Any, test_events: Events, tmp_path: Path
+) -> None:
+    numbers = replace(synthetic(), importance=None)
+    bare = replace(numbers, progress=replace(numbers.progress, series=[], minorants=[], note="none"))
+    without_u = fivesigma.report(plain_model, test_events, n_boot=10)
+    for report, figures in ((Report(numbers), 7), (Report(bare), 4), (without_u, 5)):
+        open_page(browser, report, tmp_path)
+        assert len(browser.find_elements("css selector", ".plot svg")) == figures
+        assert shown(browser)["cut"][0] == pytest.approx(report.data.verdict.cut, rel=1e-6)
+        assert browser.get_log("browser") == []
 
 
 def test_hostile_names_are_text(browser: Any, cascade: Any, test_events: Events, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import fivesigma
 from fivesigma.datasets import Events
 from fivesigma.datasets.write import write_events
+from fivesigma.report import data_hash
 from fivesigma.report.command import report_command
 
 
@@ -36,6 +37,22 @@ def test_writes_a_page_that_says_how(folder: Path, cascade: Any, test_events: Ev
     assert f"--baseline {folder}/plain --yields 691.98861 410999.84732" in page
     assert "plain model (baseline)" in page
     assert "htautau_VBF" in page  # the process column was found
+
+
+def test_warnings_go_to_stderr(folder: Path, cascade: Any, train: Events) -> None:
+    cascade.data_hash_ = data_hash(train)
+    try:
+        fivesigma.save(cascade, folder / "model", force=True)
+    finally:
+        del cascade.data_hash_
+    write_events(train, folder / "train.parquet")
+    words = [f"{folder}/model", f"{folder}/train.parquet", "-o", f"{folder}/report.html", "--replicas", "5"]
+    result = CliRunner().invoke(report_command, [*words, "--label", "Label", "--process", "none"])
+    assert result.exit_code == 0, result.output
+    assert "warning: The model was trained on all of these events" in result.stderr
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "--label Label --process none" in page
+    assert "htautau_VBF" not in page
 
 
 def test_errors_are_one_line(folder: Path) -> None:

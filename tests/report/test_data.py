@@ -21,6 +21,7 @@ from fivesigma.report.cuts import usual_utilities, utility_label
 from fivesigma.report.data import plain
 from fivesigma.yields import yields
 from tests.report.conftest import B_REG, grown
+from tests.report.synthetic import Oracle
 
 
 def blobs(n: int = 4000, seed: int = 0) -> Events:
@@ -127,8 +128,10 @@ def test_training_events_are_noticed(cascade: Any, train: Events, test_events: E
     mixed = fivesigma.report(cascade, train[:3000], trained_on=train, n_boot=10).data
     assert any(f.level == "warning" and "trained on all of these" in f.text for f in mixed.verdict.findings)
     assert mixed.provenance.trained_on == data_hash(train)
+    some = fivesigma.report(cascade, train[:3000], trained_on=train[2000:], n_boot=10).data.verdict.findings
+    assert some[0].text.startswith("1,000 of 3,000 events have the features of training events")
     clean = fivesigma.report(cascade, test_events, trained_on=train, n_boot=10).data
-    assert not any("trained on" in f.text for f in clean.verdict.findings)
+    assert not any("train" in f.text for f in clean.verdict.findings)
     cascade.data_hash_ = data_hash(train)
     try:
         assert "trained on all" in fivesigma.report(cascade, train, n_boot=10).data.verdict.findings[0].text
@@ -226,6 +229,42 @@ def test_refusals_are_one_sentence(cascade: Any, test_events: Events) -> None:
         fivesigma.report(cascade, e[e.is_signal | (cascade.predict_proba(e.X)[:, 1] < cascade.cut_)])
     with pytest.raises(InputError, match="29 features, and the model was trained with 30"):
         fivesigma.report(cascade, replace(e, X=e.X[:, 1:], feature_names=e.feature_names[1:]))
+
+
+def test_a_model_of_frames_gets_its_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    events = blobs()
+    frame = pandas.DataFrame(events.X, columns=list(events.feature_names))
+    model = CascadeClassifier(LogisticRegression(), max_rounds=1, random_state=0).fit(frame, events.y, events.weight)
+    found = fivesigma.report(model, events, n_boot=10).data.verdict
+    assert found.significance == pytest.approx(model.significance(frame, events.y, events.weight))
+
+
+def test_a_model_without_rounds() -> None:
+    model = Oracle()
+    X = np.linspace(0.01, 0.99, 400)[:, None]
+    events = from_arrays(X, (X[:, 0] > 0.7) ^ (np.arange(400) % 3 == 0), np.ones(400), signal=True)
+    data = fivesigma.report(model, events, baseline=model, n_boot=20).data
+    assert data.progress.series == []
+    assert data.provenance.rounds == 0
+    assert data.verdict.comparison is not None
+    assert data.verdict.comparison.name == "oracle"
+    assert data.verdict.comparison.sentence == "These events do not tell the two apart."
+    page = Report(data).html
+    assert 'id="progress"' not in page
+    assert 'id="fig-significance"' in page
+
+
+def test_the_sentence_says_who_is_ahead(cascade: Any, plain_model: Any, made: Report, test_events: Events) -> None:
+    forth = made.data.verdict.comparison
+    back = fivesigma.report(plain_model, test_events, baseline=cascade, n_boot=200).data.verdict.comparison
+    assert forth is not None
+    assert back is not None
+    assert back.difference == pytest.approx(-forth.difference)
+    assert forth.difference_interval[0] > 0
+    assert forth.sentence == "The model is ahead of the baseline on these events."
+    assert back.sentence == "The baseline is ahead of the model on these events."
 
 
 def test_numbers_are_plain_json(made: Report) -> None:

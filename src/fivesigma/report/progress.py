@@ -118,10 +118,11 @@ def _runs(model: Any, name: str = "") -> Iterator[tuple[str, list[Round]]]:
             repeated = sum(other == member for other, _ in model.members_) > 1
             yield from _runs(fitted, f"{member} #{number + 1}" if repeated else str(member))
         return
-    restarts = sorted({r.restart for r in model.history_})
+    history = getattr(model, "history_", [])  # not every model has rounds
+    restarts = sorted({r.restart for r in history})
     for k in restarts:
         label = " ".join(part for part in (name, f"restart {k}" if len(restarts) > 1 else "") if part)
-        yield label or "cascade", [r for r in model.history_ if r.restart == k]
+        yield label or "cascade", [r for r in history if r.restart == k]
 
 
 def _moved(rounds: Sequence[Round]) -> bool:

@@ -60,7 +60,7 @@ class Provenance:
 
 
 def data_hash(events: Events) -> str:
-    """Hash features, labels and weights of events, in their order.
+    """Hash features, weights and which events are signal, in their order; writing and reading a file changes nothing.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def data_hash(events: Events) -> str:
     >>> data_hash(make_htautau(200)) == data_hash(make_htautau(200))
     True
     """
-    found = hashlib.sha256(f"{events.X.shape} {events.signal!r}".encode())
-    for values in (events.X, events.weight, events.is_signal if events.labelled else np.zeros(0)):
+    found = hashlib.sha256(repr(events.X.shape).encode())
+    for values in (_canonical(events.X), events.weight, events.is_signal if events.labelled else np.zeros(0)):
         found.update(np.ascontiguousarray(values).data)
     return found.hexdigest()
 
@@ -90,9 +90,14 @@ def shared_events(events: Events, model: Any, trained_on: Events | None) -> int:
     return len(events) if getattr(model, "data_hash_", None) == data_hash(events) else 0
 
 
+def _canonical(X: AnyArray) -> AnyArray:
+    """Features of which equal values have equal bits: one NaN, one zero."""
+    return np.ascontiguousarray(np.where(np.isnan(X), np.float32(np.nan), X + np.float32(0)), dtype=np.float32)
+
+
 def _row_hashes(X: AnyArray) -> AnyArray:
     """Mix the bits of each row of features into 64; overflow is meant."""
-    bits = np.ascontiguousarray(X, dtype=np.float32).view(np.uint32)
+    bits = _canonical(X).view(np.uint32)
     out = np.zeros(len(X), dtype=np.uint64)
     for column in bits.T:
         out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)
@@ -102,7 +107,7 @@ def _row_hashes(X: AnyArray) -> AnyArray:
 
 def provenance_of(model: Any, events: Events, trained_on: Events | None, command: str | None) -> Provenance:
     """Gather what is known."""
-    history = model.history_
+    history = getattr(model, "history_", [])
     hashed = data_hash(trained_on) if trained_on is not None else str(getattr(model, "data_hash_", ""))
     return Provenance(
         model=type(model).__name__,

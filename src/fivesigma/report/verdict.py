@@ -148,7 +148,10 @@ def verdict_of(
 def _kind(model: Any) -> str:
     """Name a model so that plain and cascade can be told apart."""
     plain = getattr(model, "cascade", True) is False or getattr(model, "max_rounds", None) == 0
-    return "plain model" if plain else "pool" if hasattr(model, "members_") else "cascade"
+    if plain:
+        return "plain model"
+    name = type(model).__name__
+    return next((kind for kind in ("Pool", "Cascade") if kind in name), name).lower()
 
 
 def _sentence(interval: Interval) -> str:
@@ -162,9 +165,14 @@ def _sentence(interval: Interval) -> str:
 def _findings(scored: Scored, table: CutTable, utility: Utility, shared_events: int) -> list[Finding]:
     out = []
     few = float(table.effective_b[table.chosen])
-    if shared_events:
-        share = "all" if shared_events >= scored.weight.size else f"{shared_events:,} of {scored.weight.size:,}"
-        text = f"The model was trained on {share} of these events: the significance is too high. Report on others."
+    if shared_events >= scored.weight.size:
+        text = "The model was trained on all of these events: the significance is too high. Report on others."
+        out.append(Finding("warning", text))
+    elif shared_events:
+        text = (
+            f"{shared_events:,} of {scored.weight.size:,} events have the features of training events: if they are the "
+            "same, the significance is too high."
+        )
         out.append(Finding("warning", text))
     if few < MIN_EFFECTIVE:
         text = (
@@ -173,7 +181,8 @@ def _findings(scored: Scored, table: CutTable, utility: Utility, shared_events: 
         )
         out.append(Finding("warning", text))
     elif few < FEW:
-        text = f"The background above the cut rests on {few:.0f} effective events, so b is known to {100 * few**-0.5:.0f} %."
+        known = 100 * few**-0.5
+        text = f"The background above the cut rests on {few:.0f} effective events, so b is known to {known:.0f} %."
         out.append(Finding("note", text))
     if table.floor < MIN_EFFECTIVE:
         text = "There is little background in all: cuts that keep as little as one effective event are shown."
