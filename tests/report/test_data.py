@@ -129,6 +129,7 @@ def test_training_events_are_noticed(cascade: Any, train: Events, test_events: E
     assert any(f.level == "warning" and "trained on all of these" in f.text for f in mixed.verdict.findings)
     assert mixed.provenance.trained_on == data_hash(train)
     some = fivesigma.report(cascade, train[:3000], trained_on=train[2000:], n_boot=10).data.verdict.findings
+    assert any("In training the weights summed to" in f.text for f in some)
     assert some[0].text.startswith("1,000 of 3,000 events have the features of training events")
     clean = fivesigma.report(cascade, test_events, trained_on=train, n_boot=10).data
     assert not any("train" in f.text for f in clean.verdict.findings)

@@ -19,6 +19,7 @@ from fivesigma.report.scored import Scored, probability_of
 from fivesigma.report.scores import ProcessRow, ScoreHistogram, process_rows, score_histogram
 from fivesigma.report.verdict import Verdict, verdict_of
 from fivesigma.significance import Utility
+from fivesigma.yields import signal_and_background
 
 DIGITS = 8  # significant digits that are sent
 
@@ -67,6 +68,7 @@ def gather(
         utility,
         None if baseline is None else (baseline, probability_of(baseline, events)),
         shared_events=shared_events(events, model, trained_on),
+        training_yields=None if trained_on is None else signal_and_background(trained_on.weight, trained_on.is_signal),
         level=level,
         n_boot=n_boot,
         random_state=random_state,

@@ -15,6 +15,7 @@ from fivesigma.report.scored import Scored
 from fivesigma.significance import Utility
 
 Interval = tuple[float, float]
+SAME_YIELDS = 0.1  # yields that differ by less stand for the same experiment
 FEW = 100.0  # effective background events, known to 10 %
 
 
@@ -85,6 +86,7 @@ def verdict_of(
     baseline: tuple[Any, Array] | None,
     *,
     shared_events: int,
+    training_yields: Interval | None,
     level: float,
     n_boot: int,
     random_state: int,
@@ -103,6 +105,8 @@ def verdict_of(
         Another model and its scores of the same events.
     shared_events : int
         How many of the events the model is known to have seen in training.
+    training_yields : (float, float), optional
+        Sums of the training weights of signal and background.
     level, n_boot, random_state
         Of the bootstrap.
     """
@@ -141,7 +145,7 @@ def verdict_of(
         total_s=float(table.s[0]),
         total_b=float(table.b[0]),
         comparison=comparison,
-        findings=_findings(scored, table, utility, shared_events),
+        findings=_findings(scored, table, utility, shared_events, training_yields),
     )
 
 
@@ -162,7 +166,9 @@ def _sentence(interval: Interval) -> str:
     return "These events do not tell the two apart."
 
 
-def _findings(scored: Scored, table: CutTable, utility: Utility, shared_events: int) -> list[Finding]:
+def _findings(
+    scored: Scored, table: CutTable, utility: Utility, shared_events: int, training_yields: Interval | None
+) -> list[Finding]:
     out = []
     few = float(table.effective_b[table.chosen])
     if shared_events >= scored.weight.size:
@@ -187,6 +193,13 @@ def _findings(scored: Scored, table: CutTable, utility: Utility, shared_events: 
     if table.floor < MIN_EFFECTIVE:
         text = "There is little background in all: cuts that keep as little as one effective event are shown."
         out.append(Finding("warning", text))
+    here = (float(table.s[0]), float(table.b[0]))
+    if training_yields is not None and not np.allclose(training_yields, here, rtol=SAME_YIELDS):
+        text = (
+            "In training the weights summed to {:.4g} signal and {:.4g} background events, here to {:.4g} and {:.4g}: "
+            "significances by round belong to the former."
+        ).format(*training_yields, *here)
+        out.append(Finding("note", text))
     negative = scored.weight < 0
     if negative.any():
         lost = -scored.weight[negative].sum() / np.abs(scored.weight).sum()
