@@ -196,9 +196,9 @@ def _findings(
     here = (float(table.s[0]), float(table.b[0]))
     if training_yields is not None and not np.allclose(training_yields, here, rtol=SAME_YIELDS):
         text = (
-            "In training the weights summed to {:.4g} signal and {:.4g} background events, here to {:.4g} and {:.4g}: "
-            "significances by round belong to the former."
-        ).format(*training_yields, *here)
+            "In training the weights summed to {} signal and {} background events, here to {} and {}: significances "
+            "by round belong to the former."
+        ).format(*(f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in (*training_yields, *here)))
         out.append(Finding("note", text))
     negative = scored.weight < 0
     if negative.any():

@@ -31,7 +31,8 @@ function tickText(v) {
 function linearTicks(low, high, count) {
   const raw = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = power * [1, 2, 5, 10].find((m) => m * power >= raw);
+  const steps = power < 1 ? [1, 2, 2.5, 5, 10] : [1, 2, 5, 10]; // rounds are whole numbers
+  const step = power * steps.find((m) => m * power >= raw * 0.999);
   const out = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) out.push(k * step);
   return out;
