@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test lint bench format clean
+.PHONY: demo test lint bench format browser clean
 
 demo: $(READY)  ## the main job on the embedded default
 	$(BIN)/fivesigma demo
@@ -22,6 +22,12 @@ bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and doc
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+browser:  ## Chromium for the tests of the report's page, where root on Debian; without it they are skipped
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "make browser installs on Debian as root only; install chromium and chromedriver yourself" >&2; exit 1; fi; \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium chromium-driver
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

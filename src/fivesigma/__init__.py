@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from fivesigma import plot
     from fivesigma.cascade import History, Round
     from fivesigma.categories import Categories, categorise
     from fivesigma.cut import CutScan, scan
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.pool import CascadePool
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
+    from fivesigma.report import Report, report
     from fivesigma.significance import (
         AMS2,
         AMS3,
@@ -41,6 +43,9 @@ _HOME = {
     "CascadePool": "estimators.pool",
     "CascadeClassifier": "estimators.retrained",
     "make_scorer": "estimators.scorer",
+    "plot": "plot",
+    "Report": "report",
+    "report": "report",
     "Categories": "categories",
     "AMS2": "significance",
     "AMS3": "significance",
@@ -75,6 +80,7 @@ __all__ = [
     "History",
     "OnOff",
     "RelativeBackground",
+    "Report",
     "Round",
     "SOverRootSB",
     "Utility",
@@ -85,7 +91,9 @@ __all__ = [
     "discovery_significance",
     "load",
     "make_scorer",
+    "plot",
     "profiled_significance",
+    "report",
     "save",
     "scan",
     "to_pyhf",
@@ -96,7 +104,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(f"fivesigma.{_HOME[name]}"), name)
+        module = importlib.import_module(f"fivesigma.{_HOME[name]}")
+        return module if _HOME[name] == name else getattr(module, name)  # the package `report` can be called
     msg = f"module 'fivesigma' has no attribute {name!r}"
     raise AttributeError(msg)
 

@@ -1,0 +1,301 @@
+"""The figures of a report for papers, with matplotlib.
+
+Every function takes what `fivesigma.report` made and the axes to draw on, returns the axes, and shows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fivesigma._extras import need
+from fivesigma._types import Array
+from fivesigma.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from fivesigma.report import Report, ReportData
+
+__all__ = ["importance", "progress", "purity", "roc", "rounds", "scores", "significance", "style", "u_path"]
+
+# Petroff's sequence for backgrounds, which survives colour blindness and grey print; warm colours for signal.
+BACKGROUNDS = ("#3f90da", "#ffa90e", "#94a4a2", "#832db6", "#a96b59", "#b9ac70", "#717581")
+SIGNALS = ("#bd1f01", "#e76300", "#d65db1", "#92304f", "#f08a7a", "#7a1f1f", "#caa0a0")
+STYLES = ("ALICE", "ATLAS", "CMS", "LHCb", "DUNE")
+_CUT = {"color": "black", "linestyle": "--", "linewidth": 1}
+
+
+def style(name: str = "CMS") -> AbstractContextManager[None]:
+    """Return an experiment's style from mplhep, as a context; without it figures look as matplotlib is set.
+
+    Parameters
+    ----------
+    name : {"ALICE", "ATLAS", "CMS", "LHCb", "DUNE"}, default="CMS"
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import fivesigma
+    >>> with fivesigma.plot.style("ATLAS"):
+    ...     fig, ax = plt.subplots()
+    >>> plt.close(fig)
+    """
+    if name not in STYLES:
+        raise InputError(f"no style is called {name!r}; there are {', '.join(STYLES)}.{did_you_mean(name, STYLES)}")
+    sheet = getattr(need("mplhep").style, name)
+    context: AbstractContextManager[None] = need("matplotlib.style").context(sheet)
+    return context
+
+
+def significance(report: Report | ReportData, ax: Any = None) -> Any:
+    """Draw significance against the cut, with its band of one standard error (simulation) and the model's cut.
+
+    Parameters
+    ----------
+    report : Report or ReportData
+    ax : matplotlib axes, optional
+        The current axes if not given.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import fivesigma
+    >>> from fivesigma.datasets import make_htautau
+    >>> events = make_htautau(2000)
+    >>> model = fivesigma.GrownCascadeClassifier(n_trees=5, b_reg=10.0, random_state=0, n_jobs=1)
+    >>> report = fivesigma.report(model.fit(events.X, events.y, events.weight), events, n_boot=10)
+    >>> fig, ax = plt.subplots()
+    >>> fivesigma.plot.significance(report, ax).get_xlabel()
+    'cut on the score'
+    >>> plt.close(fig)
+    """
+    data, ax = _data(report), _axes(ax)
+    cuts, verdict = data.cuts, data.verdict
+    z, error = cuts.significance, cuts.error
+    ax.fill_between(cuts.cut, z - error, z + error, alpha=0.25, linewidth=0, label="±1 standard error (simulation)")
+    ax.plot(cuts.cut, z, label=verdict.utility)
+    ax.axvline(verdict.cut, label=f"cut at {verdict.cut:.4g}: {verdict.significance:.3f}", **_CUT)
+    counts = np.isfinite(z)
+    _frame(ax, "cut on the score", "significance (σ)", (cuts.cut[counts].min(), cuts.cut[counts].max()))
+    ax.set_ylim(bottom=0.0)
+    ax.legend()
+    return ax
+
+
+def progress(report: Report | ReportData, ax: Any = None) -> Any:
+    """Draw Z²/2 against the cut, and the minorants -R(., u_t) of some rounds that lie below it and touch it.
+
+    Parameters
+    ----------
+    report : Report or ReportData
+        Of a cascade; a plain model has no minorants.
+    ax : matplotlib axes, optional
+        The current axes if not given.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    data, ax = _data(report), _axes(ax)
+    found = data.progress
+    if not found.minorants:
+        raise InputError(found.note)
+    colours = need("matplotlib").colormaps["viridis"](np.linspace(0.0, 0.9, len(found.minorants)))
+    for m, colour in zip(found.minorants, colours, strict=True):
+        ax.plot(found.cut, m.value, color=colour, linewidth=1, label=f"$t$ = {m.round}, $u_t$ = {m.u:.4f}")
+        if m.touch is not None:
+            at = (found.cut[m.touch], found.objective[m.touch])
+            ax.plot(*at, "o", color=colour, markeredgecolor="black", zorder=3)
+    ax.plot(found.cut, found.objective, color="black", linewidth=2, label=found.name)
+    ax.axvline(data.verdict.cut, label="the model's cut", **_CUT)
+    top = float(found.objective.max())
+    visible = found.cut[found.objective > 0.15 * top]
+    _frame(ax, "cut on the score", rf"{found.name} and $-R(\cdot, u_t)$", (visible.min(), visible.max()))
+    ax.set_ylim(0.0, 1.1 * top)
+    ax.legend(fontsize="small")
+    return ax
+
+
+def u_path(report: Report | ReportData, ax: Any = None) -> Any:
+    """Draw u by round, a line for each cascade; parameters as in `significance`."""
+    data, ax = _data(report), _axes(ax)
+    for series in data.progress.series:
+        if np.isfinite(series.u).any():
+            ax.plot(series.round, series.u, label=series.name)
+    _frame(ax, "round", "$u$, weight of signal")
+    ax.set_ylim(bottom=0.0)
+    return _legend_of_several(ax)
+
+
+def rounds(report: Report | ReportData, ax: Any = None) -> Any:
+    """Draw held-out significance by round, and that of training events dashed; parameters as in `significance`."""
+    data, ax = _data(report), _axes(ax)
+    for series in data.progress.series:
+        (line,) = ax.plot(series.round, series.significance, label=f"{series.name}, held-out events")
+        looked = np.isfinite(series.train)
+        if looked.any():
+            where = np.asarray(series.round)[looked]
+            ax.plot(where, series.train[looked], "--", color=line.get_color(), label=f"{series.name}, training events")
+    _frame(ax, "round", "significance (σ)")
+    return _legend_of_several(ax)
+
+
+def scores(
+    report: Report | ReportData | Mapping[str, Any], ax: Any = None, *, signal: Sequence[str] = (), cut: Any = None
+) -> Any:
+    """Draw the score by process: weighted, stacked, on a logarithmic scale, with the signal once more on its own.
+
+    Parameters
+    ----------
+    report : Report, ReportData or mapping of str to histogram
+        Or histograms of one axis by process, from any library that speaks UHI (hist, boost-histogram); they are
+        stacked in this order.
+    ax : matplotlib axes, optional
+        The current axes if not given.
+    signal : sequence of str, optional
+        Which of the histograms are signal; a report knows.
+    cut : float, optional
+        Where to draw the cut; by default the model's.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> import hist, numpy as np
+    >>> import matplotlib.pyplot as plt
+    >>> import fivesigma
+    >>> rng = np.random.default_rng(0)
+    >>> axis = hist.axis.Regular(10, 0, 1, name="score")
+    >>> filled = {name: hist.Hist(axis, storage="weight").fill(rng.random(100)) for name in ("Z", "H")}
+    >>> fig, ax = plt.subplots()
+    >>> fivesigma.plot.scores(filled, ax, signal=["H"], cut=0.8).get_yscale()
+    'log'
+    >>> plt.close(fig)
+    """
+    ax = _axes(ax)
+    if isinstance(report, Mapping):
+        edges, stack, error = _from_histograms(report, set(signal))
+    else:
+        data = _data(report)
+        edges, error = data.scores.edges, data.scores.error
+        stack = [(p.name, p.signal, p.values) for p in data.scores.processes]
+        cut = data.verdict.cut if cut is None else cut
+    floor = np.zeros(edges.size - 1)
+    numbers = {True: 0, False: 0}
+    for name, is_signal, values in stack:
+        palette = SIGNALS if is_signal else BACKGROUNDS
+        colour = palette[numbers[is_signal] % len(palette)]
+        numbers[is_signal] += 1
+        ax.stairs(floor + values, edges, baseline=floor, fill=True, color=colour, label=name)
+        floor = floor + values
+    if error is not None:
+        band = {"hatch": "////", "fill": False, "linewidth": 0, "alpha": 0.5, "label": "±1 standard error of the sum"}
+        ax.stairs(floor + error, edges, baseline=floor - error, **band)
+    if numbers[True]:
+        alone = np.sum([values for _, is_signal, values in stack if is_signal], axis=0)
+        ax.stairs(alone, edges, color="black", linewidth=1.5, label="signal alone")
+    if cut is not None:
+        ax.axvline(cut, **_CUT)
+    positive = floor[floor > 0]
+    if positive.size:
+        ax.set_yscale("log")
+        ax.set_ylim(max(positive.min() / 10, positive.max() / 1e6), 10 * positive.max())
+    _frame(ax, "score", "expected events per bin", (edges[0], edges[-1]))
+    ax.legend(fontsize="small", ncols=2)
+    return ax
+
+
+def roc(report: Report | ReportData, ax: Any = None) -> Any:
+    """Draw signal efficiency against background efficiency, weighted; parameters as in `significance`."""
+    data, ax = _data(report), _axes(ax)
+    cuts = data.cuts
+    positive = cuts.background_efficiency > 0
+    ax.plot(cuts.background_efficiency[positive], cuts.efficiency[positive], label=f"area {cuts.auc:.4f}")
+    ax.plot(cuts.background_efficiency[cuts.chosen], cuts.efficiency[cuts.chosen], "ko", label="the model's cut")
+    ax.set_xscale("log")
+    _frame(ax, "background efficiency", "signal efficiency")
+    ax.set_ylim(0.0, 1.0)
+    ax.legend()
+    return ax
+
+
+def purity(report: Report | ReportData, ax: Any = None) -> Any:
+    """Draw purity s / (s + b) against signal efficiency, weighted; parameters as in `significance`."""
+    data, ax = _data(report), _axes(ax)
+    cuts = data.cuts
+    counts = np.isfinite(cuts.significance)
+    ax.plot(cuts.efficiency[counts], cuts.purity[counts])
+    ax.plot(cuts.efficiency[cuts.chosen], cuts.purity[cuts.chosen], "ko", label="the model's cut")
+    _frame(ax, "signal efficiency", "purity, s / (s + b)", (0.0, 1.0))
+    ax.set_ylim(bottom=0.0)
+    ax.legend()
+    return ax
+
+
+def importance(report: Report | ReportData, ax: Any = None) -> Any:
+    """Draw the share of each feature, the largest on top; parameters as in `significance`."""
+    data, ax = _data(report), _axes(ax)
+    found = data.importance
+    if found is None:
+        raise InputError(f"a {data.provenance.model} of these learners does not say which features it uses")
+    ax.barh(found.names[::-1], found.share[::-1])
+    _frame(ax, "share of the gain", "")
+    return ax
+
+
+def _data(report: Any) -> ReportData:
+    """Numbers of a report, or the numbers themselves."""
+    data: ReportData = getattr(report, "data", report)
+    if not hasattr(data, "verdict"):
+        raise InputError(f"expected what fivesigma.report made, got {type(report).__name__}")
+    return data
+
+
+def _axes(ax: Any) -> Any:
+    return need("matplotlib.pyplot").gca() if ax is None else ax
+
+
+def _frame(ax: Any, x: str, y: str, limits: tuple[float, float] | None = None) -> None:
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    if limits is not None:
+        ax.set_xlim(*limits)
+
+
+def _legend_of_several(ax: Any) -> Any:
+    if len(ax.get_lines()) > 1:
+        ax.legend(fontsize="small")
+    return ax
+
+
+def _from_histograms(
+    histograms: Mapping[str, Any], signal: set[str]
+) -> tuple[Array, list[tuple[str, bool, Array]], Array | None]:
+    """Edges, values and error of the sum of histograms that speak UHI."""
+    unknown = sorted(signal - set(histograms))
+    if unknown:
+        raise InputError(f"no histogram is called {unknown[0]!r}.{did_you_mean(unknown[0], histograms)}")
+    edges: Array | None = None
+    stack: list[tuple[str, bool, Array]] = []
+    variance: Any = 0.0
+    for name, histogram in histograms.items():
+        if len(histogram.axes) != 1:
+            raise InputError(f"the histogram {name!r} has {len(histogram.axes)} axes; project it to the score")
+        here = np.asarray(histogram.axes[0].edges, dtype=np.float64)
+        if edges is not None and not np.array_equal(edges, here):
+            raise InputError(f"the histogram {name!r} has other edges than those before it")
+        edges = here
+        stack.append((str(name), name in signal, np.asarray(histogram.values(), dtype=np.float64)))
+        spread = histogram.variances()
+        variance = None if spread is None or variance is None else variance + np.asarray(spread)
+    if edges is None:
+        raise InputError("there are no histograms to draw")
+    return edges, stack, None if variance is None else np.sqrt(variance)

@@ -1,0 +1,126 @@
+"""``fivesigma report``: a saved model and events in, one HTML page out."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fivesigma.errors import FivesigmaError
+
+__all__ = ["report_command"]
+
+
+@click.command("report", epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="EVENTS...")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="HTML", help="File to write.")
+@click.option("--baseline", type=click.Path(path_type=Path), metavar="MODEL", help="Saved model to compare with.")
+@click.option("--label", metavar="COLUMN", help="By default as in training.")
+@click.option("--weight", metavar="COLUMN", help="By default as in training; none counts every event once.")
+@click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
+@click.option("--yields", nargs=2, type=float, metavar="S B",
+              help="Expected events that EVENTS stand for; by default the sums of the weights.")  # fmt: skip
+@click.option("--where", metavar="CUT", help='Condition on columns, such as "PRI_jet_num >= 2".')
+@click.option("--tree", metavar="NAME", help="TTree or RNTuple of ROOT files, if they have several.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
+@click.option("--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Of the bootstrap.")
+@click.option("--force", is_flag=True, help="Replace the output if it is there.")
+def report_command(
+    *,
+    model: Path,
+    files: tuple[str, ...],
+    output: Path,
+    baseline: Path | None,
+    yields: tuple[float, float] | None,
+    title: str | None,
+    replicas: int,
+    force: bool,
+    **reading: Any,
+) -> None:
+    """Write a page on MODEL from labelled EVENTS that were used for nothing else.
+
+    The page is one file that works offline: verdict, progress of the cascade, significance against the cut with a
+    slider, scores, efficiencies, features, yields, provenance.
+    """
+    from fivesigma import load
+    from fivesigma.report import report
+
+    try:
+        if output.exists() and not force:
+            raise click.ClickException(f"{output} is there already; choose another name or add --force.")
+        fitted = load(model)
+        events = _read(fitted, files, **reading)
+        for note in events.notes:
+            click.echo(f"note: {note}", err=True)
+        found = report(
+            fitted,
+            events,
+            baseline=None if baseline is None else load(baseline),
+            yields=yields,
+            title=title,
+            command=_command(model, files, output, baseline, yields, **reading),
+            n_boot=replicas,
+        )
+        found.write(output)
+    except FivesigmaError as err:
+        raise click.ClickException(" ".join(str(err).split())) from err
+    for finding in found.data.verdict.findings:
+        click.echo(f"{finding.level}: {finding.text}", err=True)
+    low, high = found.data.verdict.interval
+    click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
+
+
+def _read(
+    model: Any,
+    files: tuple[str, ...],
+    *,
+    label: str | None,
+    weight: str | None,
+    process: str | None,
+    where: str | None,
+    tree: str | None,
+) -> Any:
+    """Read events with the columns that the model was trained with."""
+    from fivesigma.datasets import column_names, load_events
+
+    trained: dict[str, Any] = getattr(model, "columns_", {})
+    named = getattr(model, "feature_names_in_", None)
+    there = column_names(files[0], tree=tree)
+    usual = trained.get("process") or "Process"
+    roles = {
+        "label": label or trained.get("label") or "Label",
+        "weight": weight or trained.get("weight", "Weight"),
+        "process": process or (usual if usual in there else None),
+    }
+    return load_events(
+        files,
+        features=trained.get("features") or (None if named is None else list(named)),
+        **{role: None if column == "none" else column for role, column in roles.items()},
+        signal=model.classes_[1],
+        missing=trained.get("missing", -999.0),
+        tree=tree,
+        cut=where,
+    )
+
+
+def _command(
+    model: Path,
+    files: tuple[str, ...],
+    output: Path,
+    baseline: Path | None,
+    yields: tuple[float, float] | None,
+    **reading: str | None,
+) -> str:
+    """The same call once more, quoted for a shell."""
+    words = ["fivesigma", "report", str(model), *files, "-o", str(output)]
+    if baseline is not None:
+        words += ["--baseline", str(baseline)]
+    if yields is not None:
+        words += ["--yields", *(f"{v!r}" for v in yields)]
+    for name, value in reading.items():
+        if value is not None:
+            words += [f"--{name}", value]
+    return shlex.join(words)

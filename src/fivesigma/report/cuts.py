@@ -1,0 +1,181 @@
+"""Everything against the cut, on a grid that is small enough to be sent: yields, efficiencies and all utilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fivesigma._types import Array, IntArray
+from fivesigma.cut import CutScan, _significance, _standard_errors, floor_for, scan
+from fivesigma.ranking import Ranking
+from fivesigma.report.scored import Scored
+from fivesigma.significance import (
+    AMS2,
+    AMS3,
+    GaussianBackground,
+    OnOff,
+    RelativeBackground,
+    SOverRootSB,
+    Utility,
+)
+from fivesigma.yields import effective_count
+
+EVEN_IN_SCORE, EVEN_IN_RANK, EVEN_IN_BACKGROUND = 190, 90, 100  # together with two more cuts less than 400
+TAU, FRACTION = 1.0, 0.1  # of the utilities with an uncertain background, unless others are asked for
+_NAMES = {
+    "SOverRootSB": "s/√(s+b)",
+    "OnOff": "on/off",
+    "GaussianBackground": "Gaussian background",
+    "RelativeBackground": "relative background",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class CutTable:
+    """Cuts in ascending order, and what each of them keeps.
+
+    Attributes
+    ----------
+    cut, fraction : arrays of shape (n_cuts,)
+        Thresholds on the score, and the unweighted share of events that they select.
+    s, b, effective_s, effective_b : arrays
+        Yields and effective counts.
+    efficiency, background_efficiency, purity : arrays
+        s and b as shares of all signal and background, and s / (s + b).
+    significance, error : arrays
+        Of the model's utility, and its standard error from the simulation; NaN where a cut does not count.
+    utilities : dict of str to array
+        All utilities by their label; the model's own is the first, and its b_reg is not said again.
+    b_reg : float
+        Of the model's utility, and of the others unless their label says otherwise.
+    chosen, best : int
+        Rows of the model's cut and of the highest significance on these events.
+    auc : float
+        Weighted area under the curve of efficiency against background efficiency, from all events.
+    floor : float
+        Effective background count that a cut must keep to count.
+    """
+
+    cut: Array
+    fraction: Array
+    s: Array
+    b: Array
+    effective_s: Array
+    effective_b: Array
+    efficiency: Array
+    background_efficiency: Array
+    purity: Array
+    significance: Array
+    error: Array
+    utilities: dict[str, Array]
+    b_reg: float
+    chosen: int
+    best: int
+    auc: float
+    floor: float
+
+
+def utility_label(utility: Utility, b_reg: float = 0.0) -> str:
+    """Name of a utility with its numbers; `b_reg` is what goes without saying.
+
+    Examples
+    --------
+    >>> from fivesigma import AMS2, OnOff
+    >>> utility_label(AMS2(b_reg=10.0)), utility_label(OnOff(1.0, b_reg=10.0), b_reg=10.0)
+    ('AMS2 (b_reg = 10)', 'on/off (tau = 1)')
+    """
+    numbers = {k: v for k, v in vars(utility).items() if isinstance(v, int | float)}
+    if numbers.get("b_reg") == b_reg:
+        del numbers["b_reg"]
+    name = _NAMES.get(type(utility).__name__, type(utility).__name__)
+    return f"{name} ({', '.join(f'{k} = {v:.4g}' for k, v in numbers.items())})" if numbers else name
+
+
+def usual_utilities(b_reg: float, b: float) -> list[Utility]:
+    """All utilities with usual parameters; the Gaussian width is a tenth of the background `b` at the model's cut."""
+    sigma = float(f"{FRACTION * b:.2g}")
+    plain: list[Utility] = [AMS2(b_reg=b_reg), AMS3(b_reg=b_reg), SOverRootSB(b_reg=b_reg)]
+    return [
+        *plain,
+        OnOff(TAU, b_reg=b_reg),
+        GaussianBackground(sigma, b_reg=b_reg),
+        RelativeBackground(FRACTION, b_reg=b_reg),
+    ]
+
+
+def cut_table(scored: Scored, utility: Utility, cut: float, utilities: Sequence[Utility] | None = None) -> CutTable:
+    """Tabulate cuts.
+
+    Parameters
+    ----------
+    scored : Scored
+        The events.
+    utility : Utility
+        The model's.
+    cut : float
+        The model's; at least one event must pass it.
+    utilities : sequence of Utility, optional
+        Others to show; by default `usual_utilities`.
+    """
+    weight, signal = scored.weight, scored.signal
+    floor = floor_for(effective_count(weight[~signal]))
+    scanned = scan(scored.probability, signal, weight, utility, "peak", min_effective=floor)
+    ranking = scanned._ranking
+    chosen = int(np.searchsorted(ranking.last, np.count_nonzero(scored.probability >= cut) - 1))
+    points = _grid(scanned, chosen)
+    s, b = ranking.s[points], ranking.b[points]
+    var_s, var_b = ranking.variances(points)
+    threshold = ranking.thresholds(points)
+    threshold[points == chosen] = cut
+    counts = np.isfinite(scanned._significance[points])
+    error = np.full(points.size, np.nan)
+    error[counts] = _standard_errors(utility, ranking, points[counts])
+    if utilities is None:
+        utilities = usual_utilities(utility.b_reg, float(ranking.b[chosen]))
+    shown = [utility, *(u for u in utilities if u != utility)]
+    ascending = slice(None, None, -1)
+    return CutTable(
+        cut=threshold[ascending],
+        fraction=((ranking.last[points] + 1.0) / weight.size)[ascending],
+        s=s[ascending],
+        b=b[ascending],
+        effective_s=_share(s * s, var_s)[ascending],
+        effective_b=_share(b * b, var_b)[ascending],
+        efficiency=(s / ranking.s[-1])[ascending],
+        background_efficiency=(b / ranking.b[-1])[ascending],
+        purity=_share(s, s + b)[ascending],
+        significance=scanned._significance[points][ascending],
+        error=error[ascending],
+        utilities={utility_label(u, utility.b_reg): _significance(u, s, b, counts)[ascending] for u in shown},
+        b_reg=float(utility.b_reg),
+        chosen=int(np.flatnonzero(points[ascending] == chosen)[0]),
+        best=int(np.flatnonzero(points[ascending] == scanned._chosen)[0]),
+        auc=_area(ranking),
+        floor=floor,
+    )
+
+
+def _grid(scanned: CutScan, chosen: int) -> IntArray:
+    """Cuts that are close together in the score, in rank, or in background, whichever a figure shows."""
+    ranking = scanned._ranking
+    last, score = ranking.last, ranking.score[ranking.order]
+    even = np.linspace(float(score[-1]), float(score[0]), EVEN_IN_SCORE)
+    selected = score.size - np.searchsorted(score[::-1], even)
+    in_score = np.searchsorted(last, np.maximum(selected, 1) - 1)
+    in_rank = np.searchsorted(last, np.linspace(0, last[-1], EVEN_IN_RANK))
+    grown = np.maximum.accumulate(ranking.b)  # with negative weights b itself need not ascend
+    least = float(grown[np.argmax(grown > 0)])
+    in_b = np.searchsorted(grown, np.geomspace(least, float(grown[-1]), EVEN_IN_BACKGROUND))
+    points = np.concatenate([in_score, in_rank, in_b, [chosen, scanned._chosen, last.size - 1]])
+    return np.unique(np.minimum(points, last.size - 1))
+
+
+def _share(part: Array, whole: Array) -> Array:
+    return np.asarray(np.divide(part, whole, out=np.full(part.size, np.nan), where=whole > 0))
+
+
+def _area(ranking: Ranking) -> float:
+    s, b = np.append(0.0, ranking.s), np.append(0.0, ranking.b)
+    return float(np.trapezoid(s, b) / (s[-1] * b[-1]))

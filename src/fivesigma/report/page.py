@@ -1,0 +1,136 @@
+"""The page: one HTML document that needs no other file and no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from importlib.resources import files
+from typing import Any
+
+from fivesigma._extras import need
+from fivesigma.report.data import ReportData, plain
+
+_MINUS = "−"
+Table = tuple[list[str], list[list[str]]]
+
+
+def render(data: ReportData) -> str:
+    """Render a report. Text that comes from files or parameters is escaped, and only our own script may run."""
+    jinja2 = need("jinja2")
+    assets = files("fivesigma.report") / "assets"
+    style = (assets / "style.css").read_text(encoding="utf-8")
+    script = "".join((assets / name).read_text(encoding="utf-8") for name in ("figures.js", "page.js"))
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"num": number, "share": share, "z": sigma, "signed": signed}
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
+    safe = need("markupsafe").Markup  # for files of this package only
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    sent = {key: plain(getattr(data, key)) for key in ("verdict", "progress", "cuts", "scores")}
+    has_rounds = any(len(s.round) > 1 for s in data.progress.series)
+    template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
+    page: str = template.render(
+        data=data,
+        payload=sent,
+        tables={
+            "cuts": cuts_table(data),
+            "progress": progress_table(data),
+            "rates": rates_table(data),
+            "rounds": rounds_table(data),
+            "scores": scores_table(data),
+        },
+        has_rounds=has_rounds,
+        has_path=any((s.u == s.u).any() for s in data.progress.series),
+        style=safe(style),
+        script=safe(script),
+        script_hash=f"sha256-{digest}",
+    )
+    return page
+
+
+def number(value: float | None) -> str:
+    """Four digits, and whole numbers from a thousand on; the page's script does the same.
+
+    Examples
+    --------
+    >>> number(0.51385), number(4611.9), number(float("nan"))
+    ('0.5139', '4,612', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 1e7 or size < 1e-4:
+        mantissa, _, exponent = f"{value:.3e}".partition("e")
+        return f"{mantissa}e{int(exponent):+d}"
+    return f"{value:,.0f}" if size >= 999.95 else f"{value:#.4g}".rstrip(".")
+
+
+def share(value: float) -> str:
+    """Per cent with three digits."""
+    return "–" if not math.isfinite(value) else f"{100 * value:#.3g}".rstrip(".") + " %"
+
+
+def sigma(value: float) -> str:
+    """Significance."""
+    return f"{value:.3f}"
+
+
+def signed(value: float) -> str:
+    """Significance with its sign."""
+    return f"{value:+.3f}".replace("-", _MINUS)
+
+
+def cuts_table(data: ReportData) -> Table:
+    """All rows of the slider."""
+    c = data.cuts
+    heads = ["cut", "selected", "s", "b", "efficiency", "b efficiency", "purity", "effective b", "± (simulation)"]
+    columns: list[list[str]] = [
+        [f"{v:.6g}" for v in c.cut],
+        [share(v) for v in c.fraction],
+        [number(v) for v in c.s],
+        [number(v) for v in c.b],
+        [share(v) for v in c.efficiency],
+        [share(v) for v in c.background_efficiency],
+        [share(v) for v in c.purity],
+        [number(v) for v in c.effective_b],
+        [number(v) for v in c.error],
+        *([number(v) for v in values] for values in c.utilities.values()),
+    ]
+    return [*heads, *c.utilities], [list(row) for row in zip(*columns, strict=True)]
+
+
+def rates_table(data: ReportData) -> Table:
+    """Efficiencies and purity, from the loosest cut."""
+    c = data.cuts
+    columns = zip(c.cut, c.background_efficiency, c.efficiency, c.purity, strict=True)
+    rows = [[f"{cut:.6g}", *(share(v) for v in shares)] for cut, *shares in columns]
+    return ["cut", "background efficiency", "signal efficiency", "purity"], rows
+
+
+def progress_table(data: ReportData) -> Table:
+    """Objective and minorants at every cut that counts."""
+    p = data.progress
+    heads = ["cut", p.name, *(f"round {m.round}, u = {number(m.u)}" for m in p.minorants)]
+    columns: list[Any] = [p.objective, *(m.value for m in p.minorants)]
+    rows = [[f"{cut:.6g}", *(number(v) for v in row)] for cut, *row in zip(p.cut, *columns, strict=True)]
+    return heads, rows
+
+
+def rounds_table(data: ReportData) -> Table:
+    """Every round that is drawn."""
+    rows = [
+        [s.name, str(t), number(u), number(z), number(train)]
+        for s in data.progress.series
+        for t, u, z, train in zip(s.round, s.u, s.significance, s.train, strict=True)
+    ]
+    return ["cascade", "round", "u", "held-out significance", "training significance"], rows
+
+
+def scores_table(data: ReportData) -> Table:
+    """Expected events of each process in each bin."""
+    h = data.scores
+    heads = ["from", "to", *(p.name for p in h.processes), "± of the sum"]
+    columns = [h.edges[:-1], h.edges[1:], *(p.values for p in h.processes), h.error]
+    return heads, [[number(float(v)) for v in row] for row in zip(*columns, strict=True)]

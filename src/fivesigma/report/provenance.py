@@ -1,0 +1,138 @@
+"""What was trained and judged on what: hashes, versions, parameters, and how to do it again."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+import fivesigma
+from fivesigma._types import AnyArray
+from fivesigma.datasets.events import Events
+
+_LIBRARIES = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm")
+_PYTHON = 'fivesigma.report(model, events).write("report.html")'
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the numbers come from.
+
+    Attributes
+    ----------
+    model : str
+        Class of the model.
+    parameters : dict of str to str
+        Those that differ from the defaults come first.
+    data_hash : str
+        Of the events of this report.
+    trained_on : str
+        Hash of the training events, empty if the model does not say.
+    events, features : int
+    rounds : int
+    training_seconds : float
+    versions : dict of str to str
+    created : str
+        UTC.
+    command : str
+        What writes this report again.
+    notes : list of str
+        What was left out or changed when the events were read.
+    """
+
+    model: str
+    parameters: dict[str, str]
+    data_hash: str
+    trained_on: str
+    events: int
+    features: int
+    rounds: int
+    training_seconds: float
+    versions: dict[str, str]
+    created: str
+    command: str
+    notes: list[str]
+
+
+def data_hash(events: Events) -> str:
+    """Hash features, weights and which events are signal, in their order; writing and reading a file changes nothing.
+
+    Parameters
+    ----------
+    events : Events
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> from fivesigma.datasets import make_htautau
+    >>> data_hash(make_htautau(200)) == data_hash(make_htautau(200))
+    True
+    """
+    found = hashlib.sha256(repr(events.X.shape).encode())
+    for values in (_canonical(events.X), events.weight, events.is_signal if events.labelled else np.zeros(0)):
+        found.update(np.ascontiguousarray(values).data)
+    return found.hexdigest()
+
+
+def shared_events(events: Events, model: Any, trained_on: Events | None) -> int:
+    """How many of the events the model was trained on, as far as can be known."""
+    if trained_on is not None:
+        return int(np.isin(_row_hashes(events.X), _row_hashes(trained_on.X)).sum())
+    return len(events) if getattr(model, "data_hash_", None) == data_hash(events) else 0
+
+
+def _canonical(X: AnyArray) -> AnyArray:
+    """Features of which equal values have equal bits: one NaN, one zero."""
+    return np.ascontiguousarray(np.where(np.isnan(X), np.float32(np.nan), X + np.float32(0)), dtype=np.float32)
+
+
+def _row_hashes(X: AnyArray) -> AnyArray:
+    """Mix the bits of each row of features into 64; overflow is meant."""
+    bits = _canonical(X).view(np.uint32)
+    out = np.zeros(len(X), dtype=np.uint64)
+    for column in bits.T:
+        out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        out ^= out >> np.uint64(29)
+    return out
+
+
+def provenance_of(model: Any, events: Events, trained_on: Events | None, command: str | None) -> Provenance:
+    """Gather what is known."""
+    history = getattr(model, "history_", [])
+    hashed = data_hash(trained_on) if trained_on is not None else str(getattr(model, "data_hash_", ""))
+    return Provenance(
+        model=type(model).__name__,
+        parameters=_parameters(model),
+        data_hash=data_hash(events),
+        trained_on=hashed,
+        events=len(events),
+        features=len(events.feature_names),
+        rounds=len(history),
+        training_seconds=float(sum(r.seconds for r in history)),
+        versions=_versions(),
+        created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        command=_PYTHON if command is None else command,
+        notes=list(events.notes),
+    )
+
+
+def _parameters(model: Any) -> dict[str, str]:
+    """Parameters as text, those that were chosen first."""
+    found = {k: " ".join(repr(v).split()) for k, v in model.get_params(deep=False).items() if k != "verbose"}
+    default = {k: repr(v) for k, v in type(model)().get_params(deep=False).items()}
+    ordered = sorted(found, key=lambda k: (found[k] == default.get(k), k))
+    return {k: found[k] if len(found[k]) <= 300 else f"{found[k][:300]}…" for k in ordered}
+
+
+def _versions() -> dict[str, str]:
+    found = {name: str(sys.modules[name].__version__) for name in _LIBRARIES if name in sys.modules}
+    return {"fivesigma": fivesigma.__version__, "python": platform.python_version(), **found}
