@@ -25,7 +25,7 @@ pytest.importorskip("skops")
 pl = pytest.importorskip("polars")
 pytest.importorskip("uproot")
 
-COMMANDS = ("demo", "train", "predict", "score", "scan", "env")
+COMMANDS = ("demo", "train", "predict", "score", "scan", "categorise", "report", "env")
 QUICK = ("--trees", "12", "--jobs", "1", "--b-reg", "10")
 
 
@@ -144,6 +144,32 @@ def small_scores(folder: Path) -> Path:
     rows = [f"{k},{k / 40},{str(k > 30).lower()},{'sb'[k % 3 > 0]},1.0" for k in range(40)]
     path.write_text("id,score,selected,label,weight\n" + "\n".join(rows) + "\n")
     return path
+
+
+def test_categorise_quotes_other_events_and_writes_a_workspace(folder: Path, tmp_path: Path) -> None:
+    good("predict", folder / "model", folder / "train.parquet", "-o", tmp_path / "train.csv")
+    arguments = (tmp_path / "train.csv", "-k", 2, "--yields", 692, 411000, "--replicas", 20)
+    found = json.loads(good("categorise", *arguments, "--quote", folder / "scores.parquet", "--json"))
+    own = json.loads(good("categorise", *arguments, "--json"))
+    assert len(found["s"]) == len(found["b"]) == 2
+    assert found["edges"] == own["edges"]
+    assert found["held_out"]
+    assert not own["held_out"]
+    assert found["significance"] == pytest.approx(np.sqrt(sum(fivesigma.AMS2().value(found["s"], found["b"]) ** 2)))
+    assert "significance" in good("categorise", *arguments, "--pyhf", tmp_path / "workspace.json")
+    workspace = json.loads((tmp_path / "workspace.json").read_text())
+    assert {s["name"] for s in workspace["channels"][0]["samples"]} >= {"ztautau", "ttbar"}
+    assert "is there already" in bad("categorise", *arguments, "--pyhf", tmp_path / "workspace.json")
+    assert cli("categorise", tmp_path / "train.csv", "-k", "many").exit_code == 2
+
+
+def test_report_is_written_and_knows_training_events(folder: Path, tmp_path: Path) -> None:
+    good("report", folder / "model", folder / "test.parquet", "-o", tmp_path / "test.html", "--replicas", 20)
+    good("report", folder / "model", folder / "train.parquet", "-o", tmp_path / "train.html", "--replicas", 20)
+    pages = [(tmp_path / name).read_text() for name in ("test.html", "train.html")]
+    assert all(page.lower().startswith("<!doctype html>") for page in pages)
+    assert "trained on" in pages[1].lower()
+    assert "is there already" in bad("report", folder / "model", folder / "test.parquet", "-o", tmp_path / "test.html")
 
 
 def test_three_formats_give_identical_scores(folder: Path, tmp_path: Path) -> None:

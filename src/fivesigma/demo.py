@@ -14,14 +14,15 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.model_selection import train_test_split
 
-from fivesigma._extras import installed
+import fivesigma
+from fivesigma import plot
+from fivesigma._extras import installed, need
 from fivesigma._types import Array, BoolArray
-from fivesigma.cut import scan
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.intervals import Paired, paired_difference
-from fivesigma.progress_figure import draw_progress
+from fivesigma.report import Report
 from fivesigma.scores import write_scores
 from fivesigma.significance import AMS2
 from fivesigma.store import save
@@ -96,8 +97,10 @@ def run_demo(
     result = paired_difference(plain.selected, cascade.selected, test.is_signal, weight, utility)
     console.print(table((plain, cascade), result, test.is_signal, weight))
     console.print(sentence(result))
-    write(folder, cascade, test, weight, utility)
-    console.print(f"Model, scores of the test events and figure of the cascade in {folder}/.")
+    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train, yields=(totals[0], totals[1]))
+    write(folder, cascade, test, weight, page)
+    console.print(f"Model, scores of the test events and figure of the cascade in {folder}/. Open the report:")
+    console.print(f"{(folder / 'report.html').resolve()}", soft_wrap=True)
     console.print(f"{time.perf_counter() - start:.0f} s in all.")
     return result
 
@@ -168,7 +171,7 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"{folder} is there already and is not of an earlier demo; name another with -o.")
 
 
-def write(folder: Path, cascade: Trained, test: Events, weight: Array, utility: AMS2) -> None:
+def write(folder: Path, cascade: Trained, test: Events, weight: Array, page: Report) -> None:
     """Write beside, then rename."""
     beside = folder.with_name(f".{folder.name}-new")
     shutil.rmtree(beside, ignore_errors=True)
@@ -192,9 +195,10 @@ def write(folder: Path, cascade: Trained, test: Events, weight: Array, utility: 
             "process": test.process,
         }
         write_scores(beside / "scores.csv", scores)
-        curve = scan(cascade.probability, test.is_signal, weight, utility).curve
-        title = f"Progress of the cascade over {len(cascade.model.history_)} rounds; right: test events"
-        figure = draw_progress(cascade.model.history_, curve, utility, cut=cascade.model.cut_, title=title)
+        page.write(beside / "report.html")
+        figure = need("matplotlib.figure").Figure(figsize=(14, 4.5), layout="constrained")
+        for draw, ax in zip((plot.rounds, plot.u_path, plot.progress), figure.subplots(1, 3), strict=True):
+            draw(page, ax)
         figure.savefig(beside / "cascade.png", dpi=150)
         if folder.exists():
             shutil.rmtree(folder)

@@ -236,7 +236,7 @@ def test_categories_in_another_order_give_the_same_scores() -> None:
 
 def test_lightgbm_may_run_out_of_splits() -> None:
     few = slice(0, 400)
-    model = grown("lightgbm", cv=3, n_trees=40, params={"min_data_in_leaf": 60, "learning_rate": 1.0})
+    model = grown("lightgbm", cv=3, n_trees=40, params={"min_gain_to_split": 15.0, "learning_rate": 0.5})
     model.fit(X[few], Y[few], W[few])
     assert {len(list(m.staged_probability(X[:1]))) for m in model.models_} != {40}
     assert len(model.history_) == 40

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 import fivesigma
+from fivesigma.cli.report import report_command
 from fivesigma.datasets import Events
 from fivesigma.datasets.write import write_events
 from fivesigma.report import data_hash
-from fivesigma.report.command import report_command
 
 
 @pytest.fixture

@@ -8,10 +8,12 @@ from typing import Any
 import click
 
 import fivesigma
+from fivesigma.cli.categorise import categorise
 from fivesigma.cli.demo import demo
 from fivesigma.cli.env import env
 from fivesigma.cli.options import INTERRUPTED
 from fivesigma.cli.predict import predict
+from fivesigma.cli.report import report_command
 from fivesigma.cli.scan import scan
 from fivesigma.cli.score import score
 from fivesigma.cli.train import train
@@ -59,5 +61,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, train, predict, score, scan, env):
+for _command in (demo, train, predict, score, scan, categorise, report_command, env):
     main.add_command(_command)

@@ -81,6 +81,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     events = load_events(files, **columns, signal=options["signal"], tree=options["tree"], cut=options["where"])
     for note in events.notes:
         click.echo(f"note: {note}", err=True)
+    from fivesigma.report.provenance import data_hash
+
     model = make_model(checkpoint, pos_label=events.signal, **options)
     try:
         model.fit(events.X, events.y, events.weight, events.process)
@@ -88,6 +90,7 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
         click.get_current_context().exit(INTERRUPTED)
     # A fitted attribute, so that it is saved with the model and `predict` reads the same columns.
     model.columns_ = {**columns, "features": list(events.feature_names)}
+    model.data_hash_ = data_hash(events)  # so that a report can tell training events
     save(model, output, force=force)
     shutil.rmtree(checkpoint, ignore_errors=True)
     click.echo(_summary(model, events, output))
