@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,7 +74,12 @@ def run_demo(
     console = Console(markup=False, highlight=False)
     start = time.perf_counter()
     events = make_htautau(n_events, random_state=seed)
-    train, test = split(events, seed)
+    totals = tuple(float(events.weight[m].sum()) for m in (events.is_signal, ~events.is_signal))
+    # Each half stands for the whole experiment.
+    train, test = (
+        replace(half, weight=rescale(half.weight, half.is_signal, (totals[0], totals[1])))
+        for half in split(events, seed)
+    )
     console.print(
         f"{len(events):,} simulated events (a toy of H → ττ): half to train on, of which a quarter is held out to "
         "drive the cascade and tune the cuts, and half to test on and for nothing else."
@@ -90,15 +96,12 @@ def run_demo(
         fit(name, GrownCascadeClassifier(library, cascade=name == "cascade", **shared), train, test)
         for name in ("plain", "cascade")
     )
-    # Half of the events stands for the whole experiment.
-    totals = tuple(float(events.weight[m].sum()) for m in (events.is_signal, ~events.is_signal))
-    weight = rescale(test.weight, test.is_signal, (totals[0], totals[1]))
     utility = AMS2(b_reg=B_REG)
-    result = paired_difference(plain.selected, cascade.selected, test.is_signal, weight, utility)
-    console.print(table((plain, cascade), result, test.is_signal, weight))
+    result = paired_difference(plain.selected, cascade.selected, test.is_signal, test.weight, utility)
+    console.print(table((plain, cascade), result, test.is_signal, test.weight))
     console.print(sentence(result))
-    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train, yields=(totals[0], totals[1]))
-    write(folder, cascade, test, weight, page)
+    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train)
+    write(folder, cascade, test, page)
     console.print(f"Model, scores of the test events and figure of the cascade in {folder}/. Open the report:")
     console.print(f"{(folder / 'report.html').resolve()}", soft_wrap=True)
     console.print(f"{time.perf_counter() - start:.0f} s in all.")
@@ -171,7 +174,7 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"{folder} is there already and is not of an earlier demo; name another with -o.")
 
 
-def write(folder: Path, cascade: Trained, test: Events, weight: Array, page: Report) -> None:
+def write(folder: Path, cascade: Trained, test: Events, page: Report) -> None:
     """Write beside, then rename."""
     beside = folder.with_name(f".{folder.name}-new")
     shutil.rmtree(beside, ignore_errors=True)
@@ -191,7 +194,7 @@ def write(folder: Path, cascade: Trained, test: Events, weight: Array, page: Rep
             "score": cascade.probability,
             "selected": cascade.selected,
             "label": test.y,
-            "weight": weight,
+            "weight": test.weight,
             "process": test.process,
         }
         write_scores(beside / "scores.csv", scores)
