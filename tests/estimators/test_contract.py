@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from xgboost import XGBClassifier
 
-from fivesigma import CascadeClassifier, GrownCascadeClassifier
+from fivesigma import CascadeClassifier, CascadePool, GrownCascadeClassifier
 from fivesigma.errors import SmallSampleWarning
 
 TUNED_CUT = "predict uses the cut that maximises significance, not the larger probability"
@@ -30,6 +30,10 @@ ESTIMATORS: list[tuple[Any, dict[str, str]]] = [
     (GrownCascadeClassifier("xgboost", n_trees=8, params={"learning_rate": 0.5}, n_jobs=1), WEIGHTS | CUT),
     # With 20 events a leaf LightGBM grows no tree on the 45 events of the weight check.
     (GrownCascadeClassifier("lightgbm", n_trees=8, params={"learning_rate": 0.5}, n_jobs=1), CUT),
+    (
+        CascadePool([("plain", LogisticRegression()), ("cascade", CascadeClassifier(LogisticRegression()))], n_jobs=1),
+        WEIGHTS | SPARSE | CUT,
+    ),
 ]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -18,6 +21,7 @@ from sklearn.neural_network import MLPClassifier
 import fivesigma
 from fivesigma import AMS2, CascadeClassifier, CascadePool, GrownCascadeClassifier
 from fivesigma.errors import InputError
+from fivesigma.estimators import progress
 from fivesigma.estimators.blend import Blend
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
@@ -90,6 +94,86 @@ def test_bagged_scores_cover_all_events_and_are_honest() -> None:
     fooled = model.predict_proba(X[noise == 1])[:, 1].mean() - model.predict_proba(X[noise == 0])[:, 1].mean()
     assert abs(honest) < 0.03
     assert fooled > 0.15
+
+
+@pytest.mark.parametrize("cv", [0.25, 2])
+@pytest.mark.parametrize(
+    "member",
+    [
+        GrownCascadeClassifier(n_trees=60, params={"max_depth": 8, "learning_rate": 0.5}, refit=True),
+        CascadeClassifier(RandomForestClassifier(20), max_rounds=1, refit=True),
+    ],
+    ids=["grown", "retrained"],
+)
+def test_members_are_not_refitted_on_the_events_that_judge_them(member: Any, cv: Any) -> None:
+    noise = np.random.default_rng(0).permutation(Y)
+    model = CascadePool([("refit", member)], cv=cv, random_state=0, n_jobs=1).fit(X, noise)
+    held = np.isfinite(model.held_out_score_)
+    score, signal = model.held_out_score_[held], noise[held] == 1
+    assert abs(score[signal].mean() - score[~signal].mean()) < 0.06
+    assert not any(m.refit for _, m in model.members_)
+
+
+def with_noise(n: int, seed: int) -> tuple[Any, Any, Any]:
+    """Blobs with columns on which models overfit, each in its own way."""
+    table, y, w = make_blobs(n, seed=seed)
+    return np.hstack([table, np.random.default_rng(seed).normal(size=(n, 4))]), y, w
+
+
+@pytest.mark.parametrize(
+    "member",
+    [grown(n_trees=60, params={"max_depth": 4, "learning_rate": 0.2}), RandomForestClassifier(30)],
+    ids=["grown", "forest"],
+)
+def test_bagged_cut_selects_its_share_of_new_events(member: Any) -> None:
+    model = pool(estimators=[("a", member)], cv=3).fit(*with_noise(4000, 0))
+    new, *_ = with_noise(40_000, 9)
+    assert np.mean(model.predict(new)) == pytest.approx(model.selected_fraction_, abs=0.015)
+
+
+def test_a_row_that_is_held_out_twice_counts_once() -> None:
+    train, held = np.arange(2000), np.arange(2000, 2100)
+    model = pool(estimators=[("a", grown(n_trees=3))], cv=[(train, np.tile(held, 20))]).fit(X, Y, W)
+    assert max(r.effective_background for r in model.history_) <= 50.001
+
+
+def test_history_tells_the_fits_apart() -> None:
+    model = pool(estimators=[("a", grown(n_trees=3)), ("b", grown(n_trees=4))], cv=2).fit(X, Y, W)
+    assert [r.restart for r in model.history_] == [0] * 3 + [1] * 3 + [2] * 4 + [3] * 4
+
+
+def test_members_may_name_the_signal() -> None:
+    names = np.where(Y == 1, "s", "b")
+    model = pool(estimators=[("a", grown(pos_label="s"))], pos_label="s").fit(X, names, W)
+    assert model.classes_.tolist() == ["b", "s"]
+
+
+def test_grid_search_over_a_members_parameter() -> None:
+    search = GridSearchCV(pool(estimators=[("a", grown())]), {"a__n_trees": [1, 15]}, cv=2, scoring="roc_auc")
+    search.fit(X, Y)
+    assert search.best_params_ == {"a__n_trees": 15}
+    assert search.best_estimator_.members_[0][1].n_trees_ == 15
+
+
+class Stop:
+    """Asks to stop at the end of a fit of the pool."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def setup(self, estimator: Any, context: Any) -> None: ...
+    def teardown(self, estimator: Any, context: Any) -> None: ...
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None: ...
+    def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
+        return bool(context.task_name == "fit" and context.task_id == self._number)
+
+
+@pytest.mark.parametrize(("number", "names"), [(0, ["a", "a"]), (2, ["a", "a"]), (3, ["a", "a", "b", "b"])])
+def test_callback_that_returns_true_stops_the_pool(number: int, names: list[str]) -> None:
+    members = [(name, grown(n_trees=3)) for name in "abc"]
+    model = pool(estimators=members, cv=2).set_callbacks(Stop(number)).fit(X, Y, W)
+    assert [name for name, _ in model.members_] == names
+    assert np.isfinite(model.predict_proba(X)).all()
 
 
 def test_bagged_members_have_folds_of_their_own() -> None:
@@ -172,7 +256,22 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert again.member_significance_ == model.member_significance_
 
 
-def test_progress_tells_member_round_u_and_significance(capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_tells_member_round_u_and_significance(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[str] = []
+
+    @contextmanager
+    def record(total: int, visible: bool) -> Iterator[Any]:
+        assert (total, visible) == (20 + 1 + 1, True)
+        yield lambda _, state: states.append(state)
+
+    monkeypatch.setattr(progress, "_steps", record)
+    model = few(verbose=1).fit(X, Y, W)
+    last = model.history_[19]
+    expected = f"grown-0  round {last.index}  u {last.u:.4f}  significance {last.significance:.3f}"
+    assert states[19:21] == [expected, "grown-0  done, 1 of 3 fits"]
+    monkeypatch.undo()
     few(verbose=1).fit(X, Y, W)
     out, err = capfd.readouterr()
     assert out == ""
@@ -191,6 +290,12 @@ def test_progress_tells_member_round_u_and_significance(capfd: pytest.CaptureFix
         ({"n_repeats": 0}, "n_repeats must be an integer of at least 1"),
         ({"cv": 1.5}, "cv=1.5 is not between 0 and 1"),
         ({"utility": AMS2(), "b_reg": 1.0}, "stands beside AMS2"),
+        ({"cut": "zero"}, "cut='zero' is the sign of a margin and blend='rank' has none"),
+        ({"estimators": [("a", grown(update="cross-fit"))]}, "member 'a' has update='cross-fit'"),
+        ({"estimators": [("../a", GaussianNB())]}, "'../a' cannot name a member"),
+        ({"estimators": [("a/b", GaussianNB())]}, "'a/b' cannot name a member"),
+        ({"estimators": [("a\\b", GaussianNB())]}, "cannot name a member"),
+        ({"estimators": [(1, GaussianNB())]}, "1 cannot name a member"),
     ],
     ids=str,
 )

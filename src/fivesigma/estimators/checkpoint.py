@@ -5,30 +5,93 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import sys
 import threading
-from collections.abc import Mapping
+import types
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
 
+from fivesigma import __version__
 from fivesigma.errors import InputError
 
 _NAME = "checkpoint.json"
+_LOCK = "checkpoint.lock"
 _FORMAT = 1
 
 
+_FREE = ("checkpoint", "checkpoint_every", "verbose", "n_jobs")  # settings that make no other run
+
+
 def fingerprint(estimator: Any, *data: Any) -> dict[str, str]:
-    """Hashes of what a run depends on: its settings and its events."""
-    ignored = ("checkpoint", "checkpoint_every", "verbose", "n_jobs")
-    settings = {k: repr(v) for k, v in sorted(estimator.get_params(deep=True).items()) if k not in ignored}
-    settings["class"] = type(estimator).__name__
+    """Hashes of what a run depends on: its settings, its events, and the libraries, whose versions grow other trees."""
+    settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in _FREE}
+    try:
+        described = _described([type(estimator), settings])
+    except RecursionError:
+        raise InputError("a checkpoint needs settings that do not contain themselves") from None
     return {
-        "settings": hashlib.sha256(json.dumps(settings).encode()).hexdigest(),
+        "settings": hashlib.sha256(described.encode()).hexdigest(),
         "events": joblib.hash(data, hash_name="sha1"),
+        "versions": ", ".join(f"{name} {version}" for name, version in _versions()),
     }
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    """Versions of the libraries that train; from their metadata, as importing them takes long."""
+    yield "fivesigma", __version__
+    for name in ("scikit-learn", "xgboost", "xgboost-cpu", "lightgbm"):
+        with suppress(metadata.PackageNotFoundError):
+            yield name, metadata.version(name)
+
+
+def _described(value: Any) -> str:
+    """Text that is equal in all processes exactly if the values are: no address, nothing left out as repr does."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}[{','.join(map(_described, value))}]"
+    if isinstance(value, (set, frozenset)):
+        return f"set[{','.join(sorted(map(_described, value)))}]"
+    if isinstance(value, Mapping):
+        return f"map[{','.join(sorted(f'{_described(k)}:{_described(v)}' for k, v in value.items()))}]"
+    if isinstance(value, os.PathLike):
+        return repr(os.fspath(value))
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return f"array{value.shape}{_described(value.ravel().tolist())}"
+    if isinstance(value, np.ndarray):
+        return str(joblib.hash(np.ascontiguousarray(value), hash_name="sha1"))
+    if isinstance(value, types.FunctionType):
+        # What a function reads from its module is not followed.
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        inside = [value.__code__, value.__defaults__, value.__kwdefaults__, cells]
+        return f"{value.__module__}.{value.__qualname__}{_described(inside)}"
+    if isinstance(value, types.CodeType):
+        return _described([value.co_code, value.co_names, value.co_consts])
+    if isinstance(value, (type, types.BuiltinFunctionType)):
+        return f"{value.__module__}.{value.__qualname__}"
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if hasattr(value, "get_params"):
+        return kind + _described(value.get_params(deep=False))
+    if hasattr(value, "__array__"):
+        return kind + str(joblib.hash(value, hash_name="sha1"))
+    try:
+        made_of = value.__reduce_ex__(4)
+    except TypeError:
+        raise InputError(
+            f"a checkpoint needs settings that can be compared with those of a later run, which a {kind} cannot be"
+        ) from None
+    if isinstance(made_of, str):
+        return f"{getattr(value, '__module__', None)}.{made_of}"
+    return kind + _described([list(part) if isinstance(part, Iterator) else part for part in made_of])
 
 
 class Checkpoint:
@@ -52,7 +115,23 @@ class Checkpoint:
             raise InputError(
                 "a checkpoint needs an integer random_state, or a resumed run could not go on the same way"
             )
-        return cls(estimator.checkpoint, fingerprint(estimator, *data), interval)
+        out = cls(estimator.checkpoint, fingerprint(estimator, *data), interval)
+        out.claim()
+        return out
+
+    def claim(self) -> None:
+        """Keep other processes out of the folder, until `release` or the end of this object."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path, owner = self.folder / _LOCK, f"{os.getpid()} {socket.gethostname()} {uuid.uuid4().hex}"
+        try:
+            with path.open("x") as stream:
+                stream.write(owner)
+        except FileExistsError:
+            _refuse_if_running(path)
+            path.write_text(owner)
+        self.release = weakref.finalize(self, _release, path, owner)
+        for left in self.folder.glob("*.part"):  # of a process that was killed while it wrote
+            left.unlink()
 
     def read(self) -> tuple[dict[str, Any], dict[str, bytes]] | None:
         """Return state and files as last written, or None if there are none."""
@@ -71,9 +150,13 @@ class Checkpoint:
         for part, what in (
             ("settings", "of another configuration"),
             ("events", "of other events"),
+            (
+                "versions",
+                f"by other versions of the libraries ({run.get('versions')}; now {self._run.get('versions')})",
+            ),
             ("interval", "of another interval"),
         ):
-            if run.get(part) != self._run[part]:
+            if run.get(part) != self._run.get(part):
                 raise InputError(f"the checkpoint in {self.folder} is {what}; give another folder or remove it")
         for name, content in files.items():
             if hashlib.sha256(content).hexdigest() != sums[name]:
@@ -92,9 +175,10 @@ class Checkpoint:
             write_atomically(self.folder / entries[name]["file"], content)
         manifest = {"format": _FORMAT, "run": self._run, "state": state, "files": entries}
         write_atomically(self.folder / _NAME, json.dumps(manifest).encode())
-        current = {entry["file"] for entry in entries.values()} | {_NAME}
+        current = {entry["file"] for entry in entries.values()}
+        stems = {name.partition(".")[0] for name in files}
         for path in self.folder.iterdir():
-            if path.name not in current and path.name.partition(".")[0] in {n.partition(".")[0] for n in files}:
+            if path.name not in current and path.name.partition(".")[0] in stems:
                 path.unlink()
 
     def say_interrupted(self, reached: int, kept: int, unit: str) -> None:
@@ -103,6 +187,33 @@ class Checkpoint:
             f"interrupted after {unit} {reached}; the same call goes on from {unit} {kept}, kept in {self.folder}",
             file=sys.stderr,
         )
+
+
+def _refuse_if_running(path: Path) -> None:
+    """Refuse a lock unless its process is this one or is gone; an empty one was left by a kill while it was made."""
+    pid, _, rest = path.read_text().partition(" ")
+    here = rest.partition(" ")[0] == socket.gethostname()
+    if not pid.isdigit() or (here and int(pid) == os.getpid()):
+        return
+    if here and os.name == "posix":  # elsewhere a process cannot be asked whether it lives
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            pass  # it lives, as somebody else's
+    raise InputError(
+        f"process {pid} on {rest.partition(' ')[0]} uses the checkpoint in {path.parent}; wait for it, give another "
+        f"folder, or remove {path.name} if that run is over"
+    )
+
+
+def _release(path: Path, owner: str) -> None:
+    """Remove a lock if it is still the owner's, and the folder if nothing was written to it."""
+    with suppress(OSError):
+        if path.read_text() == owner:
+            path.unlink()
+            path.parent.rmdir()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 T = TypeVar("T")
+
+# Set when the work that this thread is part of was given up; work within work has several.
+_given_up: ContextVar[tuple[threading.Event, ...]] = ContextVar("_given_up", default=())
+
+
+class GivenUpError(Exception):
+    """Ends a thread whose result nobody waits for any more; never seen by users."""
+
+
+def end_if_given_up() -> None:
+    """End this thread's work if it was given up; called between rounds."""
+    if any(event.is_set() for event in _given_up.get()):
+        raise GivenUpError
 
 
 def spread_threads(n_jobs: int | None, n_tasks: int) -> tuple[int, int]:
@@ -23,8 +39,30 @@ def spread_threads(n_jobs: int | None, n_tasks: int) -> tuple[int, int]:
 
 
 def run_parallel(work: Callable[..., T], tasks: Iterable[tuple[Any, ...]], workers: int) -> list[T]:
-    """Run tasks in threads: learners leave Python's lock while they train, and the events are shared."""
-    return list(Parallel(n_jobs=workers, backend="threading")(delayed(work)(*task) for task in tasks))
+    """Run tasks in threads: learners leave Python's lock while they train, and the events are shared.
+
+    After an error or Ctrl-C no other task begins, those that run end at their next round, and only then it is raised:
+    no thread goes on behind the caller's back.
+    """
+    if workers == 1:
+        return [work(*task) for task in tasks]
+    given_up = threading.Event()
+
+    def watched(*task: Any) -> T:
+        _given_up.set((*_given_up.get(), given_up))
+        return work(*task)
+
+    with ThreadPoolExecutor(workers) as executor:
+        try:
+            futures = [executor.submit(copy_context().run, watched, *task) for task in tasks]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+            return [future.result() for future in futures]
+        except BaseException:
+            given_up.set()
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def spread_seeds(random_state: Any, n: int) -> list[int]:

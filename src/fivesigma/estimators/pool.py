@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import History
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, StoreError
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.blend import Blend
 from fivesigma.estimators.checkpoint import Checkpoint
@@ -26,6 +26,8 @@ from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.estimators.sample import Gauge, Sample
 from fivesigma.learners import check_learner
 from fivesigma.significance import Utility
+
+_RUNNING = ".running"  # ends the name of the checkpoint of a fit that is not finished
 
 
 class _Task(NamedTuple):
@@ -52,7 +54,9 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
     estimators : list of (str, estimator)
         Members: cascades of fivesigma, plain models (``GrownCascadeClassifier(cascade=False)``), or any classifier that
         takes ``sample_weight``, which becomes the plain ``CascadeClassifier(classifier, max_rounds=0)``. All of them
-        take the pool's utility and its held-out events.
+        take the pool's utility, its policy for negative weights and its held-out events, which they are never trained
+        on: a member's own ``utility``, ``b_reg``, ``cv``, ``refit``, ``pos_label``, ``negative_weights``,
+        ``checkpoint``, ``random_state`` and ``n_jobs`` do not count.
     keep : int, optional
         Number of members to keep, those of the highest held-out significance; all by default.
     blend : {"rank", "margin", "probability"}, default="rank"
@@ -65,11 +69,13 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         Constant added to b, if `utility` is a name.
     cv : float, int, splitter or iterable, default=0.25
         A fraction holds out the same events from all members. A number of folds bags: each member is trained once a
-        fold, on folds of its own, and scores the events that it did not see, so that all events have honest scores.
+        fold, on folds of its own, and scores the events that it was not fitted on, so that all events have such scores.
     n_repeats : int, default=1
         Repeats of the folds, each with new folds and seeds.
     cut : {"plateau", "peak", "smooth", "zero"} or float, default="plateau"
-        Cut of `predict`, tuned on the blended held-out scores.
+        Cut of `predict`, tuned on the blended held-out scores; ``"zero"``, the sign of the margin, is not for ranks.
+        A bagged pool keeps the tuned share of events rather than the score: the mean of all fits of a member is
+        narrower than the scores of one fit on which the share was tuned.
     pos_label : label, optional
         The signal. By default the larger number, or the signal of a known pair such as s/b.
     negative_weights : {"error", "zero", "abs"}, default="error"
@@ -91,13 +97,16 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
     blend_ : Blend
         How their scores are averaged.
     member_significance_ : dict of str to float
-        Held-out significance of every member at its own best cut.
+        Significance of every member on held-out events at its own best cut. It is not that of new events: no member was
+        fitted on these events, but cascades chose u, rounds and early stopping on them, and the cut is the best one on
+        them too. So it favours members that chose among more rounds, and so does `keep`.
     held_out_score_ : array of shape (n_events,)
-        Blended score of each event by models that did not train on it; NaN for events that were never held out.
+        Blended score of each event by models that were not fitted on it (u, rounds and early stopping were chosen on
+        it); NaN for events that were never held out.
     history_ : History
-        Rounds of all cascades that were kept.
+        Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`.
     cut_, selected_fraction_ : float
-        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
+        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that the cut was tuned to select.
     classes_ : array of shape (2,)
         (background, signal).
 
@@ -202,15 +211,36 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         self._check_integers(n_repeats=1, **({} if self.keep is None else {"keep": 1}))
         if self.weights not in ("even", "fit"):
             raise InputError(f"weights must be 'even' or 'fit', got {self.weights!r}")
-        checkpoint = Checkpoint.of(self, 0, sample.X, sample.signal, sample.weight, process)
-
+        if self.cut == "zero" and self.blend == "rank":
+            raise InputError(
+                "cut='zero' is the sign of a margin and blend='rank' has none: use blend='margin' or another cut"
+            )
+        if self.checkpoint is not None:
+            self._check_storable()
         tasks = self._tasks(sample)
+        checkpoint = Checkpoint.of(self, 0, sample.X, sample.signal, sample.weight, process)
+        try:
+            tasks, models = self._fit_all(tasks, sample, checkpoint)
+        finally:
+            if checkpoint:
+                checkpoint.release()
+        self._blend_members(sample, tasks, models)
+        return self
+
+    def _fit_all(
+        self, tasks: list[_Task], sample: Sample, checkpoint: Checkpoint | None
+    ) -> tuple[list[_Task], list[SignificanceClassifier]]:
+        """Run the fits; those of a member that a callback stopped in between are left out."""
         workers, threads = spread_threads(self.n_jobs, len(tasks))
         done = set() if checkpoint is None else _finished(checkpoint)
+        if checkpoint:
+            _clear_leftovers(checkpoint, done)
         rounds = {t.key: self._rounds(t.member) for t in tasks}
         with PoolProgress(self, rounds).showing() as progress:
 
-            def work(task: _Task) -> SignificanceClassifier:
+            def work(task: _Task) -> SignificanceClassifier | None:
+                if progress.stopped and task.member > 0:  # a pool needs one member
+                    return None
                 with progress.fit(task.key):
                     return self._fit_one(task, sample, threads, checkpoint, done)
 
@@ -220,20 +250,42 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
                 if checkpoint:
                     checkpoint.say_interrupted(progress.finished, len(_finished(checkpoint)), "fit")
                 raise
-        self._blend_members(sample, tasks, models)
-        return self
+        left_out = {t.member for t, m in zip(tasks, models, strict=True) if m is None}
+        pairs = [(t, m) for t, m in zip(tasks, models, strict=True) if m is not None and t.member not in left_out]
+        return [t for t, _ in pairs], [m for _, m in pairs]
 
     def _check_members(self) -> None:
         if not self.estimators:
             raise InputError("estimators is empty; a pool needs at least one (name, estimator) pair")
         try:
-            names = [name for name, _ in self.estimators]
+            names: list[Any] = [name for name, _ in self.estimators]
         except (TypeError, ValueError):
             raise InputError(f"estimators must be (name, estimator) pairs, got {self.estimators!r}") from None
+        for name in names:
+            if not isinstance(name, str) or not name or name.startswith(".") or set(name) & set("/\\\0"):
+                raise InputError(f"{name!r} cannot name a member: it must be text that could name a file")
         self._validate_names(names)
-        for _, estimator in self.estimators:
+        for name, estimator in self.estimators:
             if not isinstance(estimator, SignificanceClassifier):
                 check_learner(estimator)
+            elif getattr(estimator, "update", None) == "cross-fit":
+                raise InputError(
+                    f"member {name!r} has update='cross-fit', which needs folds of its own, but each fit of a pool has "
+                    "one split; use update='held-out'"
+                )
+
+    def _check_storable(self) -> None:
+        """Refuse before training what a checkpoint could not hold after it."""
+        from fivesigma.store import parts, values
+        from fivesigma.store.packing import Packer
+
+        what = [(f"member {name!r}", self._member(k)) for k, (name, _) in enumerate(self.estimators)]
+        for where, value in [*what, ("utility", self.utility_)]:
+            try:
+                Packer((*values.CODECS, *parts.CODECS)).pack(value, where)
+            except StoreError as err:
+                reason = str(err).partition(";")[0]
+                raise InputError(f"checkpoint cannot hold this pool: {reason}; leave checkpoint out") from err
 
     def _tasks(self, sample: Sample) -> list[_Task]:
         """All fits: every member on every split."""
@@ -244,7 +296,8 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         for k, (name, _) in enumerate(self.estimators):
             repeats = [sample.splits(self.cv, _seed(root, k, r)) for r in range(self.n_repeats)] if bagged else common
             for at, (train, held_out) in enumerate(itertools.chain.from_iterable(repeats)):
-                tasks.append(_Task(k, name, at, train, held_out, _seed(root, k, at, 1)))
+                # A row that is held out twice is one event: it counts once.
+                tasks.append(_Task(k, name, at, train, np.unique(held_out), _seed(root, k, at, 1)))
         return tasks
 
     def _rounds(self, member: int) -> int:
@@ -270,35 +323,42 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         if checkpoint and task.key in done:
             stored: SignificanceClassifier = load(checkpoint.folder / task.key)
             return stored
-        model: SignificanceClassifier = clone(self._member(task.member)).set_params(
+        model: SignificanceClassifier = clone(self._member(task.member))
+        if "refit" in model.get_params():
+            model.set_params(refit=False)  # it would train on the events that judge it
+        model.set_params(
             utility=self.utility_,
             b_reg=None,
             cv=[(task.train, task.held_out)],
+            pos_label=None,  # members see 1 and 0
             negative_weights=self.negative_weights,
-            checkpoint=checkpoint.folder / f"{task.key}.running" if checkpoint else None,
+            checkpoint=checkpoint.folder / f"{task.key}{_RUNNING}" if checkpoint else None,
             random_state=task.seed,
             n_jobs=threads,
         )
         model.fit(sample.X, sample.target, sample.weight)
         if checkpoint:
-            save(model, checkpoint.folder / task.key)
-            shutil.rmtree(checkpoint.folder / f"{task.key}.running", ignore_errors=True)
+            # In this order a kill between any two steps leaves a fit that is finished or can go on.
+            save(model, checkpoint.folder / task.key, force=True)
             with checkpoint.lock:
                 checkpoint.write({"fits": sorted(_finished(checkpoint) | {task.key})}, {})
+            shutil.rmtree(checkpoint.folder / f"{task.key}{_RUNNING}", ignore_errors=True)
         return model
 
     def _blend_members(self, sample: Sample, tasks: list[_Task], models: list[SignificanceClassifier]) -> None:
         """Choose members, weigh them, and tune the cut, all on held-out scores."""
-        n, n_members = sample.signal.size, len(self.estimators)
-        total, count = np.zeros((n_members, n)), np.zeros((n_members, n))
+        members = sorted({t.member for t in tasks})
+        names = [self.estimators[k][0] for k in members]
+        n = sample.signal.size
+        total, count = np.zeros((len(members), n)), np.zeros((len(members), n))
         for task, model in zip(tasks, models, strict=True):
-            total[task.member, task.held_out] += model.predict_proba(sample.rows(task.held_out))[:, 1]
-            count[task.member, task.held_out] += 1
+            row = members.index(task.member)
+            total[row, task.held_out] += model.predict_proba(sample.rows(task.held_out))[:, 1]
+            count[row, task.held_out] += 1
         rows = np.flatnonzero(count.min(axis=0))
         scores = total[:, rows] / count[:, rows]
         gauge = Gauge.of(sample, rows, self.utility_)
         gauge.warn_if_small()
-        names = [name for name, _ in self.estimators]
         z = np.array([gauge.scan(p).significance for p in scores])
         self.member_significance_ = {name: float(v) for name, v in zip(names, z, strict=True)}
         kept = sorted(np.argsort(-z, kind="stable")[: self.keep])
@@ -308,18 +368,27 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
             balanced = sample.learner_weights(rows, sample.balanced(rows))
             blend = blend.reweighted(chosen, gauge.signal, balanced)
         self.blend_ = blend
-        self.members_ = [(t.name, m) for t, m in zip(tasks, models, strict=True) if t.member in kept]
+        of_kept = [(t, m) for t, m in zip(tasks, models, strict=True) if t.name in {names[k] for k in kept}]
+        self.members_ = [(t.name, m) for t, m in of_kept]
         blended = blend(chosen)
         self._tune_cut(gauge, blended)
+        if len(of_kept) > len(kept) and isinstance(self.cut, str) and self.cut != "zero":
+            as_new = self._mean_by_member((t.name, _as_if_new(t, m, sample, rows)) for t, m in of_kept)
+            self.cut_ = float(np.quantile(blend(as_new), 1.0 - self.selected_fraction_))
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
-        self.history_ = History(r for _, m in self.members_ for r in m.history_)
+        self.history_ = History(r for k, (_, m) in enumerate(self.members_) for r in m.history_.of_restart(k))
 
     def _signal_probability(self, X: Any) -> Array:
+        return self.blend_(self._mean_by_member((name, model.predict_proba(X)[:, 1]) for name, model in self.members_))
+
+    @staticmethod
+    def _mean_by_member(scores: Iterable[tuple[str, Array]]) -> list[Array]:
+        """Mean score of the fits of each member."""
         by_name: dict[str, list[Array]] = {}
-        for name, model in self.members_:
-            by_name.setdefault(name, []).append(model.predict_proba(X)[:, 1])
-        return self.blend_([np.mean(parts, axis=0) for parts in by_name.values()])
+        for name, score in scores:
+            by_name.setdefault(name, []).append(score)
+        return [np.mean(parts, axis=0) for parts in by_name.values()]
 
     def _learners(self) -> Iterator[Any]:
         return (estimator for _, estimator in self.estimators)
@@ -327,6 +396,26 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
 
 def _seed(*key: int) -> int:
     return int(np.random.SeedSequence(key).generate_state(1)[0] >> 1)
+
+
+def _as_if_new(task: _Task, model: SignificanceClassifier, sample: Sample, rows: IntArray) -> Array:
+    """Scores of events as if a fit had seen none of them.
+
+    Scores of its training events lie too far apart: they are mapped to the distribution of scores of its held-out ones.
+    """
+    score = model.predict_proba(sample.rows(rows))[:, 1]
+    seen, new = np.isin(rows, task.train), np.isin(rows, task.held_out)
+    if seen.any() and new.any():
+        below = np.searchsorted(np.sort(score[seen]), score[seen], "right") / np.count_nonzero(seen)
+        score[seen] = np.quantile(score[new], below)
+    return score
+
+
+def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
+    """Remove what a run that was killed had no time to remove: finished fits' checkpoints and half-written models."""
+    for path in checkpoint.folder.iterdir():
+        if path.is_dir() and (path.name.removesuffix(_RUNNING) in done - {path.name} or path.name.startswith(".")):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _finished(checkpoint: Checkpoint) -> set[str]:

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from fivesigma.cascade import Round
+from fivesigma.estimators.parallel import end_if_given_up
 
 try:  # experimental, since scikit-learn 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -51,6 +52,7 @@ def reporting(estimator: Any, total: int, what: str, done: int = 0) -> Iterator[
     with _callbacks(estimator, total) as call_back, _bar(total, done, what, visible=bool(estimator.verbose)) as show:
 
         def report(r: Round) -> bool:
+            end_if_given_up()
             with lock:  # restarts run in threads
                 (listener or show)(r)
                 return call_back("round")
@@ -73,6 +75,7 @@ class PoolProgress:
         self._estimator, self._rounds = estimator, rounds
         self._lock = threading.Lock()
         self.finished = 0
+        self.stopped = False  # whether a callback asked for no more fits
 
     @contextmanager
     def showing(self) -> Iterator[PoolProgress]:
@@ -100,7 +103,7 @@ class PoolProgress:
         with self._lock:
             self.finished += 1
             self._advance(self._rounds[key] - reported, f"{key}  done, {self.finished} of {len(self._rounds)} fits")
-            self._call_back("fit")
+            self.stopped |= self._call_back("fit")
 
 
 @contextmanager
