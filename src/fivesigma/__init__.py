@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fivesigma.cascade import History, Round
     from fivesigma.categories import Categories, categorise
     from fivesigma.cut import CutScan, scan
+    from fivesigma.estimators.decomposed import DecomposedClassifier
     from fivesigma.estimators.grown import GrownCascadeClassifier
     from fivesigma.estimators.pool import CascadePool
     from fivesigma.estimators.retrained import CascadeClassifier
@@ -37,6 +38,7 @@ _HOME = {
     "categorise": "categories",
     "CutScan": "cut",
     "scan": "cut",
+    "DecomposedClassifier": "estimators.decomposed",
     "GrownCascadeClassifier": "estimators.grown",
     "CascadePool": "estimators.pool",
     "CascadeClassifier": "estimators.retrained",
@@ -69,6 +71,7 @@ __all__ = [
     "CascadePool",
     "Categories",
     "CutScan",
+    "DecomposedClassifier",
     "FDivergence",
     "GaussianBackground",
     "GrownCascadeClassifier",
