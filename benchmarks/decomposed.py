@@ -69,14 +69,14 @@ def read_set(path: str, name: str) -> Events:
 
 def mean_significance(score: Array, events: Events) -> float:
     """Mean AMS over cuts that select 10 to 20 % of the events."""
-    return _significance(_steps(score), events.weight, events)
+    return _significance(entering_steps(score), events.weight, events)
 
 
 def paired_gain(
-    scores: Sequence[Array], baseline: Sequence[Array], events: Events, steps: Callable[[Array], IntArray] | None = None
+    scores: Sequence[Array], baseline: Sequence[Array], events: Events, steps: Callable[[Array], IntArray]
 ) -> tuple[float, float]:
     """Mean gain over seeds and its error, as in the text above."""
-    entering = [[(steps or _steps)(s) for s in group] for group in (scores, baseline)]
+    entering = [[steps(s) for s in group] for group in (scores, baseline)]
 
     def gains(weight: Array) -> Array:
         ours, theirs = ([_significance(e, weight, events) for e in group] for group in entering)
@@ -92,7 +92,7 @@ def paired_gain(
     return float(found.mean()), float(np.sqrt(np.var(replicas, ddof=1) + spread))
 
 
-def _steps(score: Array) -> IntArray:
+def entering_steps(score: Array) -> IntArray:
     """Number of the first cut at which each event is selected, counted from the tightest."""
     rank = np.empty(score.size, dtype=np.intp)
     rank[np.argsort(-score, kind="stable")] = np.arange(score.size)
@@ -113,11 +113,12 @@ def _learner() -> Any:
 
 
 def _models(seed: int) -> dict[str, Any]:
-    """Both learners with the same classifier, held-out events and rule for the cut."""
+    """The learners, with the same classifier, held-out events and rule for the cut."""
     shared: dict[str, Any] = {"b_reg": 10.0, "random_state": seed, "n_jobs": 1}
     return {
         "plain": CascadeClassifier(_learner(), max_rounds=0, **shared),
         "decomposed": DecomposedClassifier(_learner(), **shared),
+        "focused": DecomposedClassifier(_learner(), focus=1.0, **shared),
     }
 
 
@@ -171,23 +172,24 @@ def real(path: str, folder: str) -> None:
 
 
 def _print(found: list[dict[str, Array]], events: Events) -> None:
-    """Table of both measures: each learner, its gain over the plain one, and the same for the blend of all seeds."""
+    """Both measures of each learner and of the blend of its seeds, with the gain over the learners before it."""
     names = [name for name in found[0] if not name.endswith(" selected")]
-    blends = {name: np.mean([_rank(f[name]) for f in found], axis=0) for name in names}
-    for name in names:
-        scores, plain = ([f[key] for f in found] for key in (name, "plain"))
-        z = float(np.mean([mean_significance(score, events) for score in scores]))
-        print(f"{name:12} 10-20 % {z:.4f}", _gain(scores, plain, events))
-        chosen, plain = ([np.where(f[f"{key} selected"], 0, 1) for f in found] for key in (name, "plain"))
-        z = float(np.mean([_significance(step, events.weight, events) for step in chosen]))
-        print(f"{name:12} own cut {z:.4f}", _gain(chosen, plain, events, lambda step: step))
-        z = mean_significance(blends[name], events)
-        print(f"{name:12} blend   {z:.4f}", _gain([blends[name]], [blends["plain"]], events))
+    scores: dict[str, dict[str, list[Array]]] = {
+        "10-20 %": {name: [f[name] for f in found] for name in names},
+        "own cut": {name: [np.where(f[f"{name} selected"], 0, 1) for f in found] for name in names},
+        "blend, 10-20 %": {name: [np.mean([_rank(f[name]) for f in found], axis=0)] for name in names},
+    }
+    for measure, of in scores.items():
+        steps = _as_steps if measure == "own cut" else entering_steps
+        for k, name in enumerate(names):
+            z = float(np.mean([_significance(steps(score), events.weight, events) for score in of[name]]))
+            gains = [(other, *paired_gain(of[name], of[other], events, steps)) for other in names[:k]]
+            text = "".join(f"   over {other} {gain:+.4f} ± {error:.4f}" for other, gain, error in gains)
+            print(f"{measure:14} {name:10} {z:.4f}{text}", flush=True)
 
 
-def _gain(*given: Any) -> str:
-    gain, error = paired_gain(*given)
-    return f"gain over plain {gain:+.4f} ± {error:.4f}"
+def _as_steps(selected: Array) -> IntArray:
+    return selected.astype(np.intp)
 
 
 def _rank(score: Array) -> Array:

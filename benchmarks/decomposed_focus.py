@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.decomposed import Events, mean_significance, paired_gain, read_set
+from benchmarks.decomposed import Events, entering_steps, mean_significance, paired_gain, read_set
 from fivesigma import AMS2, scan
 from fivesigma._extras import need
 from fivesigma._types import Array, BoolArray, IntArray
@@ -269,7 +269,7 @@ def main(path: str, folder: str, chosen: list[str]) -> None:
     scores_of = {name: [np.load(out / f"{name}-{seed}.npy") for seed in SEEDS] for name in have}
     for name in have:
         z = np.mean([mean_significance(score, events) for score in scores_of[name]])
-        gain, error = paired_gain(scores_of[name], scores_of["decomposed"], events)
+        gain, error = paired_gain(scores_of[name], scores_of["decomposed"], events, entering_steps)
         print(f"{name:14} {z:.4f}   against decomposed {gain:+.4f} ± {error:.4f}")
 
 

@@ -205,7 +205,7 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
                 report(r)
             if self.refit:
                 last = ClassWeights(*self.history_[-1].class_weights)
-                self.models_ = [factors.fit(np.flatnonzero(sample.weight), last, width)]
+                self.models_ = [factors.fit(np.flatnonzero(sample.weight), last, self.focus)]
         return self
 
     def _fit_splits(
