@@ -137,6 +137,11 @@ def focus(width: float, floor: float = FLOOR) -> Callable[[Split], Array]:
     return lambda s: _event_factors(s, _near(s.margin, width, floor))
 
 
+def shuffled_focus(s: Split) -> Array:
+    """The same event factors, dealt out at random: a check that the place matters and not the spread."""
+    return _event_factors(s, np.random.default_rng(s.seed).permutation(_near(s.margin, 1.0)))
+
+
 def weighted_focus(s: Split) -> Array:
     """The same event factors for the weighted fit."""
     weight = _balanced(s.weight, s.signal) * _near(s.margin, 1.0)
@@ -213,6 +218,7 @@ VARIANTS: dict[str, Callable[[Split], Array]] = {
     "focus_1_low": focus(1.0, 0.05),
     "focus_tilt": focus_tilt,
     "weighted_focus": weighted_focus,
+    "shuffled_focus": shuffled_focus,
     "focus_costs": focus_costs,
     "temper_0.5": temper(0.5),
     "grown_focus": grown_focus(150, 2.0),
