@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fivesigma.cascade import History, Round
     from fivesigma.categories import Categories, categorise
     from fivesigma.cut import CutScan, scan
+    from fivesigma.estimators.decomposed import DecomposedClassifier
     from fivesigma.estimators.grown import GrownCascadeClassifier
     from fivesigma.estimators.pool import CascadePool
     from fivesigma.estimators.retrained import CascadeClassifier
@@ -39,6 +40,7 @@ _HOME = {
     "categorise": "categories",
     "CutScan": "cut",
     "scan": "cut",
+    "DecomposedClassifier": "estimators.decomposed",
     "GrownCascadeClassifier": "estimators.grown",
     "CascadePool": "estimators.pool",
     "CascadeClassifier": "estimators.retrained",
@@ -74,6 +76,7 @@ __all__ = [
     "CascadePool",
     "Categories",
     "CutScan",
+    "DecomposedClassifier",
     "FDivergence",
     "GaussianBackground",
     "GrownCascadeClassifier",

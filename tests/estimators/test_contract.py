@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import GammaRegressor, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from xgboost import XGBClassifier
+from xgboost import XGBClassifier, XGBRegressor
 
-from fivesigma import CascadeClassifier, CascadePool, GrownCascadeClassifier
+from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, GrownCascadeClassifier
 from fivesigma.errors import SmallSampleWarning
 
 TUNED_CUT = "predict uses the cut that maximises significance, not the larger probability"
@@ -17,9 +17,13 @@ WEIGHTS_OF_MEAN_ONE = (
     "learner weights have mean one over the rows, so k equal rows and one row of weight k differ by a factor that a "
     "regularised learner sees"
 )
+# By design: the classifier counts rows and the weights are a quantity that is regressed, so k equal rows are k events
+# that weigh one and not one that weighs k. Only their product, the ratio of yields, is the same, and only in the limit.
+ROWS_ARE_EVENTS = "rows count as events, whatever they weigh; the weights are regressed"
 
 WEIGHTS = {"check_sample_weight_equivalence_on_dense_data": WEIGHTS_OF_MEAN_ONE}
 SPARSE = {"check_sample_weight_equivalence_on_sparse_data": WEIGHTS_OF_MEAN_ONE}
+DECOMPOSED = {f"check_sample_weight_equivalence_on_{kind}_data": ROWS_ARE_EVENTS for kind in ("dense", "sparse")}
 CUT = {"check_classifiers_train": TUNED_CUT}
 
 # Each estimator with what it must fail; a check that passes after all fails the build.
@@ -34,6 +38,13 @@ ESTIMATORS: list[tuple[Any, dict[str, str]]] = [
         CascadePool([("plain", LogisticRegression()), ("cascade", CascadeClassifier(LogisticRegression()))], n_jobs=1),
         WEIGHTS | SPARSE | CUT,
     ),
+    (
+        DecomposedClassifier(
+            XGBClassifier(n_estimators=5), XGBRegressor(objective="reg:gamma", n_estimators=5), n_jobs=1
+        ),
+        DECOMPOSED,
+    ),
+    (DecomposedClassifier(LogisticRegression(), GammaRegressor(), cv=2, refit=True, n_jobs=1), DECOMPOSED | CUT),
 ]
 
 

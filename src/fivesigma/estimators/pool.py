@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -377,7 +378,7 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
             self.cut_ = float(np.quantile(blend(as_new), 1.0 - self.selected_fraction_))
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
-        self.history_ = History(r for k, (_, m) in enumerate(self.members_) for r in m.history_.of_restart(k))
+        self.history_ = History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
 
     def _signal_probability(self, X: Any) -> Array:
         return self.blend_(self._mean_by_member((name, model.predict_proba(X)[:, 1]) for name, model in self.members_))

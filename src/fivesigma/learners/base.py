@@ -151,15 +151,16 @@ def weight_parameter(estimator: Any) -> str:
     return "sample_weight"
 
 
-def check_learner(estimator: Any) -> None:
-    """Refuse a learner that cannot be weighted or that weights the classes itself."""
+def check_learner(estimator: Any, *, weighted: bool = True) -> None:
+    """Refuse a learner that gives no score, weights the classes itself or, if it is to be weighted, cannot be."""
     if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
         raise InputError(f"estimator must be a scikit-learn classifier, got {estimator!r}")
     if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
         raise InputError(
             f"{type(estimator).__name__} has neither predict_proba nor decision_function; it gives no score"
         )
-    weight_parameter(estimator)
+    if weighted:
+        weight_parameter(estimator)
     for name, value in estimator.get_params(deep=True).items():
         neutral = _OWN_CLASS_WEIGHTS.get(name.rpartition("__")[2])
         if neutral is not None and not any(value is n or value == n for n in neutral):

@@ -15,12 +15,14 @@ from fivesigma.cascade import History
 from fivesigma.errors import StoreError
 from fivesigma.estimators.blend import Blend
 from fivesigma.learners.lightgbm import LightGBMModel
+from fivesigma.learners.ratio import RatioModel
+from fivesigma.learners.regression import MeanWeight
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
 from fivesigma.significance import Utility
 from fivesigma.store.packing import Codec, Packer, Unpacker, one_line
 
-MODELS = (XGBoostModel, LightGBMModel, SklearnModel)
+MODELS = (XGBoostModel, LightGBMModel, SklearnModel, RatioModel)
 
 
 class _Fitted(NamedTuple):
@@ -46,6 +48,9 @@ ESTIMATORS = {
     "GrownCascadeClassifier": _Fitted(
         "fivesigma.estimators.grown", {**_SHARED, "history_": History, "n_trees_": int, "models_": list}
     ),
+    "DecomposedClassifier": _Fitted(
+        "fivesigma.estimators.decomposed", {**_SHARED, "history_": History, "models_": list}
+    ),
     "CascadePool": _Fitted(
         "fivesigma.estimators.pool",
         {**_SHARED, "history_": History, "members_": list, "blend_": Blend, "member_significance_": dict},
@@ -53,13 +58,19 @@ ESTIMATORS = {
 }
 
 # Learners that are stored by their parameters as long as they are not fitted.
-LEARNERS = {"XGBClassifier": "xgboost", "LGBMClassifier": "lightgbm"}
+LEARNERS = {
+    "XGBClassifier": "xgboost",
+    "XGBRegressor": "xgboost",
+    "LGBMClassifier": "lightgbm",
+    "LGBMRegressor": "lightgbm",
+}
 
 # What skops may make beside the types that it trusts itself. None of them runs code when it is made.
 TRUSTED = (
     "collections.OrderedDict",
     "lightgbm.basic.Booster",
     "lightgbm.sklearn.LGBMClassifier",
+    "lightgbm.sklearn.LGBMRegressor",
     "numpy.dtype",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
@@ -76,6 +87,7 @@ TRUSTED = (
     "sklearn.utils._bunch.Bunch",
     "xgboost.core.Booster",
     "xgboost.sklearn.XGBClassifier",
+    "xgboost.sklearn.XGBRegressor",
 )
 
 _FITTED_NAME = re.compile(r"[a-z][a-z0-9_]*_")
@@ -186,6 +198,36 @@ def _unpack_classifier(unpacker: Unpacker, fields: dict[str, Any], where: str) -
     return SklearnModel(estimator)
 
 
+def _unpack_ratio(unpacker: Unpacker, fields: dict[str, Any], where: str) -> RatioModel:
+    parts = [unpacker.typed(fields, name, MeanWeight, where) for name in ("signal", "background")]
+    classifier = unpacker.typed(fields, "classifier", MODELS[:-1], where)
+    return RatioModel(classifier, parts[0], parts[1], unpacker.typed(fields, "log_balance", float, where))
+
+
+def _pack_mean_weight(packer: Packer, value: MeanWeight, where: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {"scale": value.scale, "bounds": list(value.bounds)}
+    if LEARNERS.get(type(value.regressor).__name__) == "xgboost":
+        file = packer.add_file(bytes(value.regressor.get_booster().save_raw("ubj")), ".ubj")
+        parameters = packer.pack(value.regressor.get_params(), where)
+        return {**fields, "class": type(value.regressor).__name__, "parameters": parameters, "file": file}
+    return {**fields, "regressor": packer.pack(value.regressor, where)}
+
+
+def _unpack_mean_weight(unpacker: Unpacker, fields: dict[str, Any], where: str) -> MeanWeight:
+    low, high = unpacker.typed(fields, "bounds", list, where)
+    scale = unpacker.typed(fields, "scale", float, where)
+    if not 0 < low <= scale <= high:
+        raise StoreError(f"{where} in the manifest has a mean weight outside of its bounds")
+    if "file" in fields:
+        regressor = _unpack_learner(unpacker, fields, where)
+        regressor.load_model(bytearray(unpacker.file(fields, where)))
+    else:
+        regressor = unpacker.unpack(fields.get("regressor"), where)
+    if regressor is not None and not hasattr(regressor, "predict"):
+        raise StoreError(f"{where}.regressor in the manifest is a {type(regressor).__name__}, which predicts nothing")
+    return MeanWeight(regressor, scale, (low, high))
+
+
 def _unpack_blend(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Blend:
     weights = unpacker.typed(fields, "weights", np.ndarray, where)
     knots = unpacker.typed(fields, "knots", list, where)
@@ -253,6 +295,18 @@ CODECS = (
     ),
     Codec("xgboost", lambda value: type(value) is XGBoostModel, _pack_xgboost, _unpack_xgboost),
     Codec("lightgbm", lambda value: type(value) is LightGBMModel, _pack_lightgbm, _unpack_lightgbm),
+    Codec(
+        "ratio",
+        lambda value: type(value) is RatioModel,
+        lambda packer, value, where: {
+            "classifier": packer.pack(value.classifier, where),
+            "signal": packer.pack(value.signal, where),
+            "background": packer.pack(value.background, where),
+            "log_balance": value.log_balance,
+        },
+        _unpack_ratio,
+    ),
+    Codec("mean-weight", lambda value: type(value) is MeanWeight, _pack_mean_weight, _unpack_mean_weight),
     Codec(
         "blend",
         lambda value: type(value) is Blend,

@@ -1,0 +1,279 @@
+"""The decomposed learner: an unweighted classifier times a model of the weights."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin
+
+from fivesigma._types import Array, IntArray
+from fivesigma.cascade import ClassWeights, History, Outcome, Schedule, cascade
+from fivesigma.errors import InputError
+from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.checkpoint import Checkpoint
+from fivesigma.estimators.parallel import spread_seeds, spread_threads
+from fivesigma.estimators.progress import CallbackSupportMixin, reporting, with_callbacks
+from fivesigma.estimators.sample import Gauge, Sample
+from fivesigma.learners import Binding, check_learner, default_learner
+from fivesigma.learners.ratio import (
+    RatioModel,
+    factors_near,
+    fit_classifier,
+    fit_mean_weights,
+    fit_ratio,
+    out_of_fold_ratio,
+)
+from fivesigma.learners.regression import MeanWeight, check_regressor, default_regressor
+from fivesigma.significance import Utility
+from fivesigma.store import parts, values
+from fivesigma.store.packing import Packer, Unpacker
+
+_CODECS = (*values.CODECS, *parts.CODECS)
+
+
+class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceClassifier):
+    """Ratio of signal to background from an unweighted classifier and the mean weights of both classes.
+
+    What a selection needs is R(x) = E[w 1(y=s) | x] / E[w 1(y=b) | x], and it factors into
+    P(s|x)/P(b|x) x E[w|s,x]/E[w|b,x]. The first factor is a classifier to which every event counts the same, so that
+    weights of very different size waste none of them; the second is a regression of the weights for each class. Their
+    logarithms add up. ``predict_proba`` is R/(1+R) with R scaled to equal yields of both classes: the probability of
+    signal at class-balanced weights, as for the plain model.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        Any classifier; it need not take ``sample_weight``. By default the best that is installed: XGBoost, LightGBM,
+        else HistGradientBoostingClassifier. It must not weight the classes itself.
+    weight_estimator : regressor, optional
+        Any regressor of a positive quantity; it sees weights of mean one. By default the best installed booster with
+        gamma loss. A class in which all weights are the same needs none.
+    focus : float, optional
+        Width, in units of log R, of a second round that focuses the classifier on the boundary of the selection: event
+        factors are large where the log R of a first round, out of fold, is within about `focus` of log(f*(u)/u), u at
+        the first round's best cut. It costs one more fit of the classifier, which must take ``sample_weight``.
+    utility : str or Utility, default="ams2"
+        What the cut and, with `focus`, the boundary maximise.
+    b_reg : float, optional
+        Constant added to b, if `utility` is a name.
+    cv : float, int, splitter or iterable, default=0.25
+        Held-out events for the cut: a fraction (one split), a number of folds or a splitter, or pairs of row indices.
+        Stratified by class and, if given to `fit`, by process.
+    cut : {"plateau", "peak", "smooth", "zero"} or float, default="plateau"
+        Cut of `predict`: tuned on held-out events by a rule of `fivesigma.scan`, equal probabilities at balanced
+        classes, or a number on the scale of ``predict_proba``.
+    pos_label : label, optional
+        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    negative_weights : {"error", "zero", "abs"}, default="error"
+        What the learners see of negative weights; s and b always keep the sign. With ``"zero"`` such events are left
+        out of the classifier and the regressions, whose product then is the ratio of the positive parts.
+    refit : bool, default=False
+        Whether to train once more on all events. If not, the models of the splits are averaged.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+    checkpoint : path, optional
+        Folder to which the models of each finished split are written; the same call goes on from there.
+    random_state : int, RandomState or None, default=None
+        Seed of the split and of the learners.
+    n_jobs : int, optional
+        Cores for the learners; all by default.
+
+    Attributes
+    ----------
+    history_ : History
+        One `Round`: the held-out yields at the cut, with class-balanced weights. With `focus`, first the out-of-fold
+        yields of the training events, which find u, and then the held-out ones.
+    models_ : list of RatioModel
+        The classifier and the mean weights of each split, or of all events after `refit`; their ``log_ratio`` is log R.
+    cut_, selected_fraction_ : float
+        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
+    classes_ : array of shape (2,)
+        (background, signal).
+    utility_ : Utility
+        What the cut maximised.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    fivesigma.CascadeClassifier : Weighted classification, round by round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import GammaRegressor, LogisticRegression
+    >>> from fivesigma import DecomposedClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([1, 0], 2000)
+    >>> X = rng.normal(size=(4000, 2)) + 1.5 * y[:, None]
+    >>> w = np.where(y == 1, 0.05, 5.0 * np.exp(X[:, 1]))  # heavy where the second feature is large
+    >>> model = DecomposedClassifier(LogisticRegression(), GammaRegressor(), random_state=0).fit(X, y, sample_weight=w)
+    >>> model.models_[0].signal.regressor is None  # all signal weighs the same
+    True
+    >>> bool(model.significance(X, y, w) > w[y == 1].sum() / np.sqrt(w[y == 0].sum()))
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        weight_estimator: Any = None,
+        *,
+        focus: float | None = None,
+        utility: str | Utility = "ams2",
+        b_reg: float | None = None,
+        cv: Any = 0.25,
+        cut: str | float = "plateau",
+        pos_label: Any = None,
+        negative_weights: str = "error",
+        refit: bool = False,
+        verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.weight_estimator = weight_estimator
+        self.focus = focus
+        self.utility = utility
+        self.b_reg = b_reg
+        self.cv = cv
+        self.cut = cut
+        self.pos_label = pos_label
+        self.negative_weights = negative_weights
+        self.refit = refit
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, process: Any = None) -> DecomposedClassifier:
+        """Train the classifier and the regressions, and tune the cut.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_events, n_features)
+            Frames reach the learners as they are. NaN passes if both learners take it.
+        y : array-like of shape (n_events,)
+            Two labels.
+        sample_weight : array-like of shape (n_events,), optional
+            Physics weights: the expected yield of each event. One each if not given.
+        process : array-like of shape (n_events,), optional
+            Process of each event; splits are stratified by it.
+
+        Returns
+        -------
+        self
+        """
+        classifier, regressor = self._learners()
+        check_learner(classifier, weighted=self.focus is not None)
+        check_regressor(regressor)
+        width: Any = self.focus
+        if width is not None and not (isinstance(width, (int, float, np.number)) and 0 < width < np.inf):
+            raise InputError(f"focus must be a positive width or None, got {width!r}")
+        sample = self._check_sample(X, y, sample_weight, process)
+        checkpoint = Checkpoint.of(self, 0, sample.X, sample.signal, sample.weight, process)
+        split_seed, seed = spread_seeds(self.random_state, 2)
+        splits = sample.splits(self.cv, split_seed)
+        held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        held_out.warn_if_small()
+        _, threads = spread_threads(self.n_jobs, 1)
+        factors = _Factors(classifier, regressor, sample, seed, threads)
+        trains = [train for train, _ in splits]
+
+        def step(weights: ClassWeights, find_u: bool, _monitored: bool) -> Outcome:
+            if find_u and width is not None:
+                return factors.first_round(trains, self.utility_)
+            self.models_ = self._fit_splits(factors, trains, weights, checkpoint)
+            parts = zip(self.models_, splits, strict=True)
+            probability = np.concatenate([m.signal_probability(sample.rows(rows)) for m, (_, rows) in parts])
+            self._tune_cut(held_out, probability)
+            best = held_out.scan(probability)
+            return Outcome(*held_out.at(probability >= self.cut_), tuned=(best.s, best.b))
+
+        start = sample.balanced(np.concatenate(trains))
+        n_rounds = 1 if width is None else 2
+        with reporting(self, n_rounds, "decomposed") as report:
+            self.history_ = History()
+            rounds = cascade(step, Schedule(self.utility_, floor=held_out.floor), start, p=sample.totals[0])
+            for r in itertools.islice(rounds, n_rounds):
+                self.history_.append(r)
+                report(r)
+            if self.refit:
+                last = ClassWeights(*self.history_[-1].class_weights)
+                self.models_ = [factors.fit(np.flatnonzero(sample.weight), last, self.focus)]
+        return self
+
+    def _fit_splits(
+        self, factors: _Factors, trains: list[IntArray], weights: ClassWeights, checkpoint: Checkpoint | None
+    ) -> list[RatioModel]:
+        """Train on each split, or take its models from the checkpoint."""
+        saved = checkpoint.read() if checkpoint else None
+        models = [] if saved is None else _unpack(*saved)
+        for train in trains[len(models) :]:
+            models.append(factors.fit(train, weights, self.focus))
+            if checkpoint:
+                checkpoint.write(*_pack(models))
+        return models
+
+    def _signal_probability(self, X: Any) -> Array:
+        return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
+
+    def _learners(self) -> tuple[Any, Any]:
+        classifier = default_learner() if self.estimator is None else self.estimator
+        return classifier, default_regressor() if self.weight_estimator is None else self.weight_estimator
+
+
+class _Factors:
+    """Trains the factors of the ratio on some rows, without those of which learners see nothing."""
+
+    def __init__(self, classifier: Any, regressor: Any, sample: Sample, seed: int, threads: int) -> None:
+        self._classifier, self._regressor = classifier, regressor
+        self._sample, self._seed, self._threads = sample, seed, threads
+        self._first: dict[bytes, tuple[tuple[MeanWeight, MeanWeight, float], Array]] = {}  # rounds 0, by rows
+
+    def first_round(self, trains: list[IntArray], utility: Utility) -> Outcome:
+        """Yields at the best cut on the out-of-fold ratio of the training events."""
+        log_ratio = np.concatenate([self._out_of_fold(rows)[1] for rows in trains])
+        gauge = Gauge.of(self._sample, np.concatenate([self._bind(rows)[0].train for rows in trains]), utility)
+        best = gauge.scan(log_ratio)
+        return Outcome(*gauge.at(log_ratio >= best.cut), tuned=(best.s, best.b))
+
+    def fit(self, rows: IntArray, weights: ClassWeights, focus: float | None) -> RatioModel:
+        """Train on rows; with a focus, on the boundary at class weights."""
+        binding, weight = self._bind(rows)
+        if focus is None:
+            return fit_ratio(self._classifier, self._regressor, binding, weight)
+        means, log_ratio = self._out_of_fold(rows)
+        factor = factors_near(log_ratio - np.log(weights.background / weights.signal), focus)
+        return RatioModel(fit_classifier(self._classifier, binding, factor), *means)
+
+    def _out_of_fold(self, rows: IntArray) -> tuple[tuple[MeanWeight, MeanWeight, float], Array]:
+        """Mean weights and log R of the first round; trained once."""
+        key = rows.tobytes()
+        if key not in self._first:
+            binding, weight = self._bind(rows)
+            means = fit_mean_weights(self._regressor, binding, weight)
+            self._first[key] = means, out_of_fold_ratio(self._classifier, means, binding)
+        return self._first[key]
+
+    def _bind(self, rows: IntArray) -> tuple[Binding, Array]:
+        weight = self._sample.learner_weights(rows, ClassWeights(1.0, 1.0))
+        seen = weight > 0
+        target = self._sample.target
+        return Binding(self._sample.X, target, rows[seen], rows[:1], self._seed, self._threads), weight[seen]
+
+
+def _pack(models: list[RatioModel]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Models as a state and files of a checkpoint, in the formats of the store."""
+    packer = Packer(_CODECS)
+    return {"models": packer.pack(models, "models")}, packer.files
+
+
+def _unpack(state: dict[str, Any], files: dict[str, bytes]) -> list[RatioModel]:
+    models: list[RatioModel] = Unpacker({c.tag: c for c in _CODECS}, files).unpack(state["models"], "models")
+    return models
