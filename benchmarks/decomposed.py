@@ -118,7 +118,6 @@ def _models(seed: int) -> dict[str, Any]:
     return {
         "plain": CascadeClassifier(_learner(), max_rounds=0, **shared),
         "decomposed": DecomposedClassifier(_learner(), **shared),
-        "focused": DecomposedClassifier(_learner(), focus=1.0, **shared),
     }
 
 

@@ -22,11 +22,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fivesigma
-from fivesigma import AMS2, CascadeClassifier, CascadePool, DecomposedClassifier, RelativeBackground
+from fivesigma import AMS2, CascadeClassifier, CascadePool, DecomposedClassifier
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError
-from fivesigma.estimators import decomposed
-from fivesigma.learners import ratio, regression
+from fivesigma.learners import regression
 from fivesigma.learners.regression import default_regressor, fit_mean_weight
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
@@ -265,15 +264,15 @@ def test_saved_and_loaded_scores_are_the_same(name: str, options: dict[str, Any]
 def test_a_checkpoint_goes_on_after_the_splits_that_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = small(cv=3).fit(X, Y, W)
     fits = []
-    inner = ratio.fit_ratio
+    inner = DecomposedClassifier._fit_rows
 
-    def until_the_third(*args: Any) -> Any:
+    def until_the_third(self: Any, *args: Any) -> Any:
         fits.append(args)
         if len(fits) == 3:
             raise KeyboardInterrupt
-        return inner(*args)
+        return inner(self, *args)
 
-    monkeypatch.setattr(decomposed, "fit_ratio", until_the_third)
+    monkeypatch.setattr(DecomposedClassifier, "_fit_rows", until_the_third)
     with pytest.raises(KeyboardInterrupt):
         small(cv=3, checkpoint=tmp_path / "run").fit(X, Y, W)
     resumed = small(cv=3, checkpoint=tmp_path / "run").fit(X, Y, W)
@@ -281,63 +280,6 @@ def test_a_checkpoint_goes_on_after_the_splits_that_are_done(tmp_path: Path, mon
     assert np.array_equal(resumed.predict_proba(X), whole.predict_proba(X))
     with pytest.raises(InputError, match="of other events"):
         small(cv=3, checkpoint=tmp_path / "run").fit(X, Y, 2 * W)
-
-
-class TestFocus:
-    @pytest.mark.parametrize("options", [{}, {"cv": 2}, {"refit": True}], ids=str)
-    def test_a_second_round_at_the_u_of_the_first(self, options: dict[str, Any]) -> None:
-        model = small(focus=1.0, b_reg=10.0, **options).fit(X, Y, W)
-        first, second = model.history_
-        assert first.u is None
-        assert second.u == pytest.approx(float(AMS2(b_reg=10.0).u(first.s, first.b)))
-        # The first round is out of fold: its significance is one that other events confirm.
-        other = small(b_reg=10.0).fit(X, Y, W).significance(*make_weighted(20_000, seed=9))
-        assert first.significance == pytest.approx(other, rel=0.12)
-
-    def test_the_ratio_stays_what_it_is(self) -> None:
-        # Factors that depend on x alone leave P(s|x) alone, so a well specified learner still finds it.
-        model = linear(focus=1.0).fit(*make_weighted(100_000, seed=3))
-        grid = np.random.default_rng(5).normal(size=(2000, 2))
-        assert np.abs(model.models_[0].log_ratio(grid) - exact_log_ratio(grid)).max() < 0.2
-
-    def test_a_learner_too_simple_is_better_near_the_boundary(self) -> None:
-        # Log-odds that bend cannot be followed by a line everywhere; focused, it follows them where the cut is.
-        rng = np.random.default_rng(2)
-        y = (np.arange(60_000) % 2).astype(np.intp)
-        x = np.where(y == 1, rng.normal(1.0, 0.7, size=y.size), rng.normal(size=y.size))[:, None]
-        weight = np.where(y == 1, 100.0, 3000.0) / 30_000
-        boundary, misses = None, []
-        for focus in (None, 0.5):
-            model = linear(focus=focus).fit(x, y, weight)
-            boundary = np.log(np.divide(*model.history_[-1].class_weights[::-1])) if focus else None
-            misses.append(model)
-        near = np.linspace(-2, 3, 2001)[:, None]
-        exact = np.log(100 / 3000 / 0.7) - (near[:, 0] - 1) ** 2 / (2 * 0.49) + near[:, 0] ** 2 / 2
-        assert boundary is not None
-        at = np.abs(exact - boundary) < 0.05
-        plain, focused = (np.abs(m.models_[0].log_ratio(near)[at] - exact[at]).mean() for m in misses)
-        assert focused < 0.8 * plain
-
-    def test_factors_are_large_near_the_boundary(self) -> None:
-        factor = ratio.factors_near(np.array([-9.0, -1.0, 0.0, 1.0, 9.0]), 1.0)
-        assert factor.mean() == pytest.approx(1.0)
-        assert factor[2] == factor.max()
-        assert factor[0] == pytest.approx(0.2 * factor[2], rel=0.01)
-        assert factor[1] == pytest.approx(factor[3])
-
-    def test_saved_resumed_and_pooled(self, tmp_path: Path) -> None:
-        model = small(focus=1.0, checkpoint=tmp_path / "run").fit(X, Y, W)
-        again = small(focus=1.0, checkpoint=tmp_path / "run").fit(X, Y, W)
-        loaded = fivesigma.load(fivesigma.save(model, tmp_path / "model"))
-        for other in (again, loaded):
-            assert np.array_equal(other.predict_proba(X), model.predict_proba(X))
-        pool = CascadePool([("focused", small(focus=1.0))], random_state=0, n_jobs=1, verbose=1).fit(X, Y, W)
-        assert len(pool.history_) == 2
-
-    def test_a_utility_without_u(self) -> None:
-        model = small(focus=1.0, utility=RelativeBackground(0.1)).fit(X, Y, W)
-        assert model.history_[1].u is None
-        assert model.history_[1].class_weights != model.history_[0].class_weights
 
 
 def test_member_of_a_pool_like_any_other(tmp_path: Path) -> None:
@@ -372,9 +314,6 @@ def test_progress_bar_shows_the_significance(capfd: pytest.CaptureFixture[str]) 
         ({"estimator": LogisticRegression(class_weight="balanced")}, "class_weight='balanced' weights the classes"),
         ({"weight_estimator": "gamma"}, "weight_estimator must be a scikit-learn regressor"),
         ({"weight_estimator": LogisticRegression()}, "weight_estimator must be a scikit-learn regressor"),
-        ({"focus": 0.0}, "focus must be a positive width or None, got 0.0"),
-        ({"focus": "near"}, "focus must be a positive width or None"),
-        ({"focus": 1.0, "estimator": KNeighborsClassifier()}, "fit does not take sample_weight"),
         ({"cut": "best"}, "cut='best' is not one of"),
         ({"cut": 1.5}, "is not between 0 and 1"),
         ({"cv": 1}, "cv=1 folds are too few"),

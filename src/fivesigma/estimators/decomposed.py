@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from typing import Any
 
@@ -11,22 +10,14 @@ from sklearn.base import MetaEstimatorMixin
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import ClassWeights, History, Outcome, Schedule, cascade
-from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.checkpoint import Checkpoint
 from fivesigma.estimators.parallel import spread_seeds, spread_threads
 from fivesigma.estimators.progress import CallbackSupportMixin, reporting, with_callbacks
 from fivesigma.estimators.sample import Gauge, Sample
 from fivesigma.learners import Binding, check_learner, default_learner
-from fivesigma.learners.ratio import (
-    RatioModel,
-    factors_near,
-    fit_classifier,
-    fit_mean_weights,
-    fit_ratio,
-    out_of_fold_ratio,
-)
-from fivesigma.learners.regression import MeanWeight, check_regressor, default_regressor
+from fivesigma.learners.ratio import RatioModel, fit_ratio
+from fivesigma.learners.regression import check_regressor, default_regressor
 from fivesigma.significance import Utility
 from fivesigma.store import parts, values
 from fivesigma.store.packing import Packer, Unpacker
@@ -51,12 +42,8 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
     weight_estimator : regressor, optional
         Any regressor of a positive quantity; it sees weights of mean one. By default the best installed booster with
         gamma loss. A class in which all weights are the same needs none.
-    focus : float, optional
-        Width, in units of log R, of a second round that focuses the classifier on the boundary of the selection: event
-        factors are large where the log R of a first round, out of fold, is within about `focus` of log(f*(u)/u), u at
-        the first round's best cut. It costs one more fit of the classifier, which must take ``sample_weight``.
     utility : str or Utility, default="ams2"
-        What the cut and, with `focus`, the boundary maximise.
+        What the cut maximises.
     b_reg : float, optional
         Constant added to b, if `utility` is a name.
     cv : float, int, splitter or iterable, default=0.25
@@ -84,8 +71,7 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
     Attributes
     ----------
     history_ : History
-        One `Round`: the held-out yields at the cut, with class-balanced weights. With `focus`, first the out-of-fold
-        yields of the training events, which find u, and then the held-out ones.
+        One `Round`: the held-out yields at the cut, with class-balanced weights.
     models_ : list of RatioModel
         The classifier and the mean weights of each split, or of all events after `refit`; their ``log_ratio`` is log R.
     cut_, selected_fraction_ : float
@@ -122,7 +108,6 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
         estimator: Any = None,
         weight_estimator: Any = None,
         *,
-        focus: float | None = None,
         utility: str | Utility = "ams2",
         b_reg: float | None = None,
         cv: Any = 0.25,
@@ -137,7 +122,6 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
     ) -> None:
         self.estimator = estimator
         self.weight_estimator = weight_estimator
-        self.focus = focus
         self.utility = utility
         self.b_reg = b_reg
         self.cv = cv
@@ -170,55 +154,51 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
         self
         """
         classifier, regressor = self._learners()
-        check_learner(classifier, weighted=self.focus is not None)
+        check_learner(classifier, weighted=False)
         check_regressor(regressor)
-        width: Any = self.focus
-        if width is not None and not (isinstance(width, (int, float, np.number)) and 0 < width < np.inf):
-            raise InputError(f"focus must be a positive width or None, got {width!r}")
         sample = self._check_sample(X, y, sample_weight, process)
         checkpoint = Checkpoint.of(self, 0, sample.X, sample.signal, sample.weight, process)
         split_seed, seed = spread_seeds(self.random_state, 2)
         splits = sample.splits(self.cv, split_seed)
         held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
         held_out.warn_if_small()
-        _, threads = spread_threads(self.n_jobs, 1)
-        factors = _Factors(classifier, regressor, sample, seed, threads)
-        trains = [train for train, _ in splits]
 
-        def step(weights: ClassWeights, find_u: bool, _monitored: bool) -> Outcome:
-            if find_u and width is not None:
-                return factors.first_round(trains, self.utility_)
-            self.models_ = self._fit_splits(factors, trains, weights, checkpoint)
+        def step(_weights: ClassWeights, _find_u: bool, _monitored: bool) -> Outcome:
+            self.models_ = self._fit_splits(sample, [train for train, _ in splits], seed, checkpoint)
             parts = zip(self.models_, splits, strict=True)
             probability = np.concatenate([m.signal_probability(sample.rows(rows)) for m, (_, rows) in parts])
             self._tune_cut(held_out, probability)
             best = held_out.scan(probability)
             return Outcome(*held_out.at(probability >= self.cut_), tuned=(best.s, best.b))
 
-        start = sample.balanced(np.concatenate(trains))
-        n_rounds = 1 if width is None else 2
-        with reporting(self, n_rounds, "decomposed") as report:
-            self.history_ = History()
-            rounds = cascade(step, Schedule(self.utility_, floor=held_out.floor), start, p=sample.totals[0])
-            for r in itertools.islice(rounds, n_rounds):
-                self.history_.append(r)
-                report(r)
+        start = sample.balanced(np.concatenate([train for train, _ in splits]))
+        with reporting(self, 1, "decomposed") as report:
+            only = next(cascade(step, Schedule(self.utility_, floor=held_out.floor), start, p=sample.totals[0]))
+            self.history_ = History([only])
             if self.refit:
-                last = ClassWeights(*self.history_[-1].class_weights)
-                self.models_ = [factors.fit(np.flatnonzero(sample.weight), last, self.focus)]
+                self.models_ = [self._fit_rows(sample, np.flatnonzero(sample.weight), seed)]
+            report(only)
         return self
 
     def _fit_splits(
-        self, factors: _Factors, trains: list[IntArray], weights: ClassWeights, checkpoint: Checkpoint | None
+        self, sample: Sample, trains: list[IntArray], seed: int, checkpoint: Checkpoint | None
     ) -> list[RatioModel]:
         """Train on each split, or take its models from the checkpoint."""
         saved = checkpoint.read() if checkpoint else None
         models = [] if saved is None else _unpack(*saved)
         for train in trains[len(models) :]:
-            models.append(factors.fit(train, weights, self.focus))
+            models.append(self._fit_rows(sample, train, seed))
             if checkpoint:
                 checkpoint.write(*_pack(models))
         return models
+
+    def _fit_rows(self, sample: Sample, rows: IntArray, seed: int) -> RatioModel:
+        """Train on some rows, without those of which learners see nothing."""
+        weight = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
+        seen = weight > 0
+        _, threads = spread_threads(self.n_jobs, 1)
+        binding = Binding(sample.X, sample.target, rows[seen], rows[:1], seed, threads)
+        return fit_ratio(*self._learners(), binding, weight[seen])
 
     def _signal_probability(self, X: Any) -> Array:
         return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
@@ -226,46 +206,6 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
     def _learners(self) -> tuple[Any, Any]:
         classifier = default_learner() if self.estimator is None else self.estimator
         return classifier, default_regressor() if self.weight_estimator is None else self.weight_estimator
-
-
-class _Factors:
-    """Trains the factors of the ratio on some rows, without those of which learners see nothing."""
-
-    def __init__(self, classifier: Any, regressor: Any, sample: Sample, seed: int, threads: int) -> None:
-        self._classifier, self._regressor = classifier, regressor
-        self._sample, self._seed, self._threads = sample, seed, threads
-        self._first: dict[bytes, tuple[tuple[MeanWeight, MeanWeight, float], Array]] = {}  # rounds 0, by rows
-
-    def first_round(self, trains: list[IntArray], utility: Utility) -> Outcome:
-        """Yields at the best cut on the out-of-fold ratio of the training events."""
-        log_ratio = np.concatenate([self._out_of_fold(rows)[1] for rows in trains])
-        gauge = Gauge.of(self._sample, np.concatenate([self._bind(rows)[0].train for rows in trains]), utility)
-        best = gauge.scan(log_ratio)
-        return Outcome(*gauge.at(log_ratio >= best.cut), tuned=(best.s, best.b))
-
-    def fit(self, rows: IntArray, weights: ClassWeights, focus: float | None) -> RatioModel:
-        """Train on rows; with a focus, on the boundary at class weights."""
-        binding, weight = self._bind(rows)
-        if focus is None:
-            return fit_ratio(self._classifier, self._regressor, binding, weight)
-        means, log_ratio = self._out_of_fold(rows)
-        factor = factors_near(log_ratio - np.log(weights.background / weights.signal), focus)
-        return RatioModel(fit_classifier(self._classifier, binding, factor), *means)
-
-    def _out_of_fold(self, rows: IntArray) -> tuple[tuple[MeanWeight, MeanWeight, float], Array]:
-        """Mean weights and log R of the first round; trained once."""
-        key = rows.tobytes()
-        if key not in self._first:
-            binding, weight = self._bind(rows)
-            means = fit_mean_weights(self._regressor, binding, weight)
-            self._first[key] = means, out_of_fold_ratio(self._classifier, means, binding)
-        return self._first[key]
-
-    def _bind(self, rows: IntArray) -> tuple[Binding, Array]:
-        weight = self._sample.learner_weights(rows, ClassWeights(1.0, 1.0))
-        seen = weight > 0
-        target = self._sample.target
-        return Binding(self._sample.X, target, rows[seen], rows[:1], self._seed, self._threads), weight[seen]
 
 
 def _pack(models: list[RatioModel]) -> tuple[dict[str, Any], dict[str, bytes]]:

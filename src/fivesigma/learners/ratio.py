@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from fivesigma._types import Array, BoolArray
@@ -16,7 +15,6 @@ from fivesigma.learners.bind import bind
 from fivesigma.learners.regression import MeanWeight, fit_mean_weight
 from fivesigma.learners.sklearn import SklearnModel, seeded
 
-_FLOOR = 0.2  # factor of an event far from the boundary against one on it
 _TINY = 1e-7  # keeps log-odds finite, so that events of which a classifier is certain are still ordered by weight
 _LIBRARIES_WITH_BINS = ("xgboost", "lightgbm")
 
@@ -61,11 +59,6 @@ def fit_ratio(estimator: Any, weight_estimator: Any, binding: Binding, weight: A
     weight : array
         Positive weights of the training rows.
     """
-    return RatioModel(fit_classifier(estimator, binding), *fit_mean_weights(weight_estimator, binding, weight))
-
-
-def fit_mean_weights(weight_estimator: Any, binding: Binding, weight: Array) -> tuple[MeanWeight, MeanWeight, float]:
-    """Regress the weights of both classes; the third is their balance."""
     signal: BoolArray = binding.target[binding.train] == 1
     means = [
         fit_mean_weight(
@@ -73,37 +66,14 @@ def fit_mean_weights(weight_estimator: Any, binding: Binding, weight: Array) -> 
         )
         for k, c in enumerate((signal, ~signal))
     ]
-    return means[0], means[1], float(np.log(weight[~signal].sum() / weight[signal].sum()))
+    log_balance = float(np.log(weight[~signal].sum() / weight[signal].sum()))
+    return RatioModel(_fit_unweighted(estimator, binding), means[0], means[1], log_balance)
 
 
-def fit_classifier(estimator: Any, binding: Binding, factor: Array | None = None) -> Model:
-    """Train a classifier in which every event counts the same, whatever it weighs, or by factors of mean one.
-
-    Without factors it need not take weights.
-    """
-    if factor is not None or type(estimator).__module__.partition(".")[0] in _LIBRARIES_WITH_BINS:
-        return bind(estimator, binding).fit(np.ones(binding.train.size) if factor is None else factor)
+def _fit_unweighted(estimator: Any, binding: Binding) -> Model:
+    """Train a classifier in which every event counts the same; it need not take weights."""
+    if type(estimator).__module__.partition(".")[0] in _LIBRARIES_WITH_BINS:
+        return bind(estimator, binding).fit(np.ones(binding.train.size))
     with threadpool_limits(limits=binding.n_threads, user_api="openmp"):
         model = seeded(estimator, binding.seed, binding.n_threads)
         return SklearnModel(model.fit(binding.rows(binding.train), binding.target[binding.train]))
-
-
-def out_of_fold_ratio(estimator: Any, means: tuple[MeanWeight, MeanWeight, float], binding: Binding) -> Array:
-    """Log R of the training rows, each by a classifier trained on the half that does not hold it."""
-    target = binding.target[binding.train]
-    out = np.empty(target.size)
-    for fit, rest in StratifiedKFold(2, shuffle=True, random_state=binding.seed).split(target, target):
-        half = replace(binding, train=binding.train[fit])
-        model = RatioModel(fit_classifier(estimator, half), *means)
-        out[rest] = model.log_ratio(binding.rows(binding.train[rest]))
-    return out
-
-
-def factors_near(distance: Array, width: float) -> Array:
-    """Event factors that are large near a boundary: the logistic density above a floor, of mean one.
-
-    They depend on x alone, so that P(s|x) stays what it is and only what a learner spends on an event changes.
-    """
-    p = expit(distance / width)
-    factor = _FLOOR + (1 - _FLOOR) * 4 * p * (1 - p)
-    return np.asarray(factor / factor.mean())
