@@ -9,7 +9,9 @@ from fivesigma._sort import CHUNK, sort_descending
 
 
 def _check(score: np.ndarray) -> None:
-    order, last = sort_descending(score)
+    flag = np.random.default_rng(1).random(score.size) < 0.4
+    order, last, flag_by_rank = sort_descending(score, flag)
+    np.testing.assert_array_equal(flag_by_rank, flag[order])
     np.testing.assert_array_equal(np.sort(order), np.arange(score.size))
     ranked = score[order]
     np.testing.assert_array_equal(ranked, np.sort(score)[::-1])

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from fivesigma._types import AnyArray, IntArray
+from fivesigma._types import AnyArray, BoolArray, IntArray
 
 CHUNK = 1 << 15  # events handled at once, so that what belongs together stays in the cache
 
 
-def sort_descending(score: AnyArray) -> tuple[IntArray, IntArray]:
+def sort_descending(score: AnyArray, flag: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
     """Sort scores from the highest to the lowest.
 
     The upper bits of a 64-bit key hold the score, as an integer of the same order, and the lower bits the event's
-    index. Where the index pushes out bits that could differ, the scores themselves decide.
+    flag and index. Where these push out bits that could differ, the scores themselves decide.
 
     Parameters
     ----------
     score : float array of shape (n_events,)
         Without NaN.
+    flag : bool array of shape (n_events,)
+        Carried along, which is cheaper than to gather it afterwards.
 
     Returns
     -------
@@ -26,9 +28,12 @@ def sort_descending(score: AnyArray) -> tuple[IntArray, IntArray]:
         Indices of the events; equal scores come in no stated order.
     last : int array
         Positions in that order after which the score changes, and the last position.
+    flag : bool array of shape (n_events,)
+        In that order.
     """
     n = score.size
-    bits = max(1, (n - 1).bit_length())
+    index_bits = max(1, (n - 1).bit_length())
+    bits = index_bits + 1
     key = np.empty(n, dtype=np.int64)
     for start in range(0, n, CHUNK):
         part = key[start : start + CHUNK]
@@ -39,12 +44,14 @@ def sort_descending(score: AnyArray) -> tuple[IntArray, IntArray]:
         part >>= bits
         part <<= bits
         part |= np.arange(start, start + part.size)
+        part |= flag[start : start + CHUNK].astype(np.int64) << index_bits
     key.sort()
     same = _equal_neighbours(key, bits)
-    key &= (1 << bits) - 1
+    flag_by_rank = (key & (1 << index_bits)).astype(np.bool_)
+    key &= (1 << index_bits) - 1
     order: IntArray = key
     if same.size == 0:
-        return order, np.arange(n)
+        return order, np.arange(n), flag_by_rank
     flags = np.zeros(n, dtype=np.bool_)
     flags[same] = flags[same + 1] = True
     unclear = np.flatnonzero(flags)
@@ -52,8 +59,9 @@ def sort_descending(score: AnyArray) -> tuple[IntArray, IntArray]:
     values = score[members]
     if (values[1:] > values[:-1]).any():
         order[unclear] = members[np.argsort(-values)]
+        flag_by_rank[unclear] = flag[order[unclear]]
     tied = same[score[order[same]] == score[order[same + 1]]]
-    return order, np.delete(np.arange(n), tied) if tied.size else np.arange(n)
+    return order, np.delete(np.arange(n), tied) if tied.size else np.arange(n), flag_by_rank
 
 
 def _equal_neighbours(key: AnyArray, bits: int) -> IntArray:

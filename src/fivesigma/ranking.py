@@ -110,8 +110,8 @@ def rank_events(score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_la
     signal, _ = split_labels(y, pos_label)
     weight = check_weights(sample_weight, signal.size)
     values = _check_score(score, signal.size)
-    order, last = sort_descending(values)
-    w, is_signal, s, b, extremes = _running_yields(order, weight, signal)
+    order, last, is_signal = sort_descending(values, signal)
+    w, s, b, extremes = _running_yields(order, weight, is_signal)
     if last.size < values.size:
         s, b = s[last], b[last]
     return Ranking(values, order, w, is_signal, last, s, b, *extremes)
@@ -124,24 +124,21 @@ def _check_score(score: ArrayLike, n_events: int) -> AnyArray:
         raise InputError(f"score must be numbers, got {given.dtype}")
     if given.shape != (n_events,):
         raise InputError(f"score has shape {given.shape} for {n_events} events")
-    missing = np.isnan(given)
-    if missing.any():
-        raise InputError(f"score is NaN in {name_rows(missing)}")
+    if given.size and np.isnan(given.min()):  # one pass, and no array of flags unless there is something to say
+        raise InputError(f"score is NaN in {name_rows(np.isnan(given))}")
     return given.astype(given.dtype if given.dtype in (np.float16, np.float32) else np.float64)
 
 
 def _running_yields(
-    order: IntArray, weight: Array, signal: BoolArray
-) -> tuple[Array, BoolArray, Array, Array, tuple[float, float, float]]:
-    """Weights and labels by rank, the running yields, and what `Ranking` keeps of the background weights."""
+    order: IntArray, weight: Array, is_signal: BoolArray
+) -> tuple[Array, Array, Array, tuple[float, float, float]]:
+    """Weights by rank, the running yields, and what `Ranking` keeps of the background weights."""
     n = order.size
     w, s, b = np.empty((3, n))  # one block costs the system fewer pages than three
-    is_signal = np.empty(n, dtype=np.bool_)
     carry_s = carry_b = lightest = heaviest = squares = 0.0
     for start in range(0, n, CHUNK):
         part = slice(start, start + CHUNK)
         np.take(weight, order[part], out=w[part], mode="clip")  # no index is outside, so nothing is clipped or checked
-        np.take(signal, order[part], out=is_signal[part], mode="clip")
         w_b = np.where(is_signal[part], 0.0, w[part])
         lightest, heaviest = min(lightest, w_b.min()), max(heaviest, w_b.max())
         squares += np.square(w_b).sum()
@@ -150,4 +147,4 @@ def _running_yields(
         w_b[0] += carry_b
         carry_s = np.cumsum(w_s, out=s[part])[-1]
         carry_b = np.cumsum(w_b, out=b[part])[-1]
-    return w, is_signal, s, b, (float(lightest), float(heaviest), float(squares))
+    return w, s, b, (float(lightest), float(heaviest), float(squares))
