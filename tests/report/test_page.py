@@ -147,3 +147,17 @@ def test_small_events_still_make_a_page() -> None:
         model.fit(events.X, events.y, events.weight)
     page = fivesigma.report(model, events[:60], n_boot=20).html
     assert "There is little background in all" in page
+
+
+def test_systematics_have_a_section_of_their_own(cascade: Any, test_events: Events) -> None:
+    moved = np.where(test_events.is_signal, test_events.weight, 1.2 * test_events.weight)
+    given = {HOSTILE: (moved, None)}
+    page = fivesigma.report(cascade, test_events, systematics=given, n_boot=10)
+    expected = cascade.significance(test_events.X, test_events.y, test_events.weight, systematics=given)
+    assert f'<b id="with-systematics">{expected:.3f}</b>' in page.html
+    assert page.data.systematics is not None
+    (shift,) = page.data.systematics.shifts
+    assert (shift.s_up, shift.b_up, shift.b_down) == pytest.approx((0.0, 0.2, -0.2))
+    assert "+20.00 %" in page.html
+    assert HOSTILE not in page.html
+    assert 'id="systematics"' not in fivesigma.report(cascade, test_events, n_boot=10).html

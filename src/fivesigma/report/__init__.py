@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -83,6 +83,7 @@ def report(
     baseline: Any = None,
     yields: tuple[float, float] | None = None,
     utilities: Sequence[Utility] | None = None,
+    systematics: Mapping[str, tuple[Any, Any]] | None = None,
     trained_on: Events | None = None,
     title: str | None = None,
     command: str | None = None,
@@ -105,6 +106,8 @@ def report(
     utilities : sequence of Utility, optional
         Those to show beside the model's own. By default all, with its ``b_reg``: `OnOff` with tau = 1,
         `RelativeBackground` with 10 %, `GaussianBackground` with 10 % of the background at the cut.
+    systematics : mapping of str to (up, down), optional
+        The events one standard deviation up and down, as tables or as weights; see the estimators' `yield_shifts`.
     trained_on : Events, optional
         The training events: events that are also here lead to a warning. Without them a model that has ``data_hash_``
         is compared by that.
@@ -137,6 +140,7 @@ def report(
             baseline=baseline,
             yields=yields,
             utilities=utilities,
+            systematics=systematics,
             trained_on=trained_on,
             title=title,
             command=command,

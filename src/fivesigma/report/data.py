@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from fivesigma.report.progress import Progress, progress_of
 from fivesigma.report.provenance import Provenance, provenance_of, shared_events
 from fivesigma.report.scored import Scored, probability_of
 from fivesigma.report.scores import ProcessRow, ScoreHistogram, process_rows, score_histogram
+from fivesigma.report.systematics import Systematics, systematics_of
 from fivesigma.report.verdict import Verdict, verdict_of
 from fivesigma.significance import Utility
 from fivesigma.yields import signal_and_background
@@ -34,6 +35,7 @@ class ReportData:
     cuts: CutTable
     scores: ScoreHistogram
     processes: list[ProcessRow]
+    systematics: Systematics | None
     importance: Importance | None
     provenance: Provenance
 
@@ -45,6 +47,7 @@ def gather(
     baseline: Any = None,
     yields: tuple[float, float] | None = None,
     utilities: Sequence[Utility] | None = None,
+    systematics: Mapping[str, tuple[Any, Any]] | None = None,
     trained_on: Events | None = None,
     title: str | None = None,
     command: str | None = None,
@@ -80,6 +83,7 @@ def gather(
         cuts=table,
         scores=score_histogram(scored),
         processes=process_rows(scored, selected),
+        systematics=systematics_of(model, events, yields, systematics),
         importance=importance_of(model, events.feature_names),
         provenance=provenance_of(model, events, trained_on, command),
     )
