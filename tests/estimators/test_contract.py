@@ -26,6 +26,11 @@ SPARSE = {"check_sample_weight_equivalence_on_sparse_data": WEIGHTS_OF_MEAN_ONE}
 DECOMPOSED = {f"check_sample_weight_equivalence_on_{kind}_data": ROWS_ARE_EVENTS for kind in ("dense", "sparse")}
 CUT = {"check_classifiers_train": TUNED_CUT}
 
+
+def small_cascade() -> CascadeClassifier:
+    return CascadeClassifier(LogisticRegression(), max_rounds=2, extra_rounds=0)
+
+
 # Each estimator with what it must fail; a check that passes after all fails the build.
 ESTIMATORS: list[tuple[Any, dict[str, str]]] = [
     # On the checks' blobs this one happens to cut where the probabilities are equal.
@@ -34,10 +39,8 @@ ESTIMATORS: list[tuple[Any, dict[str, str]]] = [
     (GrownCascadeClassifier("xgboost", n_trees=8, params={"learning_rate": 0.5}, n_jobs=1), WEIGHTS | CUT),
     # With 20 events a leaf LightGBM grows no tree on the 45 events of the weight check.
     (GrownCascadeClassifier("lightgbm", n_trees=8, params={"learning_rate": 0.5}, n_jobs=1), CUT),
-    (
-        CascadePool([("plain", LogisticRegression()), ("cascade", CascadeClassifier(LogisticRegression()))], n_jobs=1),
-        WEIGHTS | SPARSE | CUT,
-    ),
+    # The pool too cuts there.
+    (CascadePool([("a", LogisticRegression()), ("b", small_cascade())], random_state=0, n_jobs=1), WEIGHTS | SPARSE),
     (
         DecomposedClassifier(
             XGBClassifier(n_estimators=5), XGBRegressor(objective="reg:gamma", n_estimators=5), n_jobs=1

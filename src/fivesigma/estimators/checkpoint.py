@@ -76,8 +76,8 @@ def _described(value: Any) -> str:
         return f"{value.__module__}.{value.__qualname__}{_described(inside)}"
     if isinstance(value, types.CodeType):
         return _described([value.co_code, value.co_names, value.co_consts])
-    if isinstance(value, (type, types.BuiltinFunctionType)):
-        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, (type, np.ufunc)):
+        return f"{getattr(value, '__module__', 'numpy')}.{getattr(value, '__qualname__', value.__name__)}"
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if hasattr(value, "get_params"):
         return kind + _described(value.get_params(deep=False))
