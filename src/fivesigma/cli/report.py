@@ -13,7 +13,11 @@ from fivesigma.errors import FivesigmaError
 __all__ = ["report_command"]
 
 
-@click.command("report", epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain")
+@click.command(
+    "report",
+    context_settings={"help_option_names": ["-h", "--help"]},  # click keeps those of whoever asks first
+    epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain",
+)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("files", nargs=-1, required=True, metavar="EVENTS...")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="HTML", help="File to write.")
