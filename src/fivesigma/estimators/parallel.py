@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 T = TypeVar("T")
+_GLANCE = 0.2  # seconds between two looks for Ctrl-C
 
 # Set when the work that this thread is part of was given up; work within work has several.
 _given_up: ContextVar[tuple[threading.Event, ...]] = ContextVar("_given_up", default=())
@@ -55,9 +56,11 @@ def run_parallel(work: Callable[..., T], tasks: Iterable[tuple[Any, ...]], worke
     with ThreadPoolExecutor(workers) as executor:
         try:
             futures = [executor.submit(copy_context().run, watched, *task) for task in tasks]
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
+            pending: set[Future[T]] = set(futures)
+            while pending:  # in short waits: a signal that reaches another thread does not end a long one
+                done, pending = wait(pending, _GLANCE, FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
             return [future.result() for future in futures]
         except BaseException:
             given_up.set()
