@@ -348,7 +348,7 @@ class TestDamage:
         with pytest.raises(StoreError, match="a name that leaves the model"):
             load(saved)
 
-    @pytest.mark.parametrize("name", ["../outside.txt", "/tmp/outside.txt", "sub/"])
+    @pytest.mark.parametrize("name", ["../outside.txt", "/outside.txt", "sub/"])
     def test_a_zip_that_leaves_its_folder_is_refused(self, original: Path, tmp_path: Path, name: str) -> None:
         path = save(load(original), tmp_path / "model.zip")
         with zipfile.ZipFile(path, "a") as file:
