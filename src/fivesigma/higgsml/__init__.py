@@ -1,0 +1,1 @@
+"""The 2014 challenge, end to end."""

@@ -1,0 +1,222 @@
+"""Features of a challenge event that do not depend on how it is turned.
+
+Each set is one function from the oriented particles to named columns.  A name is the quantity and the particles
+it is made of: ``mass_tau_jet1``, ``dR_lep_jet1``, ``mT_tau_met``.  What the challenge's own DER columns already
+hold is not made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fivesigma.datasets.kinematics import (
+    delta_phi,
+    delta_r,
+    eta_centrality,
+    invariant_mass,
+    transverse_mass,
+    vector_sum_pt,
+)
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.higgsml.orientation import ANGLES, MOMENTA, orient, require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from fivesigma._types import Array
+    from fivesigma.datasets import Events
+    from fivesigma.higgsml.orientation import Particle
+
+    Particles = Mapping[str, Particle]
+    Columns = dict[str, Array]
+    _Squares = dict[tuple[str, ...], Array]
+
+__all__ = ["ALL_SETS", "engineer"]
+
+_VISIBLE = ("tau", "lep", "jet1", "jet2")
+_EVERY = (*_VISIBLE, "met")
+_IN_CHALLENGE = {("tau", "lep"), ("jet1", "jet2")}  # pairs whose mass and delta R or eta are DER columns
+_SCALARS = ("PRI_met_sumet", "PRI_jet_all_pt", "DER_mass_MMC", "DER_mass_vis", "DER_pt_h", "DER_sum_pt")
+_BLOCK = 1 << 15  # events at a time: float64 work arrays stay in the cache
+
+
+def _oriented(p: Particles, _: Columns) -> Columns:
+    """Directions in the common orientation."""
+    etas = {f"eta_{a}": p[a].eta for a in _VISIBLE}
+    return etas | {f"phi_{a}": p[a].phi for a in ("tau", "jet1", "jet2", "met")}
+
+
+def _cartesian(p: Particles, _: Columns) -> Columns:
+    """Momentum components in the common orientation; the lepton's transverse ones are its pt and 0."""
+    out = {"pz_lep": p["lep"].pt * np.sinh(p["lep"].eta)}
+    for a in ("tau", "jet1", "jet2"):
+        pt, eta, phi = p[a]
+        out |= {f"px_{a}": pt * np.cos(phi), f"py_{a}": pt * np.sin(phi), f"pz_{a}": pt * np.sinh(eta)}
+    pt, _eta, phi = p["met"]
+    return out | {"px_met": pt * np.cos(phi), "py_met": pt * np.sin(phi)}
+
+
+def _masses(p: Particles, _: Columns) -> Columns:
+    """Invariant masses of two, three and four particles."""
+    squares: _Squares = {(a, b): np.square(invariant_mass(p[a], p[b])) for a, b in combinations(_VISIBLE, 2)}
+    systems = [s for size in (2, 3, 4) for s in combinations(_VISIBLE, size) if s not in _IN_CHALLENGE]
+    return {"_".join(("mass", *system)): _of_pairs(squares, system) for system in systems}
+
+
+def _transverse(p: Particles, _: Columns) -> Columns:
+    """Transverse masses of pairs, and of the Higgs candidate alone and with the jets."""
+    pairs = list(combinations(_EVERY, 2))
+    squares: _Squares = {(a, b): np.square(transverse_mass(p[a].pt, p[a].phi, p[b].pt, p[b].phi)) for a, b in pairs}
+    systems: list[tuple[str, ...]] = [pair for pair in pairs if pair != ("lep", "met")]  # that one is a DER column
+    systems += [("tau", "lep", "met"), ("tau", "lep", "jet1", "met"), _EVERY]
+    return {"_".join(("mT", *system)): _of_pairs(squares, system) for system in systems}
+
+
+def _of_pairs(squares: _Squares, system: Sequence[str]) -> Array:
+    """Mass of several massless particles: its square is the sum of those of the pairs, so nothing cancels."""
+    return np.asarray(np.sqrt(sum(squares[pair] for pair in combinations(system, 2))))
+
+
+def _angles(p: Particles, _: Columns) -> Columns:
+    """Distances between two particles."""
+    pairs = list(combinations(_VISIBLE, 2))
+    deta = {f"deta_{a}_{b}": np.abs(p[a].eta - p[b].eta) for a, b in pairs if (a, b) != ("jet1", "jet2")}
+    dphi = {f"dphi_{a}_{b}": np.abs(delta_phi(p[a].phi, p[b].phi)) for a, b in combinations(_EVERY, 2)}
+    separation = {f"dR_{a}_{b}": delta_r(*p[a][1:], *p[b][1:]) for a, b in pairs if (a, b) != ("tau", "lep")}
+    return deta | dphi | separation
+
+
+def _sums(p: Particles, scalar: Columns) -> Columns:
+    """Transverse and full momenta of systems, and scalar sums."""
+    systems = [pair for pair in combinations(_EVERY, 2) if "jet2" not in pair] + [("tau", "lep", "jet1", "met")]
+    out = {"_".join(("pt", *system)): vector_sum_pt(*((p[a].pt, p[a].phi) for a in system)) for system in systems}
+    pz = {a: p[a].pt * np.sinh(p[a].eta) for a in _VISIBLE}
+    for system in (("tau", "lep"), ("tau", "jet1"), ("lep", "jet1")):
+        out["_".join(("p", *system))] = np.hypot(out["_".join(("pt", *system))], sum(pz[a] for a in system))
+    there = {a: np.nan_to_num(pz[a]) for a in _VISIBLE}
+    pt = vector_sum_pt(*((np.nan_to_num(p[a].pt), np.nan_to_num(p[a].phi)) for a in _VISIBLE))
+    out["p_visible"] = np.hypot(pt, sum(there.values()))
+    out["sum_pt_tau_lep_met"] = p["tau"].pt + p["lep"].pt + p["met"].pt
+    out["sum_pt_all"] = out["sum_pt_tau_lep_met"] + scalar["PRI_jet_all_pt"]
+    return out
+
+
+def _centralities(p: Particles, _: Columns) -> Columns:
+    """Where the tau, and the tau and lepton together, lie between the jets."""
+    energy, along = (sum(p[a].pt * f(p[a].eta) for a in ("tau", "lep")) for f in (np.cosh, np.sinh))
+    rapidity = np.arctanh(along / energy)
+    return {
+        "eta_centrality_tau": eta_centrality(p["tau"].eta, p["jet1"].eta, p["jet2"].eta),
+        "eta_centrality_tau_lep": eta_centrality(rapidity, p["jet1"].eta, p["jet2"].eta),
+    }
+
+
+def _ratios(p: Particles, scalar: Columns) -> Columns:
+    """Shares and balances."""
+    candidate = p["tau"].pt + p["lep"].pt + p["met"].pt
+    return {
+        "met_over_root_sumet": p["met"].pt / np.sqrt(scalar["PRI_met_sumet"]),
+        "share_tau": p["tau"].pt / candidate,
+        "share_lep": p["lep"].pt / candidate,
+        "share_jet1": p["jet1"].pt / scalar["PRI_jet_all_pt"],
+        "mass_vis_over_MMC": scalar["DER_mass_vis"] / scalar["DER_mass_MMC"],
+        "pt_h_over_MMC": scalar["DER_pt_h"] / scalar["DER_mass_MMC"],
+        "pt_h_over_sum_pt": scalar["DER_pt_h"] / scalar["DER_sum_pt"],
+    }
+
+
+def _projections(p: Particles, _: Columns) -> Columns:
+    """Missing and visible momentum along the tau, the lepton and the line between the two (zeta)."""
+    (_pt, _eta, phi), met = p["tau"], p["met"]
+    return {
+        "met_along_tau": met.pt * np.cos(met.phi - phi),
+        "met_along_lep": met.pt * np.cos(met.phi),
+        "met_along_zeta": met.pt * np.cos(met.phi - 0.5 * phi),
+        "visible_along_zeta": (p["tau"].pt + p["lep"].pt) * np.cos(0.5 * phi),
+    }
+
+
+_SETS: dict[str, Callable[[Particles, Columns], Columns]] = {
+    "oriented": _oriented,
+    "cartesian": _cartesian,
+    "masses": _masses,
+    "transverse": _transverse,
+    "angles": _angles,
+    "sums": _sums,
+    "centralities": _centralities,
+    "ratios": _ratios,
+    "projections": _projections,
+}
+
+#: Names of the feature sets.
+ALL_SETS = tuple(_SETS)
+
+
+def engineer(events: Events, sets: Sequence[str] = ALL_SETS) -> Events:
+    """Replace the raw angles of challenge events by features that do not depend on the event's orientation.
+
+    Parameters
+    ----------
+    events : Events
+        Events with the challenge's 30 columns, NaN where missing.
+    sets : sequence of str
+        Which sets of features to add, by default all.  ``"raw"`` keeps the raw angles as well, for a
+        learner that turns its events itself.
+
+    Returns
+    -------
+    Events
+        The same events: every column but the raw angles, then those of each set, NaN where undefined.
+
+    Examples
+    --------
+    >>> from fivesigma.datasets import make_htautau
+    >>> events = engineer(make_htautau(100), sets=["centralities"])
+    >>> events.feature_names[-2:]
+    ('eta_centrality_tau', 'eta_centrality_tau_lep')
+    >>> "PRI_tau_phi" in events.feature_names
+    False
+    """
+    chosen = _chosen(sets)
+    require(events, [c for triple in MOMENTA for c in triple if c is not None], "engineer")
+    require(events, _SCALARS, "engineer")
+    kept = [k for k, name in enumerate(events.feature_names) if "raw" in chosen or name not in ANGLES]
+    made = tuple(_columns(events[:0], chosen))
+    names = (*(events.feature_names[k] for k in kept), *made)
+    if len(set(names)) < len(names):
+        raise InputError(f"These events already have engineered columns, such as {_repeated(names)!r}.")
+    X = np.empty((len(events), len(names)), dtype=np.float32)
+    for start in range(0, len(events), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        X[rows, : len(kept)] = events.X[rows][:, kept]
+        block = X[rows, len(kept) :]
+        with np.errstate(all="ignore"):  # what is undefined becomes NaN
+            for k, values in enumerate(_columns(events[rows], chosen).values()):
+                block[:, k] = values
+        block[~np.isfinite(block)] = np.nan
+    return replace(events, X=X, feature_names=names)
+
+
+def _chosen(sets: Sequence[str]) -> tuple[str, ...]:
+    """The sets by name, each once and in the order of `ALL_SETS`."""
+    sets = (sets,) if isinstance(sets, str) else tuple(sets)
+    known = (*ALL_SETS, "raw")
+    for name in sets:
+        if name not in known:
+            raise InputError(f"No feature set {name!r}.{did_you_mean(str(name), known)} There are {', '.join(known)}.")
+    return tuple(name for name in known if name in sets)
+
+
+def _repeated(names: Sequence[str]) -> str:
+    return next(name for k, name in enumerate(names) if name in names[:k])
+
+
+def _columns(events: Events, sets: Iterable[str]) -> Columns:
+    """The columns of the sets."""
+    particles = orient(events)
+    scalars = {name: events.column(name).astype(np.float64) for name in _SCALARS}
+    return {name: values for key in sets if key in _SETS for name, values in _SETS[key](particles, scalars).items()}
