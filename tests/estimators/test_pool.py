@@ -309,3 +309,21 @@ def test_bad_parameters_get_one_sentence(options: dict[str, Any], words: str) ->
 def test_names_must_be_unique() -> None:
     with pytest.raises(ValueError, match="not unique"):
         CascadePool([("a", GaussianNB()), ("a", GaussianNB())]).fit(X, Y, W)
+
+
+@pytest.mark.parametrize("cv", [0.25, 2])
+def test_scores_of_each_member_blend_to_those_of_the_pool(cv: Any) -> None:
+    model = few(cv=cv).fit(X, Y, W)
+    held = np.isfinite(model.held_out_score_)
+    of_held_out = [score[held] for score in model.held_out_scores_.values()]
+    assert np.array_equal(model.blend_(of_held_out), model.held_out_score_[held])
+    assert all(np.isnan(score[~held]).all() for score in model.held_out_scores_.values())
+    scores = model.member_scores(X)
+    assert list(scores) == ["grown", "bayes", "forest"]
+    assert np.array_equal(model.blend_(list(scores.values())), model.predict_proba(X)[:, 1])
+
+
+def test_members_that_were_not_kept_have_held_out_scores() -> None:
+    model = few(keep=1).fit(X, Y, W)
+    assert list(model.held_out_scores_) == ["grown", "bayes", "forest"]
+    assert len(model.member_scores(X)) == 1

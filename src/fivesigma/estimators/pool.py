@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import _BaseComposition
+from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import History
@@ -104,6 +105,8 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
     held_out_score_ : array of shape (n_events,)
         Blended score of each event by models that were not fitted on it (u, rounds and early stopping were chosen on
         it); NaN for events that were never held out.
+    held_out_scores_ : dict of str to array of shape (n_events,)
+        The same for each member alone, those that were not kept too.
     history_ : History
         Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`.
     cut_, selected_fraction_ : float
@@ -374,25 +377,42 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         blended = blend(chosen)
         self._tune_cut(gauge, blended)
         if len(of_kept) > len(kept) and isinstance(self.cut, str) and self.cut != "zero":
-            as_new = self._mean_by_member((t.name, _as_if_new(t, m, sample, rows)) for t, m in of_kept)
-            self.cut_ = float(np.quantile(blend(as_new), 1.0 - self.selected_fraction_))
+            as_new = _mean_by_member((t.name, _as_if_new(t, m, sample, rows)) for t, m in of_kept)
+            self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - self.selected_fraction_))
+        with np.errstate(invalid="ignore"):  # 0/0 is NaN: an event that was never held out
+            self.held_out_scores_ = dict(zip(names, total / count, strict=True))
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
         self.history_ = History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
 
-    def _signal_probability(self, X: Any) -> Array:
-        return self.blend_(self._mean_by_member((name, model.predict_proba(X)[:, 1]) for name, model in self.members_))
+    def member_scores(self, X: Any) -> dict[str, Array]:
+        """Score events by each member that was kept; a bagged one is the mean of its fits.
 
-    @staticmethod
-    def _mean_by_member(scores: Iterable[tuple[str, Array]]) -> list[Array]:
-        """Mean score of the fits of each member."""
-        by_name: dict[str, list[Array]] = {}
-        for name, score in scores:
-            by_name.setdefault(name, []).append(score)
-        return [np.mean(parts, axis=0) for parts in by_name.values()]
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_events, n_features)
+
+        Returns
+        -------
+        dict of str to array of shape (n_events,)
+            P(signal) by name of the member.
+        """
+        check_is_fitted(self)
+        return _mean_by_member((name, model.predict_proba(X)[:, 1]) for name, model in self.members_)
+
+    def _signal_probability(self, X: Any) -> Array:
+        return self.blend_(list(self.member_scores(X).values()))
 
     def _learners(self) -> Iterator[Any]:
         return (estimator for _, estimator in self.estimators)
+
+
+def _mean_by_member(scores: Iterable[tuple[str, Array]]) -> dict[str, Array]:
+    """Mean score of the fits of each member."""
+    by_name: dict[str, list[Array]] = {}
+    for name, score in scores:
+        by_name.setdefault(name, []).append(score)
+    return {name: np.mean(parts, axis=0) for name, parts in by_name.items()}
 
 
 def _seed(*key: int) -> int:

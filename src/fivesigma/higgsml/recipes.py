@@ -1,0 +1,155 @@
+"""Which models a recipe trains, on which columns, and how their scores are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fivesigma._extras import need
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.estimators.decomposed import DecomposedClassifier
+from fivesigma.estimators.grown import GrownCascadeClassifier
+from fivesigma.estimators.retrained import CascadeClassifier
+from fivesigma.higgsml.features import ALL_SETS
+from fivesigma.higgsml.orientation import MOMENTA
+
+__all__ = ["RECIPES", "Recipe", "find_recipe"]
+
+Members = list[tuple[str, Any]]
+
+TREES = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
+QUICK = 0.05  # share of trees and epochs of a quick run
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An ensemble and what it is trained on.
+
+    Attributes
+    ----------
+    name, summary : str
+        What it is called, and what it is.
+    sets : tuple of str or None
+        Feature sets of `engineer`; None for the challenge's 30 columns.
+    cv : float or int
+        Held-out events, as in `CascadePool`.
+    plain, cascades : functions
+        Return (name, estimator) pairs, from the names of the columns and the share of the full effort.
+    """
+
+    name: str
+    summary: str
+    sets: tuple[str, ...] | None
+    cv: float | int
+    plain: Callable[[Sequence[str], float], Members]
+    cascades: Callable[[Sequence[str], float], Members]
+
+
+def find_recipe(name: str) -> Recipe:
+    """Return the recipe of this name.
+
+    Parameters
+    ----------
+    name : str
+        plain, paper-ten, paper-full or best.
+
+    Examples
+    --------
+    >>> find_recipe("paper-ten").summary
+    'five plain and five grown XGBoost models of 500 trees'
+    """
+    for recipe in RECIPES:
+        if recipe.name == name:
+            return recipe
+    names = [recipe.name for recipe in RECIPES]
+    raise InputError(f"There is no recipe {name!r}; choose among {', '.join(names)}.{did_you_mean(name, names)}")
+
+
+def _none(_columns: Sequence[str], _effort: float) -> Members:
+    return []
+
+
+def _boosted(n: int, *, cascade: bool) -> Callable[[Sequence[str], float], Members]:
+    """Models of 500 trees: the paper's T."""
+    name = "grown" if cascade else "plain"
+
+    def members(_columns: Sequence[str], effort: float) -> Members:
+        return [
+            (f"{name}-{k}", GrownCascadeClassifier(n_trees=_scaled(500, effort), params=TREES, cascade=cascade))
+            for k in range(1, n + 1)
+        ]
+
+    return members
+
+
+def _full_plain(columns: Sequence[str], effort: float) -> Members:
+    """The paper's models without cascades: XGBoost, a random forest, a neural net."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    forest = RandomForestClassifier(_scaled(200, effort), min_samples_leaf=20, max_features=0.3)
+    return [*_boosted(5, cascade=False)(columns, effort), ("forest", forest), ("net", _net(columns, effort))]
+
+
+def _full_cascades(columns: Sequence[str], effort: float) -> Members:
+    """Both of the paper's cascades; of the retrained one the best rounds of several restarts join."""
+    learner = need("xgboost").XGBClassifier(n_estimators=_scaled(200, effort), **(TREES | {"learning_rate": 0.1}))
+    retrained = CascadeClassifier(learner, max_rounds=12, extra_rounds=3, n_restarts=3, keep=5)
+    return [("retrained", retrained), *_boosted(5, cascade=True)(columns, effort)]
+
+
+def _best_plain(columns: Sequence[str], effort: float) -> Members:
+    """Decomposed trees and nets, one of each a fold."""
+    trees = need("xgboost").XGBClassifier(n_estimators=_scaled(600, effort), **(TREES | {"colsample_bytree": 0.5}))
+    return [
+        ("decomposed", DecomposedClassifier(trees)),
+        ("net", DecomposedClassifier(_net(columns, effort))),
+        ("weighted-net", _net(columns, effort)),
+    ]
+
+
+def _best_cascades(_columns: Sequence[str], effort: float) -> Members:
+    params = TREES | {"colsample_bytree": 0.5}
+    return [("grown", GrownCascadeClassifier(n_trees=_scaled(600, effort), params=params))]
+
+
+def _net(columns: Sequence[str], effort: float) -> Any:
+    """Return a net that turns events while it learns; columns are given by number because a pool trains on arrays."""
+    from fivesigma.learners.torch import NetClassifier
+
+    at = {name: k for k, name in enumerate(columns)}
+    momenta = [tuple(None if c is None else at[c] for c in triple) for triple in MOMENTA]
+    return NetClassifier(momenta=momenta, epochs=_scaled(NetClassifier().epochs, effort))
+
+
+def _scaled(n: int, effort: float) -> int:
+    return max(1, round(n * effort))
+
+
+RECIPES = (
+    Recipe("plain", "one plain XGBoost model of 500 trees", None, 0.25, _boosted(1, cascade=False), _none),
+    Recipe(
+        "paper-ten",
+        "five plain and five grown XGBoost models of 500 trees",
+        None,
+        0.25,
+        _boosted(5, cascade=False),
+        _boosted(5, cascade=True),
+    ),
+    Recipe(
+        "paper-full",
+        "retrained and grown cascades with plain XGBoost, a random forest and a neural net",
+        None,
+        0.25,
+        _full_plain,
+        _full_cascades,
+    ),
+    Recipe(
+        "best",
+        "engineered features; decomposed trees, nets and a grown cascade, bagged over five folds",
+        (*ALL_SETS, "raw"),
+        5,
+        _best_plain,
+        _best_cascades,
+    ),
+)

@@ -1,0 +1,263 @@
+"""From the challenge's events and a recipe to a submission and a table like the paper's.
+
+Training sees the events of set t and nothing else; of the test sets b and v it sees the features.  Their labels and
+weights are read once, at the end, by `Outcome.of`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fivesigma._files import written_whole
+from fivesigma.cut import scan
+from fivesigma.estimators.blend import Blend
+from fivesigma.estimators.pool import CascadePool
+from fivesigma.higgsml.features import engineer
+from fivesigma.higgsml.recipes import QUICK, Recipe
+from fivesigma.higgsml.submission import write_submission
+from fivesigma.intervals import paired_difference
+from fivesigma.significance import AMS2
+from fivesigma.yields import rescale
+
+if TYPE_CHECKING:
+    from fivesigma._types import Array, BoolArray
+    from fivesigma.datasets import Events
+    from fivesigma.higgsml.data import ChallengeEvents
+
+__all__ = ["Outcome", "Results", "Selection", "reproduce", "select"]
+
+B_REG = 10.0  # of the challenge
+UTILITY = AMS2(b_reg=B_REG)
+SETS = {"b": "public", "v": "private"}
+WITHOUT, WITH, ALL = "without cascades", "with cascades", "all"
+STEADY = (0.10, 0.20)  # selected shares over which significance is averaged: less noise than at one cut
+
+
+class Selection(NamedTuple):
+    """Test events as one blend of models sees them."""
+
+    name: str
+    members: list[str]
+    score: Array
+    selected: BoolArray
+
+    @property
+    def fraction(self) -> float:
+        """Share of the test events that is selected."""
+        return float(np.mean(self.selected))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a selection is worth on one test set; intervals hold the statistics of the test events alone.
+
+    Attributes
+    ----------
+    ams, interval
+        Significance at the cut, and its 68 % interval.
+    steady : float
+        Mean significance over cuts that select 10 to 20 % of the events.
+    gain, gain_interval
+        Difference to the selection without cascades on the same events, and its interval.
+    """
+
+    ams: float
+    interval: tuple[float, float]
+    steady: float
+    gain: float
+    gain_interval: tuple[float, float]
+
+    @classmethod
+    def of(cls, selection: Selection, reference: Selection, events: Events, rows: BoolArray) -> Outcome:
+        """Score a selection on the test events of one set."""
+        signal, weight = events.is_signal, events.weight
+        pair = paired_difference(reference.selected[rows], selection.selected[rows], signal, weight, UTILITY)
+        curve = scan(selection.score[rows], signal, weight, UTILITY).curve
+        steady = curve.significance[(curve.fraction >= STEADY[0]) & (curve.fraction <= STEADY[1])]
+        return cls(
+            pair.second, pair.second_interval, float(np.mean(steady)), pair.difference, pair.difference_interval
+        )
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a recipe reached.
+
+    Attributes
+    ----------
+    recipe, summary : str
+        What was trained.
+    notes : tuple of str
+        What is to be known of the events.
+    seconds : float
+        Time that it took; of a resumed run, since it was resumed.
+    runs : list of dict
+        For each seed, by blend and test set, the `Outcome`, the members and the selected share.
+    """
+
+    recipe: str
+    summary: str
+    notes: tuple[str, ...]
+    seconds: float
+    runs: list[dict[str, Any]]
+
+    def __str__(self) -> str:
+        lines = [f"{self.recipe}: {self.summary}", ""]
+        sets = [name for name in SETS.values() if name in self.runs[0]["blends"][ALL]["sets"]]
+        many = len(self.runs) > 1
+        what = f"mean ± spread of {len(self.runs)} seeds" if many else "[68 %]"
+        heads = [f"{name} {column}" for name in sets for column in (f"AMS {what}", "difference", "at 10-20 %")]
+        lines += [f"| models | kept | {' | '.join(heads)} |", "| --- " * (len(heads) + 2) + "|"]
+        for blend in self.runs[0]["blends"]:
+            found = [run["blends"][blend] for run in self.runs]
+            cells = [blend, f"{np.mean([f['fraction'] for f in found]):.1%}"]
+            for name in sets:
+                each = [f["sets"][name] for f in found]
+                cells += [
+                    _cell([e["ams"] for e in each], each[0]["interval"]),
+                    "" if blend == next(iter(self.runs[0]["blends"])) else
+                    _cell([e["gain"] for e in each], each[0]["gain_interval"], "+"),
+                    _cell([e["steady"] for e in each], None),
+                ]  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join([*lines, "", *self.notes])
+
+
+def _cell(values: Sequence[float], interval: Sequence[float] | None, sign: str = "") -> str:
+    """A value with its interval or, of several seeds, mean and spread."""
+    if len(values) > 1:
+        return f"{np.mean(values):{sign}.3f} ± {np.std(values, ddof=1):.3f}"
+    text = f"{values[0]:{sign}.3f}"
+    return text if interval is None else f"{text} [{interval[0]:{sign}.3f}, {interval[1]:{sign}.3f}]"
+
+
+def reproduce(
+    data: ChallengeEvents,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    seeds: Sequence[int] = (0,),
+    quick: bool = False,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> Results:
+    """Train a recipe on set t, select among sets b and v, and score the selection.
+
+    Parameters
+    ----------
+    data : ChallengeEvents
+        All sets, as `load` returns them.
+    recipe : Recipe
+        What to train.
+    folder : Path
+        For results.json, table.md, submission.csv of the first seed, and checkpoints: the same call goes on from them.
+    seeds : sequence of int
+        One run each.
+    quick : bool
+        A twentieth of the trees and epochs: shows that the way works, not what the recipe reaches.
+    n_jobs : int, optional
+        Cores; all by default.
+    verbose : int
+        1 shows progress on stderr.
+
+    Returns
+    -------
+    Results
+    """
+    start = time.perf_counter()
+    folder.mkdir(parents=True, exist_ok=True)
+    effort = QUICK if quick else 1.0
+    test_rows = np.isin(data.kaggle_set, list(SETS))
+    train, test = (_columns(events, recipe) for events in (data.subset("t"), data[test_rows]))
+    ids, test_sets = test.ids, data.kaggle_set[test_rows]
+    runs: list[list[Selection]] = []
+    for seed in seeds:
+        pool = CascadePool(
+            recipe.plain(train.feature_names, effort) + recipe.cascades(train.feature_names, effort),
+            b_reg=B_REG,
+            cv=recipe.cv,
+            random_state=seed,
+            checkpoint=folder / f"checkpoint-{seed}",
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        pool.fit(train.X, train.is_signal.astype(int), train.weight)
+        cascades = [name for name, _ in recipe.cascades(train.feature_names, effort)]
+        runs.append(select(pool, cascades, train, test.X))
+    assert ids is not None  # the challenge's events have them
+    write_submission(folder / "submission.csv", ids, runs[0][-1].score, selected=runs[0][-1].selected)
+    del train, test
+    # Nothing above has seen a label or a weight of the test sets.
+    results = Results(
+        recipe.name,
+        recipe.summary + (f", {QUICK:.0%} of the trees and epochs" if quick else ""),
+        tuple(data.notes),
+        time.perf_counter() - start,
+        [_score(seed, run, data, test_sets) for seed, run in zip(seeds, runs, strict=True)],
+    )
+    with written_whole(folder / "results.json") as beside:
+        beside.write_text(json.dumps(asdict(results), indent=2) + "\n")
+    with written_whole(folder / "table.md") as beside:
+        beside.write_text(f"{results}\n")
+    return results
+
+
+def _columns(events: Events, recipe: Recipe) -> Events:
+    return events if recipe.sets is None else engineer(events, recipe.sets)
+
+
+def select(pool: CascadePool, cascades: Sequence[str], train: Events, X: Array) -> list[Selection]:
+    """Blend the plain members, the cascades, and all; each keeps the share of events that is best on held-out events.
+
+    Parameters
+    ----------
+    pool : CascadePool
+        Fitted on `train`.
+    cascades : sequence of str
+        Members that are cascades.
+    train : Events
+        Events that the pool was trained on and chose on.
+    X : array
+        Features of the test events.
+
+    Returns
+    -------
+    list of Selection
+        The last one is of all members.
+    """
+    held_out, scores = pool.held_out_scores_, pool.member_scores(X)
+    totals = (float(train.weight[train.is_signal].sum()), float(train.weight[~train.is_signal].sum()))
+    groups = {ALL: list(scores)}
+    if cascades:
+        groups = {WITHOUT: [name for name in scores if name not in cascades], WITH: list(cascades), **groups}
+    out = []
+    for name, members in groups.items():
+        rows = np.flatnonzero(np.isfinite([held_out[m] for m in members]).all(axis=0))
+        known = [held_out[m][rows] for m in members]
+        blend = Blend.fitted("rank", known)
+        signal, weight = train.is_signal[rows], train.weight[rows]
+        share = scan(blend(known), signal, rescale(weight, signal, totals), UTILITY).fraction
+        score = blend([scores[m] for m in members])
+        # A share rather than a cut: the mean of several fits lies closer together than the scores of one.
+        out.append(Selection(name, members, score, score >= np.quantile(score, 1.0 - share)))
+    return out
+
+
+def _score(seed: int, run: Sequence[Selection], data: ChallengeEvents, test_sets: Array) -> dict[str, Any]:
+    """Score the selections of one seed on each test set, beside the first of them."""
+    blends = {}
+    for selection in run:
+        sets = {}
+        for key, name in SETS.items():
+            rows = np.asarray(test_sets == key)
+            if rows.any():
+                sets[name] = asdict(Outcome.of(selection, run[0], data.subset(key), rows))
+        blends[selection.name] = {"members": selection.members, "fraction": selection.fraction, "sets": sets}
+    return {"seed": seed, "blends": blends}

@@ -1,0 +1,163 @@
+"""Recipes from events to a table; above all, that nothing of the test sets leaks into what is chosen."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fivesigma import AMS2
+from fivesigma.cli import main
+from fivesigma.errors import InputError
+from fivesigma.higgsml import ChallengeEvents, load, score_submission, write_simulated
+from fivesigma.higgsml.recipes import RECIPES, find_recipe
+from fivesigma.higgsml.reproduce import ALL, WITH, WITHOUT, reproduce
+
+N_EVENTS = 6000
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_simulated(tmp_path_factory.mktemp("higgsml") / "events.csv.gz", n_events=N_EVENTS, random_state=1)
+
+
+@pytest.fixture(scope="module")
+def data(file: Path) -> ChallengeEvents:
+    return load(file, sample=True)
+
+
+def run(data: ChallengeEvents, folder: Path, name: str = "paper-ten", **options: Any) -> Any:
+    return reproduce(data, find_recipe(name), folder, quick=True, n_jobs=1, **options)
+
+
+@pytest.fixture(scope="module")
+def paper_ten(data: ChallengeEvents, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    folder = tmp_path_factory.mktemp("paper-ten")
+    return run(data, folder, seeds=(0, 1)), folder
+
+
+def test_labels_and_weights_of_the_test_sets_change_no_model_no_cut_and_no_byte(
+    data: ChallengeEvents, paper_ten: tuple[Any, Path], tmp_path: Path
+) -> None:
+    test = np.flatnonzero(np.isin(data.kaggle_set, ["b", "v"]))
+    order = np.random.default_rng(0).permutation(test)
+    y, weight = data.y.copy(), data.weight.copy()
+    y[test], weight[test] = data.y[order], data.weight[order]
+    results = run(replace(data, y=y, weight=weight), tmp_path, seeds=(0,))
+    before, folder = paper_ten
+    assert (tmp_path / "submission.csv").read_bytes() == (folder / "submission.csv").read_bytes()
+    assert _files(tmp_path / "checkpoint-0") == _files(folder / "checkpoint-0")  # every model
+    for name in (WITHOUT, WITH, ALL):
+        mixed, right = (r.runs[0]["blends"][name] for r in (results, before))
+        assert mixed["fraction"] == right["fraction"]
+        assert mixed["sets"] != right["sets"]  # the labels did reach the score
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Models of a checkpoint; its own record has a hash of the events."""
+    found = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {name: content for name, content in found.items() if name != "checkpoint.json"}
+
+
+def test_training_labels_do_change_the_submission(
+    data: ChallengeEvents, paper_ten: tuple[Any, Path], tmp_path: Path
+) -> None:
+    train = np.flatnonzero(data.kaggle_set == "t")
+    y = data.y.copy()
+    y[train] = np.random.default_rng(0).permutation(y[train])
+    run(replace(data, y=y), tmp_path, seeds=(0,))
+    assert (tmp_path / "submission.csv").read_bytes() != (paper_ten[1] / "submission.csv").read_bytes()
+
+
+def test_results_are_those_of_the_submission(
+    file: Path, data: ChallengeEvents, paper_ten: tuple[Any, Path]
+) -> None:
+    results, folder = paper_ten
+    score = score_submission(folder / "submission.csv", data)
+    sets = results.runs[0]["blends"][ALL]["sets"]
+    assert score.public.ams == pytest.approx(sets["public"]["ams"])
+    assert score.private.ams == pytest.approx(sets["private"]["ams"])
+    kept = np.genfromtxt(folder / "submission.csv", delimiter=",", dtype=str, skip_header=1)
+    chosen = set(kept[kept[:, 2] == "s", 0].astype(int))
+    private = data.subset("v")
+    selected = np.isin(private.ids, list(chosen))
+    s, b = (private.weight[selected & c].sum() for c in (private.is_signal, ~private.is_signal))
+    assert sets["private"]["ams"] == pytest.approx(float(AMS2(b_reg=10.0).value(s, b)))
+
+
+def test_table_and_json_hold_all_blends_and_seeds(paper_ten: tuple[Any, Path]) -> None:
+    results, folder = paper_ten
+    written = json.loads((folder / "results.json").read_text())
+    assert [r["seed"] for r in written["runs"]] == [0, 1]
+    assert list(written["runs"][0]["blends"]) == [WITHOUT, WITH, ALL]
+    assert written["runs"][0]["blends"][WITHOUT]["sets"]["public"]["gain"] == 0.0
+    table = (folder / "table.md").read_text()
+    assert "mean ± spread of 2 seeds" in table
+    for name in (WITHOUT, WITH, ALL):
+        mean = np.mean([r["blends"][name]["sets"]["private"]["ams"] for r in results.runs])
+        row = next(line for line in table.splitlines() if line.startswith(f"| {name} |"))
+        assert f"{mean:.3f}" in row
+
+
+def test_an_interrupted_run_goes_on_and_ends_the_same(
+    data: ChallengeEvents, paper_ten: tuple[Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fivesigma.estimators.grown import GrownCascadeClassifier
+
+    fit, fits = GrownCascadeClassifier.fit, 0
+
+    def third_breaks_off(self: Any, *args: Any) -> Any:
+        nonlocal fits
+        fits += 1
+        if fits == 3:
+            raise KeyboardInterrupt
+        return fit(self, *args)
+
+    monkeypatch.setattr(GrownCascadeClassifier, "fit", third_breaks_off)
+    with pytest.raises(KeyboardInterrupt):
+        run(data, tmp_path, seeds=(0,))
+    assert not (tmp_path / "submission.csv").exists()
+    run(data, tmp_path, seeds=(0,))
+    assert fits == 3 + 8  # the two that were finished are not trained again
+    assert (tmp_path / "submission.csv").read_bytes() == (paper_ten[1] / "submission.csv").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["plain", "paper-full", "best"])
+def test_every_recipe_runs(name: str, data: ChallengeEvents, tmp_path: Path) -> None:
+    results = run(data, tmp_path, name)
+    found = results.runs[0]["blends"]
+    assert list(found) == ([ALL] if name == "plain" else [WITHOUT, WITH, ALL])
+    assert 0.02 < found[ALL]["fraction"] < 0.6
+    # Better than keeping everything: it has learned something.
+    private = data.subset("v")
+    everything = float(AMS2(b_reg=10.0).value(*(private.weight[c].sum() for c in (private.is_signal, ~private.is_signal))))
+    assert found[ALL]["sets"]["private"]["ams"] > 1.3 * everything
+
+
+def test_command_prints_the_table(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = ["higgsml", "reproduce", str(file), "--recipe", "plain", "--sample", "--quick", "-o", str(folder)]
+    done = CliRunner().invoke(main, [*arguments, "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert "private AMS [68 %]" in done.output
+    assert {p.name for p in folder.iterdir()} == {"results.json", "table.md", "submission.csv", "checkpoint-0"}
+
+
+def test_command_refuses_a_folder_that_is_not_its_own(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    arguments = ["higgsml", "reproduce", str(file), "--sample", "--quick", "-o", str(tmp_path)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 1
+    assert "thesis.tex" in done.output
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_recipes_have_names_of_their_own() -> None:
+    assert [r.name for r in RECIPES] == ["plain", "paper-ten", "paper-full", "best"]
+    with pytest.raises(InputError, match="Did you mean 'paper-ten'"):
+        find_recipe("paper_ten")
