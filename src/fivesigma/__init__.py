@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.pool import CascadePool
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
+    from fivesigma.learners.torch import NetClassifier
     from fivesigma.report import Report, report
     from fivesigma.significance import (
         AMS2,
@@ -45,6 +46,7 @@ _HOME = {
     "CascadePool": "estimators.pool",
     "CascadeClassifier": "estimators.retrained",
     "make_scorer": "estimators.scorer",
+    "NetClassifier": "learners.torch",
     "plot": "plot",
     "Report": "report",
     "report": "report",
@@ -81,6 +83,7 @@ __all__ = [
     "GaussianBackground",
     "GrownCascadeClassifier",
     "History",
+    "NetClassifier",
     "OnOff",
     "RelativeBackground",
     "Report",

@@ -23,7 +23,7 @@ except ImportError:
         return method
 
 
-__all__ = ["CallbackSupportMixin", "PoolProgress", "Report", "reporting", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "PoolProgress", "Report", "reporting", "step_bar", "with_callbacks"]
 
 Report = Callable[[Round], bool]
 """Called at the end of each round; the answer True asks to stop."""
@@ -58,6 +58,18 @@ def reporting(estimator: Any, total: int, what: str, done: int = 0) -> Iterator[
                 return call_back("round")
 
         yield report
+
+
+@contextmanager
+def step_bar(total: int, what: str, *, visible: bool) -> Iterator[Callable[[str], None]]:
+    """Show the steps of a learner, called with its state after each; a pool listens to rounds only, and shows them."""
+    with _steps(total, visible and _listener.get() is None, what) as advance:
+
+        def step(state: str) -> None:
+            end_if_given_up()
+            advance(1, state)
+
+        yield step
 
 
 class PoolProgress:

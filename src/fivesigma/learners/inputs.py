@@ -1,0 +1,199 @@
+"""What a net sees of a table: columns of like size, flags of what is missing, and momenta as vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma.errors import InputError, did_you_mean
+
+Floats = NDArray[np.float32]
+
+_FAR = 10.0  # standard deviations beyond which an event is as far out as any
+_SKEWED = 1.0  # skewness from which a column has a heavy tail
+_STEEP = 20.0  # pseudorapidity beyond which sinh would only overflow
+NO_COLUMN = -1  # stands for the pseudorapidity that missing momentum has not
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """How the columns of a table become inputs of a net, as learnt from training events.
+
+    A column is ``x`` or, if that is less skewed, ``sign(x) log(1 + |x|/unit)``; less its mean, times a factor. What is
+    missing is the mean. Momenta are vectors whose lengths are logarithms in the same way, so that they turn as the
+    event turns.
+
+    Attributes
+    ----------
+    columns : int array of shape (n_columns,)
+        Columns that are inputs: all but the angles of the momenta.
+    units : array of shape (n_columns,)
+        Unit of the logarithm; 0 where there is none.
+    means, factors : arrays of shape (n_columns,)
+        Weighted mean and inverse standard deviation of what the logarithm leaves; the factor of a constant is 0.
+    flags : int array of shape (n_flags,)
+        Columns whose being missing is an input, one for all that are missing in the same events.
+    momenta : int array of shape (n_momenta, 3)
+        Columns of transverse momentum, pseudorapidity (or -1) and azimuth.
+    momentum_units, momentum_factors : arrays of shape (n_momenta, 2)
+        Of the transverse and of the longitudinal momentum.
+    """
+
+    columns: IntArray
+    units: Array
+    means: Array
+    factors: Array
+    flags: IntArray
+    momenta: IntArray
+    momentum_units: Array
+    momentum_factors: Array
+
+    @classmethod
+    def learn(cls, X: Array, weight: Array, momenta: IntArray) -> Inputs:
+        """Look at training events.
+
+        Parameters
+        ----------
+        X : array of shape (n_events, n_features)
+            NaN is missing.
+        weight : array of shape (n_events,)
+        momenta : int array of shape (n_momenta, 3)
+        """
+        columns = np.setdiff1d(np.arange(X.shape[1]), momenta[:, 1:])
+        units, means, factors = (np.zeros(columns.size) for _ in range(3))
+        flags: dict[bytes, int] = {}
+        for k, column in enumerate(columns):
+            x = X[:, column].astype(np.float64)
+            known = ~np.isnan(x)
+            if not known.all():
+                flags.setdefault(np.packbits(known).tobytes(), int(column))
+            units[k] = _log_unit(x[known])
+            means[k], factors[k] = _standard(_compress(x[known], units[k]), weight[known])
+        momentum_units, momentum_factors = np.ones((len(momenta), 2)), np.zeros((len(momenta), 2))
+        for k, columns_of_one in enumerate(momenta):
+            for j, p in enumerate(_momentum(X, columns_of_one)[:2]):
+                momentum_units[k, j] = _middle(p)
+                size = _compress(p, momentum_units[k, j])
+                momentum_factors[k, j] = _inverse(np.sqrt(np.average(size**2, weights=weight)))
+        chosen = np.array(sorted(flags.values()), dtype=np.intp)
+        return cls(columns, units, means, factors, chosen, momenta, momentum_units, momentum_factors)
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs of the net."""
+        return self.columns.size + self.flags.size + 3 * len(self.momenta)
+
+    def scalars(self, X: Array) -> Floats:
+        """Columns and flags: what no symmetry changes."""
+        out = np.empty((X.shape[0], self.columns.size + self.flags.size), dtype=np.float32)
+        for k, column in enumerate(self.columns):
+            x = _compress(X[:, column].astype(np.float64), self.units[k])
+            x = np.clip((x - self.means[k]) * self.factors[k], -_FAR, _FAR)
+            out[:, k] = np.where(np.isnan(x), 0.0, x)
+        out[:, self.columns.size :] = np.isnan(X[:, self.flags])
+        return out
+
+    def vectors(self, X: Array) -> Floats:
+        """Momenta as vectors, of shape (n_events, n_momenta, 3); a missing one is zero."""
+        out = np.empty((X.shape[0], len(self.momenta), 3), dtype=np.float32)
+        for k, columns in enumerate(self.momenta):
+            transverse, along, azimuth = _momentum(X, columns)
+            size, z = (
+                np.clip(_compress(p, unit) * factor, -_FAR, _FAR)
+                for p, unit, factor in zip(
+                    (transverse, along), self.momentum_units[k], self.momentum_factors[k], strict=True
+                )
+            )
+            out[:, k, 0], out[:, k, 1], out[:, k, 2] = size * np.cos(azimuth), size * np.sin(azimuth), z
+        return out
+
+
+def find_momenta(momenta: Any, n_features: int, names: Sequence[str] | None) -> IntArray:
+    """Columns of transverse momentum, pseudorapidity and azimuth, by name or by number.
+
+    Parameters
+    ----------
+    momenta : sequence of (pt, eta or None, phi), or None
+    n_features : int
+    names : sequence of str, optional
+        Names of the columns, if the table has some.
+    """
+    found: list[list[int]] = []
+    for at, triple in enumerate(() if momenta is None else momenta):
+        if isinstance(triple, str) or not isinstance(triple, Sequence) or len(triple) != 3:
+            raise InputError(f"momenta[{at}] must be three columns, (pt, eta or None, phi), got {triple!r}")
+        if triple[0] is None or triple[2] is None:
+            raise InputError(f"momenta[{at}] must have a pt and a phi, got {triple!r}; only eta may be None")
+        found.append([NO_COLUMN if c is None else _find(c, n_features, names, at) for c in triple])
+    return np.array(found, dtype=np.intp).reshape(-1, 3)
+
+
+def _find(column: Any, n_features: int, names: Sequence[str] | None, at: int) -> int:
+    if isinstance(column, (int, np.integer)) and not isinstance(column, bool):
+        if not 0 <= column < n_features:
+            raise InputError(f"momenta[{at}] names the column {column}, but X has {n_features} columns")
+        return int(column)
+    if names is None:
+        raise InputError(f"momenta[{at}] names the column {column!r}, but X has no names: give numbers or a frame")
+    known = list(names)
+    if column not in known:
+        raise InputError(
+            f"momenta[{at}] names the column {column!r}, which X has not.{did_you_mean(str(column), known)}"
+        )
+    return known.index(column)
+
+
+def _momentum(X: Array, columns: IntArray) -> tuple[Array, Array, Array]:
+    """Transverse and longitudinal momentum and azimuth, all 0 where one of them is missing."""
+    pt, phi = (X[:, c].astype(np.float64) for c in columns[[0, 2]])
+    eta = np.zeros_like(pt) if columns[1] == NO_COLUMN else X[:, columns[1]].astype(np.float64)
+    missing: BoolArray = np.isnan(pt) | np.isnan(eta) | np.isnan(phi)
+    pt, eta, phi = (np.where(missing, 0.0, v) for v in (pt, eta, phi))
+    return pt, pt * np.sinh(np.clip(eta, -_STEEP, _STEEP)), phi
+
+
+def _compress(x: Array, unit: float) -> Array:
+    """Odd logarithm in some unit; x itself if that is 0."""
+    return x if unit == 0 else np.asarray(np.copysign(np.log1p(np.abs(x) / unit), x))
+
+
+def _middle(x: Array) -> float:
+    """Median size of what is not zero; 1 if all is."""
+    size = np.abs(x[x != 0])
+    return float(np.median(size)) if size.size else 1.0
+
+
+def _log_unit(x: Array) -> float:
+    """Unit of the logarithm that makes a column less skewed, or 0."""
+    before = abs(_skewness(x))
+    unit = _middle(x)
+    return unit if before > _SKEWED and abs(_skewness(_compress(x, unit))) < before else 0.0
+
+
+def _skewness(x: Array) -> float:
+    if x.size == 0:
+        return 0.0
+    from_mean = x - x.mean()
+    size = np.abs(from_mean).max()
+    if size == 0:
+        return 0.0
+    from_mean /= size  # so that no power overflows
+    return float(np.mean(from_mean**3) / np.mean(from_mean**2) ** 1.5)
+
+
+def _standard(x: Array, weight: Array) -> tuple[float, float]:
+    """Weighted mean and inverse standard deviation."""
+    if not weight.any():
+        return 0.0, 0.0
+    mean = float(np.average(x, weights=weight))
+    return mean, _inverse(np.sqrt(np.average((x - mean) ** 2, weights=weight)), abs(mean))
+
+
+def _inverse(deviation: float, size: float = 0.0) -> float:
+    """Inverse of a deviation, or 0 if rounding alone could make it."""
+    return float(1.0 / deviation) if deviation > 1e-12 * size and np.isfinite(1.0 / max(deviation, 1e-300)) else 0.0

@@ -1,0 +1,245 @@
+"""A small net as a scikit-learn classifier that takes weights."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fivesigma._types import AnyArray, Array
+from fivesigma.errors import InputError, is_number
+from fivesigma.estimators.progress import step_bar
+from fivesigma.learners.inputs import Floats, Inputs, find_momenta
+from fivesigma.learners.net import Recipe, TrainingEvents, limited_threads, log_odds, train
+from fivesigma.yields import check_weights, name_rows
+
+
+class NetClassifier(ClassifierMixin, BaseEstimator):
+    """A small densely connected net that knows the symmetries of a collision.
+
+    Each layer sees the inputs and all layers before it. The loss is the weighted cross-entropy, the optimiser Adam with
+    decoupled weight decay, its rate follows one cycle. Columns are standardised, those with a heavy tail after a
+    logarithm; NaN is missing and seen as such. The same seed and number of threads give the same net.
+
+    With `momenta` the net sees particles as vectors. In training each event is rotated about the beam, mirrored and
+    flipped end to end by chance, anew in every epoch; a prediction is the mean over fixed copies.
+
+    Parameters
+    ----------
+    width, depth : int, default=33 and 6
+        Units of a layer, and layers.
+    epochs : int, default=20
+        Passes over the events.
+    batch_size : int, default=512
+        Events of a step.
+    learning_rate : float, default=0.005
+        Largest rate of the cycle.
+    weight_decay : float, default=0.01
+        How fast weights decay, in units of the rate.
+    dropout : float, default=0.0
+        Share of units that a step leaves out.
+    momenta : sequence of (pt, eta or None, phi), optional
+        Columns of each particle, by name or number; eta is None where only the transverse momentum is known. pt stays
+        an input by itself, eta and phi do not. All other columns must not change when the event is turned.
+    n_augment : int, default=8
+        Copies of an event in a prediction: 1 or a multiple of four, for then a mirrored event has the same score.
+    random_state : int, RandomState or None, default=None
+        Seed.
+    n_jobs : int, optional
+        Threads; those that torch has by default.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+
+    Attributes
+    ----------
+    classes_ : array of shape (2,)
+        The labels; the second is the one whose log-odds are learnt.
+    inputs_ : Inputs
+        How columns become inputs.
+    weights_ : list of arrays
+        Weights and offsets of each layer.
+    loss_ : array of shape (epochs,)
+        Mean loss of each epoch.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import NetClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 500)
+    >>> X = rng.normal(size=(1000, 2)) + 2 * y[:, None]
+    >>> net = NetClassifier(width=8, depth=2, batch_size=50, epochs=5, random_state=0, n_jobs=1).fit(X, y)
+    >>> bool(net.score(X, y) > 0.9)
+    True
+    """
+
+    classes_: AnyArray
+    inputs_: Inputs
+    weights_: list[Floats]
+    loss_: Array
+    n_features_in_: int
+
+    _doc_link_module: ClassVar[str] = "fivesigma"
+
+    def __init__(
+        self,
+        *,
+        width: int = 33,
+        depth: int = 6,
+        epochs: int = 20,
+        batch_size: int = 512,
+        learning_rate: float = 0.005,
+        weight_decay: float = 0.01,
+        dropout: float = 0.0,
+        momenta: Any = None,
+        n_augment: int = 8,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.width = width
+        self.depth = depth
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.dropout = dropout
+        self.momenta = momenta
+        self.n_augment = n_augment
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NetClassifier:
+        """Train the net.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_events, n_features)
+            NaN is missing.
+        y : array-like of shape (n_events,)
+            Two labels.
+        sample_weight : array-like of shape (n_events,), optional
+            Weights, not negative; only their ratios matter. One each if not given.
+
+        Returns
+        -------
+        self
+        """
+        recipe = self._recipe()
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+        check_classification_targets(y)
+        self.classes_, target = np.unique(y, return_inverse=True)
+        if self.classes_.size != 2:
+            seen = ", ".join(map(repr, self.classes_[:5].tolist()))
+            raise InputError(f"Only binary classification is supported. y has {self.classes_.size} classes: {seen}")
+        weight = _mean_one(sample_weight, target)
+        names = getattr(self, "feature_names_in_", None)
+        momenta = find_momenta(self.momenta, self.n_features_in_, None if names is None else names.tolist())
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        losses: list[float] = []
+        with limited_threads(self.n_jobs), step_bar(recipe.epochs, "net", visible=bool(self.verbose)) as advance:
+
+            def report(loss: float) -> None:
+                losses.append(loss)
+                advance(f"loss {loss:.4f}")
+
+            self.inputs_ = Inputs.learn(X, weight, momenta)
+            seen = (self.inputs_.scalars(X), self.inputs_.vectors(X))
+            events = TrainingEvents(*seen, target.astype(np.float32), weight.astype(np.float32))
+            self.weights_ = train(events, recipe, seed, report)
+        self.loss_ = np.array(losses)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Log-odds of the second class.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_events, n_features)
+
+        Returns
+        -------
+        array of shape (n_events,)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+        with limited_threads(self.n_jobs):
+            return log_odds(self.weights_, self.inputs_.scalars(X), self.inputs_.vectors(X), self.n_augment)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of both classes at the weights of training.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_events, n_features)
+
+        Returns
+        -------
+        array of shape (n_events, 2)
+        """
+        margin = self.decision_function(X)
+        return np.column_stack([expit(-margin), expit(margin)])
+
+    def predict(self, X: Any) -> AnyArray:
+        """Labels of the larger probability.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_events, n_features)
+
+        Returns
+        -------
+        array of shape (n_events,)
+        """
+        margin = self.decision_function(X)
+        return self.classes_[(margin > 0).astype(np.intp)]
+
+    def _recipe(self) -> Recipe:
+        """Check the parameters."""
+        for name in ("width", "depth", "epochs", "batch_size", "n_augment"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+                raise InputError(f"{name} must be a positive integer, got {value!r}")
+        if self.n_augment != 1 and self.n_augment % 4:
+            raise InputError(f"n_augment must be 1 or a multiple of 4, got {self.n_augment!r}")
+        for name, low, high in (("learning_rate", 0, np.inf), ("weight_decay", 0, np.inf), ("dropout", 0, 1)):
+            value = getattr(self, name)
+            if not is_number(value) or not low <= value < high or (name == "learning_rate" and value == 0):
+                bound = "positive" if name == "learning_rate" else f"at least 0 and less than {high:g}"
+                raise InputError(f"{name} must be a number, {bound}, got {value!r}")
+        return Recipe(
+            self.width,
+            self.depth,
+            self.epochs,
+            self.batch_size,
+            self.learning_rate,
+            self.weight_decay,
+            self.dropout,
+        )
+
+
+def _mean_one(sample_weight: Any, target: AnyArray) -> Array:
+    """Weights of mean one."""
+    if sample_weight is None:
+        return np.ones(target.size)
+    weight = check_weights(sample_weight, target.size)
+    if (weight < 0).any():
+        raise InputError(f"sample_weight is negative in {name_rows(weight < 0)}; a net takes no negative weights")
+    for k in range(2):
+        if not weight[target == k].any():
+            raise InputError("every sample_weight of one class is zero; both classes are needed")
+    return np.asarray(weight / weight.mean())
