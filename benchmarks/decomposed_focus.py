@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.decomposed import Events, entering_steps, mean_significance, paired_gain, read_set
+from benchmarks.protocol import Events, entering_steps, mean_significance, paired_gain, ranks, read_set
 from fivesigma import AMS2, scan
 from fivesigma._extras import need
 from fivesigma._types import Array, BoolArray, IntArray
@@ -267,7 +267,7 @@ def main(path: str, folder: str, chosen: list[str]) -> None:
             for name in missing:
                 raw = VARIANTS[name](split)
                 # Folds are joined by the share of events below a score.
-                scores[name][test] = np.argsort(np.argsort(raw, kind="stable")) / raw.size
+                scores[name][test] = ranks(raw)
                 print(f"  {name} {mean_significance(raw, events.take(test)):.4f}", flush=True)
         for name in missing:
             np.save(out / f"{name}-{seed}.npy", scores[name])

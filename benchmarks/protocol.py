@@ -1,0 +1,149 @@
+"""How learners are compared: events, measures, and the gain of one over another with its error.
+
+The measure of a score is significance (AMS2, b_reg = 10) of test events, each class scaled to its full yield: the mean
+over cuts that select 10 to 20 % of the events, which has little noise, or the value at the learner's own cut.
+
+A gain is the mean over K seeds of the difference on the same test events. Its error is
+
+    sqrt(V + S^2 / K),
+
+V the variance of that mean over Poisson replicas of the test events (the same replicas for both learners and all seeds,
+each class scaled to its full yield) and S the spread of the difference over seeds, which draw other training events,
+other held-out events and other trees. A single blend of seeds has no S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fivesigma import AMS2
+from fivesigma._extras import need
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.datasets import load_events
+from fivesigma.datasets.htautau import YIELDS
+from fivesigma.poisson import PoissonCounts
+from fivesigma.significance import Utility
+from fivesigma.yields import rescale
+
+UTILITY = AMS2(b_reg=10.0)
+FRACTIONS = np.linspace(0.10, 0.20, 41)  # selected shares of events over which significance is averaged
+N_BOOT = 400
+
+Steps = Callable[[Array], IntArray]
+
+
+class Events(NamedTuple):
+    """Events of one set, weighted to the yields of the challenge."""
+
+    X: Array
+    signal: BoolArray
+    weight: Array
+    process: AnyArray
+
+    @property
+    def totals(self) -> tuple[float, float]:
+        """Full yields."""
+        return YIELDS["s"], YIELDS["b"]
+
+    def take(self, rows: IntArray) -> Events:
+        """Some rows, scaled to the full yields."""
+        signal = self.signal[rows]
+        return Events(self.X[rows], signal, rescale(self.weight[rows], signal, self.totals), self.process[rows])
+
+
+def read_set(path: str, *names: str) -> Events:
+    """Read one KaggleSet of a parquet file, or several as one."""
+    pl = need("polars")
+    frame = pl.read_parquet(path).filter(pl.col("KaggleSet").is_in(names))
+    features = [c for c in frame.columns if c.startswith(("DER_", "PRI_"))]
+    signal = (frame["Label"] == "s").to_numpy()
+    weight = rescale(frame["KaggleWeight"].to_numpy(), signal, (YIELDS["s"], YIELDS["b"]))
+    X = frame.select(features).to_numpy()
+    return Events(np.where(X == -999.0, np.nan, X), signal, weight, frame["Process"].to_numpy())
+
+
+def read_real(path: str) -> Events:
+    """Read events of the challenge's own file, which names no processes."""
+    return as_measured(load_events(path, weight="KaggleWeight"))
+
+
+def as_measured(events: Any) -> Events:
+    """Give events of `fivesigma.datasets` the yields of the challenge."""
+    signal = np.asarray(events.is_signal)
+    weight = rescale(events.weight, signal, (YIELDS["s"], YIELDS["b"]))
+    return Events(
+        np.asarray(events.X), signal, weight, signal if events.process is None else np.asarray(events.process)
+    )
+
+
+def entering_steps(score: Array, fractions: Array = FRACTIONS) -> IntArray:
+    """Number of the first cut at which each event is selected, counted from the tightest."""
+    rank = np.empty(score.size, dtype=np.intp)
+    rank[np.argsort(-score, kind="stable")] = np.arange(score.size)
+    return np.searchsorted(fractions * score.size, rank, side="right")
+
+
+def selection_steps(selected: Array) -> IntArray:
+    """The same for one fixed selection: zero for the events that it keeps, one for the others."""
+    return np.where(selected, 0, 1)
+
+
+def ranks(score: Array) -> Array:
+    """Share of events below each, by which scores of different fits are compared and blended."""
+    return np.asarray(np.argsort(np.argsort(score, kind="stable")) / score.size)
+
+
+def mean_significance(score: Array, events: Events) -> float:
+    """Mean AMS over cuts that select 10 to 20 % of the events."""
+    return step_significance(entering_steps(score), events)
+
+
+def step_significance(steps: IntArray, events: Events, utility: Utility = UTILITY) -> float:
+    """Mean significance over the cuts at which events enter in steps."""
+    return _Entered(steps, events.signal).significance(events.weight, utility)
+
+
+def paired_gain(
+    scores: Sequence[Array],
+    baseline: Sequence[Array],
+    events: Events,
+    steps: Steps,
+    *,
+    utility: Utility = UTILITY,
+    n_boot: int = N_BOOT,
+) -> tuple[float, float]:
+    """Mean gain over seeds and its error, as in the text above."""
+    ours, theirs = ([_Entered(steps(s), events.signal) for s in group] for group in (scores, baseline))
+
+    def gains(weight: Array) -> Array:
+        return np.subtract(*([e.significance(weight, utility) for e in group] for group in (ours, theirs)))
+
+    found = gains(events.weight)
+    source = PoissonCounts(0, events.weight.size)
+    replicas = [
+        gains(rescale(events.weight * source.draw(events.weight.size), events.signal, events.totals)).mean()
+        for _ in range(n_boot)
+    ]
+    spread = found.var(ddof=1) / found.size if found.size > 1 else 0.0
+    return float(found.mean()), float(np.sqrt(np.var(replicas, ddof=1) + spread))
+
+
+class _Entered:
+    """Events of each class that enter at any cut: the few of which replicas are summed."""
+
+    def __init__(self, steps: IntArray, signal: BoolArray) -> None:
+        self._n = max(int(steps.max()), 1)  # one cut that keeps all events leaves none for a later step
+        inside = steps < self._n
+        self._rows = [np.flatnonzero(inside & c) for c in (signal, ~signal)]
+        self._steps = [steps[rows] for rows in self._rows]
+
+    def significance(self, weight: Array, utility: Utility) -> float:
+        """Mean significance over the cuts."""
+        s, b = (
+            np.cumsum(np.bincount(steps, weight[rows], minlength=self._n))
+            for rows, steps in zip(self._rows, self._steps, strict=True)
+        )
+        return float(np.mean(utility.value(s, b)))

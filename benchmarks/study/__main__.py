@@ -1,0 +1,44 @@
+"""``python -m benchmarks.study screening|peers|confirm|scaling|all folder-of-data [--cache folder] [--jobs 2]``.
+
+Each stage trains what its cache lacks, with a bar, and writes its part of benchmarks/study/results.json; it can be
+stopped and started again at any time. ``python -m benchmarks.study figures`` draws docs/figures from that file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # before numpy is read: one thread a process
+    os.environ.setdefault(variable, "1")
+
+HERE = Path(__file__).parent
+
+
+def main() -> int:
+    """Run a stage, or all of them."""
+    from benchmarks.study import stages
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.study", description=__doc__)
+    parser.add_argument("stage", choices=[*stages.STAGES, "all", "figures"])
+    parser.add_argument("data", nargs="?", help="folder with the files of events")
+    parser.add_argument("--cache", type=Path, default=HERE / "cache", help="folder of finished runs")
+    parser.add_argument("--jobs", type=int, default=1, help="processes; each uses one core")
+    given = parser.parse_args()
+    if given.stage == "figures":
+        from benchmarks.study.figures import draw_all
+
+        draw_all()
+        return 0
+    if given.data is None or not Path(given.data).is_dir():
+        print(f"{given.data!r} is not a folder; give the folder with the files of events", file=sys.stderr)
+        return 2
+    for stage in stages.STAGES if given.stage == "all" else [given.stage]:
+        stages.run(stage, given.data, given.cache, given.jobs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

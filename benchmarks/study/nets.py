@@ -1,0 +1,92 @@
+"""A small dense net, trained plainly or on significance itself with soft counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.protocol import UTILITY, Events
+from benchmarks.study.runs import Fitted
+from fivesigma import scan
+from fivesigma._extras import need
+from fivesigma._types import Array
+from fivesigma.yields import balanced_class_weights, learner_weights
+
+EPOCHS, BATCH, WIDTH = 30, 4096, 96
+PLAIN_EPOCHS = 10  # of the direct net too: from random weights soft counts hardly have a slope
+
+
+def net(*, direct: bool) -> Any:
+    """An arm: the net with log loss and balanced classes, or with -AMS of soft counts after the first epochs."""
+
+    def fit(train: Events, seed: int) -> Fitted:
+        torch = need("torch")
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)
+        rows = np.random.default_rng(seed).permutation(train.signal.size)
+        n = rows.size // 4
+        part, held = train.take(rows[n:]), train.take(rows[:n])
+        prepare = _scaled(part.X)
+        X = torch.tensor(prepare(part.X))
+        y = torch.tensor(part.signal.astype(np.float32))
+        w = torch.tensor(part.weight.astype(np.float32))
+        classes = balanced_class_weights(part.weight, part.signal)
+        balanced = torch.tensor(learner_weights(part.weight, part.signal, classes).astype(np.float32))
+        layers = torch.nn
+        model = layers.Sequential(
+            layers.Linear(X.shape[1], WIDTH),
+            layers.SiLU(),
+            layers.Linear(WIDTH, WIDTH),
+            layers.SiLU(),
+            layers.Linear(WIDTH, WIDTH),
+            layers.SiLU(),
+            layers.Linear(WIDTH, 1),
+        )
+        optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-3)
+        steps = EPOCHS * (X.shape[0] // BATCH)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=steps)
+        for epoch in range(EPOCHS):
+            order = torch.randperm(X.shape[0])
+            for k in range(X.shape[0] // BATCH):
+                batch = order[k * BATCH : (k + 1) * BATCH]
+                margin = model(X[batch]).squeeze(1)
+                if direct and epoch >= PLAIN_EPOCHS:
+                    loss = -soft_significance(margin, y[batch], w[batch], part.totals)
+                else:
+                    loss = (balanced[batch] * layers.functional.softplus(margin * (1 - 2 * y[batch]))).mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+
+        def score(X: Array) -> Array:
+            with torch.no_grad():
+                return np.asarray(model(torch.tensor(prepare(X))).squeeze(1).numpy(), dtype=np.float64)
+
+        return Fitted(score, scan(score(held.X), held.signal, held.weight, UTILITY).cut)
+
+    return fit
+
+
+def soft_significance(margin: Any, y: Any, w: Any, totals: tuple[float, float]) -> Any:
+    """AMS2 of a batch in which each event is selected with its probability, each class scaled to its full yield."""
+    kept = w * margin.sigmoid()
+    s = totals[0] * (kept * y).sum() / (w * y).sum()
+    b = totals[1] * (kept * (1 - y)).sum() / (w * (1 - y)).sum() + UTILITY.b_reg
+    return (2 * ((s + b) * (s / b).log1p() - s)).sqrt()
+
+
+def _scaled(X: Array) -> Any:
+    """Standardised columns, heavy tails pulled in, missing values at the mean with a column that says so."""
+    with np.errstate(invalid="ignore"):
+        tamed = np.sign(X) * np.log1p(np.abs(X))
+    mean, spread = np.nanmean(tamed, axis=0), np.nanstd(tamed, axis=0)
+    missing = np.flatnonzero(np.isnan(X).any(axis=0))
+
+    def prepare(X: Array) -> Array:
+        table = (np.sign(X) * np.log1p(np.abs(X)) - mean) / np.where(spread > 0, spread, 1.0)
+        flags = np.isnan(X[:, missing])
+        return np.hstack([np.nan_to_num(table, nan=0.0), flags]).astype(np.float32)
+
+    return prepare

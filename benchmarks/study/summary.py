@@ -1,0 +1,96 @@
+"""From the scores of finished runs to the figures of docs/study.md: what is in results.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.protocol import (
+    UTILITY,
+    Events,
+    Steps,
+    entering_steps,
+    paired_gain,
+    selection_steps,
+    step_significance,
+)
+from benchmarks.study.data import Source
+from benchmarks.study.runs import Cache, Run
+from fivesigma._types import Array
+from fivesigma.significance import Utility
+
+
+class Measure(NamedTuple):
+    """A utility and the range of selected shares over which it is averaged."""
+
+    utility: Utility = UTILITY
+    low: float = 0.10
+    high: float = 0.20
+
+    @property
+    def steps(self) -> Steps:
+        """How events enter the selection."""
+        return partial(entering_steps, fractions=np.linspace(self.low, self.high, 41))
+
+
+class Comparison(NamedTuple):
+    """An arm and its baseline."""
+
+    arm: str
+    baseline: str
+    seeds: tuple[int, ...]
+    measure: Measure = Measure()
+
+
+def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[int] = ()) -> dict[str, Any]:
+    """Figures of one comparison: both measures, and the first measure of blends of so many seeds."""
+    test, (utility, *_) = source.test(), item.measure
+    groups = [[cache.scores(Run(source, "", name, k)) for k in item.seeds] for name in (item.arm, item.baseline)]
+    facts = [[cache.facts[Run(source, "", name, k).key] for k in item.seeds] for name in (item.arm, item.baseline)]
+    scores, own = ([[run[i] for run in group] for group in groups] for i in (0, 1))
+    out: dict[str, Any] = {
+        "arm": item.arm,
+        "baseline": item.baseline,
+        "seeds": len(item.seeds),
+        "window": _measured(scores, test, item.measure.steps, utility),
+        "own cut": _measured(own, test, selection_steps, utility),
+        "time ratio": round(_ratio(facts, "seconds"), 3),
+        "seconds": _mean(facts[0], "seconds"),
+        "memory": max(f["memory"] for f in facts[0]),
+        "fraction": [round(float(np.mean(f["fraction"])), 4) for f in facts[0]],
+        "fraction spread": round(float(np.std([x for f in facts[0] for x in f["fraction"]], ddof=1)), 4)
+        if sum(len(f["fraction"]) for f in facts[0]) > 1
+        else None,
+    }
+    if "u" in facts[0][0]:
+        out["u"] = [round(f["u"], 5) for f in facts[0]]
+    for size in blends:
+        n = len(item.seeds) // size
+        if n:
+            blended = [[np.mean(group[k * size : (k + 1) * size], axis=0) for k in range(n)] for group in scores]
+            out[f"blend of {size}"] = _measured(blended, test, item.measure.steps, utility)
+    return out
+
+
+def _measured(groups: Sequence[Sequence[Array]], test: Events, steps: Steps, utility: Utility) -> dict[str, Any]:
+    ours, theirs = ([step_significance(steps(s), test, utility) for s in group] for group in groups)
+    gain, error = paired_gain(groups[0], groups[1], test, steps, utility=utility)
+    return {
+        "value": round(float(np.mean(ours)), 4),
+        "baseline": round(float(np.mean(theirs)), 4),
+        "gain": round(gain, 4),
+        "error": round(error, 4),
+        "by seed": [round(float(d), 4) for d in np.subtract(ours, theirs)],
+    }
+
+
+def _ratio(facts: Sequence[Sequence[dict[str, Any]]], name: str) -> float:
+    ours, theirs = ([float(f[name]) for f in group] for group in facts)
+    return float(np.median(np.divide(ours, theirs)))
+
+
+def _mean(facts: Sequence[dict[str, Any]], name: str) -> float:
+    return round(float(np.mean([f[name] for f in facts])), 2)
