@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fivesigma.datasets import Events
     from fivesigma.higgsml.data import ChallengeEvents
 
-__all__ = ["Outcome", "Results", "Selection", "reproduce", "select"]
+__all__ = ["Outcome", "Results", "Selection", "columns_of", "fit_recipe", "reproduce", "select"]
 
 B_REG = 10.0  # of the challenge
 UTILITY = AMS2(b_reg=B_REG)
@@ -175,22 +175,13 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     effort = QUICK if quick else 1.0
     test_rows = np.isin(data.kaggle_set, list(SETS))
-    train, test = (_columns(events, recipe) for events in (data.subset("t"), data[test_rows]))
+    train, test = (columns_of(events, recipe) for events in (data.subset("t"), data[test_rows]))
     ids, test_sets = test.ids, data.kaggle_set[test_rows]
-    runs: list[list[Selection]] = []
+    runs = []
     for seed in seeds:
-        pool = CascadePool(
-            recipe.plain(train.feature_names, effort) + recipe.cascades(train.feature_names, effort),
-            b_reg=B_REG,
-            cv=recipe.cv,
-            random_state=seed,
-            checkpoint=folder / f"checkpoint-{seed}",
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        pool.fit(train.X, train.is_signal.astype(int), train.weight)
-        cascades = [name for name, _ in recipe.cascades(train.feature_names, effort)]
-        runs.append(select(pool, cascades, train, test.X))
+        checkpoint = folder / f"checkpoint-{seed}"
+        pool = fit_recipe(recipe, train, seed, effort=effort, checkpoint=checkpoint, n_jobs=n_jobs, verbose=verbose)
+        runs.append(select(pool, recipe, train, test.X))
     assert ids is not None  # the challenge's events have them
     write_submission(folder / "submission.csv", ids, runs[0][-1].score, selected=runs[0][-1].selected)
     del train, test
@@ -209,19 +200,41 @@ def reproduce(
     return results
 
 
-def _columns(events: Events, recipe: Recipe) -> Events:
+def columns_of(events: Events, recipe: Recipe) -> Events:
+    """Give events the columns that a recipe is trained on."""
     return events if recipe.sets is None else engineer(events, recipe.sets)
 
 
-def select(pool: CascadePool, cascades: Sequence[str], train: Events, X: Array) -> list[Selection]:
+def fit_recipe(recipe: Recipe, train: Events, seed: int, *, effort: float = 1.0, **options: Any) -> CascadePool:
+    """Train all members of a recipe.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What to train.
+    train : Events
+        Training events with the recipe's columns, weighted to the yields of the experiment.
+    seed : int
+        Of splits and members.
+    effort : float
+        Share of the recipe's trees and epochs.
+    **options
+        Of `CascadePool`: checkpoint, n_jobs, verbose.
+    """
+    members = [m for make in (recipe.plain, recipe.cascades) for m in make(train.feature_names, effort)]
+    pool = CascadePool(members, b_reg=B_REG, cv=recipe.cv, random_state=seed, **options)
+    return pool.fit(train.X, train.is_signal.astype(int), train.weight)
+
+
+def select(pool: CascadePool, recipe: Recipe, train: Events, X: Array) -> list[Selection]:
     """Blend the plain members, the cascades, and all; each keeps the share of events that is best on held-out events.
 
     Parameters
     ----------
     pool : CascadePool
-        Fitted on `train`.
-    cascades : sequence of str
-        Members that are cascades.
+        What `fit_recipe` returned.
+    recipe : Recipe
+        What was trained.
     train : Events
         Events that the pool was trained on and chose on.
     X : array
@@ -233,6 +246,7 @@ def select(pool: CascadePool, cascades: Sequence[str], train: Events, X: Array) 
         The last one is of all members.
     """
     held_out, scores = pool.held_out_scores_, pool.member_scores(X)
+    cascades = [name for name, _ in recipe.cascades(train.feature_names, 1.0)]
     totals = (float(train.weight[train.is_signal].sum()), float(train.weight[~train.is_signal].sum()))
     groups = {ALL: list(scores)}
     if cascades:
