@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.protocol import Events, as_measured, entering_steps, paired_gain, ranks, selection_steps
+from benchmarks.protocol import Events, Steps, as_measured, entering_steps, paired_gain, ranks, selection_steps
 from benchmarks.protocol import step_significance as significance
 from fivesigma._types import AnyArray, Array
 from fivesigma.higgsml import ChallengeEvents, load
@@ -33,8 +34,8 @@ Scores = dict[str, AnyArray]
 def run(recipe: Recipe, train: ChallengeEvents, test: ChallengeEvents, seed: int) -> Scores:
     """Score and selection of the test events by each blend of a recipe."""
     start = time.perf_counter()
-    train, X = columns_of(train, recipe), columns_of(test, recipe).X
-    found = select(fit_recipe(recipe, train, seed), recipe, train, X)
+    training, X = columns_of(train, recipe), columns_of(test, recipe).X
+    found = select(fit_recipe(recipe, training, seed), recipe, training, X)
     out: Scores = {"seconds": np.array(time.perf_counter() - start)}
     for blend in found:
         out |= {blend.name: blend.score, f"{blend.name} selected": blend.selected}
@@ -55,7 +56,7 @@ def real(data: ChallengeEvents, folder: Path) -> None:
     for name in RECIPES:
         for seed in range(REPEATS):
             kept(folder / f"real-{name}-{seed}.npz", partial(cross_fit, find_recipe(name), data, folder, seed))
-    show(folder, "real", list(range(REPEATS)), as_measured(data))
+    show(folder, "real", list(range(REPEATS)), as_measured(whole(data)))
 
 
 def cross_fit(recipe: Recipe, data: ChallengeEvents, folder: Path, seed: int) -> Scores:
@@ -65,7 +66,7 @@ def cross_fit(recipe: Recipe, data: ChallengeEvents, folder: Path, seed: int) ->
     for k, (train, test) in enumerate(splits):
         part = kept(
             folder / "folds" / f"real-{recipe.name}-{seed}-{k}.npz",
-            partial(run, recipe, data[train].rescaled(), data[test].rescaled(), seed),
+            partial(run, recipe, whole(data[train]), whole(data[test]), seed),
         )
         seconds = out.get("seconds", np.array(0.0)) + part.pop("seconds")
         for name, values in part.items():
@@ -73,6 +74,11 @@ def cross_fit(recipe: Recipe, data: ChallengeEvents, folder: Path, seed: int) ->
             out.setdefault(name, np.empty(len(data), dtype=column.dtype))[test] = column
         out["seconds"] = seconds
     return out
+
+
+def whole(events: ChallengeEvents) -> ChallengeEvents:
+    """Let a part stand for the whole experiment."""
+    return replace(events, kaggle_set=np.full(len(events), "t")).subset("t")
 
 
 def kept(path: Path, make: Callable[[], Scores]) -> Scores:
@@ -100,7 +106,8 @@ def show(folder: Path, what: str, seeds: list[int], test: Events) -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for name, values in rows.items():
         cells = []
-        for column, steps in enumerate((entering_steps, selection_steps)):
+        measures: tuple[Steps, Steps] = (entering_steps, selection_steps)
+        for column, steps in enumerate(measures):
             ours, theirs = ([v[column] for v in each] for each in (values, base))
             z = [significance(steps(v), test) for v in ours]
             gain, error = paired_gain(ours, theirs, test, steps)

@@ -25,7 +25,8 @@ pytest.importorskip("skops")
 pl = pytest.importorskip("polars")
 pytest.importorskip("uproot")
 
-COMMANDS = ("demo", "train", "predict", "score", "scan", "categorise", "report", "env")
+HIGGSML = ("higgsml", "higgsml fetch", "higgsml simulate", "higgsml score")
+COMMANDS = ("demo", "train", "predict", "score", "scan", "categorise", "report", "env", *HIGGSML)
 QUICK = ("--trees", "12", "--jobs", "1", "--b-reg", "10")
 
 

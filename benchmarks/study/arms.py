@@ -131,9 +131,7 @@ def _grown(settings: dict[str, Any], seed: int) -> GrownCascadeClassifier:
     params = SHAPE | given.pop("params", {})
     utility: Utility = given.pop("utility", UTILITY)
     n_trees = given.pop("n_trees", TREES)
-    return GrownCascadeClassifier(
-        n_trees=n_trees, params=params, utility=utility, random_state=seed, n_jobs=1, **given
-    )
+    return GrownCascadeClassifier(n_trees=n_trees, params=params, utility=utility, random_state=seed, n_jobs=1, **given)
 
 
 def _some(events: Events, n: int, seed: int) -> Any:

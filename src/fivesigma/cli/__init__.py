@@ -11,6 +11,7 @@ import fivesigma
 from fivesigma.cli.categorise import categorise
 from fivesigma.cli.demo import demo
 from fivesigma.cli.env import env
+from fivesigma.cli.higgsml import higgsml
 from fivesigma.cli.options import INTERRUPTED
 from fivesigma.cli.predict import predict
 from fivesigma.cli.report import report_command
@@ -61,5 +62,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, train, predict, score, scan, categorise, report_command, env):
+for _command in (demo, train, predict, score, scan, categorise, report_command, higgsml, env):
     main.add_command(_command)

@@ -39,6 +39,9 @@ def several(*options: Callable[[F], F]) -> Callable[[F], F]:
 where_option = click.option("--where", metavar="CUT", help='Condition on columns, such as "PRI_jet_num >= 2".')
 tree_option = click.option("--tree", metavar="NAME", help="TTree or RNTuple of ROOT files, if they have several.")
 force_option = click.option("--force", is_flag=True, help="Replace the output if it is there.")
+sample_option = click.option(
+    "--sample", is_flag=True, help="Accept a part of the challenge's file, and split it into train and test if needed."
+)
 jobs_option = click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; all cores by default.")
 
 utility_options = several(

@@ -27,7 +27,7 @@ from fivesigma.errors import InputError
 def reproduce(
     events: Path, name: str, output: Path, *, sample: bool, seeds: int, seed: int, quick: bool, jobs: int | None
 ) -> None:
-    """Train a recipe on set t of the challenge's EVENTS, and score it on sets b (public) and v (private).
+    r"""Train a recipe on set t of the challenge's EVENTS, and score it on sets b (public) and v (private).
 
     All choices are made on set t. Labels and weights of b and v are read once, for the table.
 

@@ -27,7 +27,7 @@ from fivesigma.significance import AMS2
 from fivesigma.yields import rescale
 
 if TYPE_CHECKING:
-    from fivesigma._types import Array, BoolArray
+    from fivesigma._types import AnyArray, Array, BoolArray
     from fivesigma.datasets import Events
     from fivesigma.higgsml.data import ChallengeEvents
 
@@ -81,9 +81,7 @@ class Outcome:
         pair = paired_difference(reference.selected[rows], selection.selected[rows], signal, weight, UTILITY)
         curve = scan(selection.score[rows], signal, weight, UTILITY).curve
         steady = curve.significance[(curve.fraction >= STEADY[0]) & (curve.fraction <= STEADY[1])]
-        return cls(
-            pair.second, pair.second_interval, float(np.mean(steady)), pair.difference, pair.difference_interval
-        )
+        return cls(pair.second, pair.second_interval, float(np.mean(steady)), pair.difference, pair.difference_interval)
 
 
 @dataclass(frozen=True)
@@ -223,10 +221,11 @@ def fit_recipe(recipe: Recipe, train: Events, seed: int, *, effort: float = 1.0,
     """
     members = [m for make in (recipe.plain, recipe.cascades) for m in make(train.feature_names, effort)]
     pool = CascadePool(members, b_reg=B_REG, cv=recipe.cv, random_state=seed, **options)
-    return pool.fit(train.X, train.is_signal.astype(int), train.weight)
+    pool.fit(train.X, train.is_signal.astype(int), train.weight)
+    return pool
 
 
-def select(pool: CascadePool, recipe: Recipe, train: Events, X: Array) -> list[Selection]:
+def select(pool: CascadePool, recipe: Recipe, train: Events, X: AnyArray) -> list[Selection]:
     """Blend the plain members, the cascades, and all; each keeps the share of events that is best on held-out events.
 
     Parameters

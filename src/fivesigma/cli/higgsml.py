@@ -1,0 +1,77 @@
+"""``fivesigma higgsml``: the 2014 Higgs boson challenge."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from fivesigma.cli.options import check_output, force_option, sample_option
+from fivesigma.cli.reproduce import reproduce
+
+
+@click.group(epilog="Example: fivesigma higgsml score submission.csv --data atlas-higgs-challenge-2014-v2.csv.gz")
+def higgsml() -> None:
+    """The 2014 Higgs boson challenge: its events, recipes and scores.
+
+    The events are record 328 of the CERN Open Data portal; `fetch` gets them, `simulate` makes a file like it.
+    """
+
+
+@higgsml.command(epilog="Example: fivesigma higgsml fetch data")
+@click.argument("target", type=click.Path(path_type=Path), default=".")
+@click.option("--url", metavar="URL", help="Another place to get the file from.")
+@click.option("--attempts", type=click.IntRange(1), default=5, show_default=True,
+              help="Failures in a row before giving up.")  # fmt: skip
+@sample_option
+def fetch(target: Path, url: str | None, *, attempts: int, sample: bool) -> None:
+    """Download the challenge's events (818,238) from the CERN Open Data portal to TARGET.
+
+    TARGET is a file ending in .csv.gz, or a folder. The file is checked before it gets its name; a download that broke
+    off goes on where it stopped.
+    """
+    from fivesigma.higgsml.download import URL
+    from fivesigma.higgsml.download import fetch as fetch_file
+
+    progress = sys.stderr.isatty()
+    click.echo(fetch_file(target, url=url or URL, sample=sample, attempts=attempts, progress=progress))
+
+
+@higgsml.command(epilog="Example: fivesigma higgsml simulate toy.csv.gz --events 100000")
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--events", type=click.IntRange(1000), default=818_238, show_default=True, help="Events to simulate.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@force_option
+def simulate(output: Path, *, events: int, seed: int, force: bool) -> None:
+    """Write simulated events to OUTPUT (.csv or .csv.gz) as the challenge's file has them.
+
+    They are a toy with the challenge's columns, sets and yields; no score on them is a score of the challenge.
+    """
+    from fivesigma.higgsml.simulate import write_simulated
+
+    check_output(output, force=force)
+    click.echo(write_simulated(output, events, random_state=seed))
+
+
+@higgsml.command(epilog="Example: fivesigma higgsml score submission.csv --data atlas-higgs-challenge-2014-v2.csv.gz")
+@click.argument("submission", type=click.Path(path_type=Path))
+@click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The challenge's events.")
+@sample_option
+@click.option("--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Of the bootstrap.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def score(submission: Path, data: Path, *, sample: bool, replicas: int, as_json: bool) -> None:
+    """Check SUBMISSION (EventId, RankOrder, Class) by Kaggle's rules and print its public and private AMS.
+
+    b_reg is 10 and each set is scaled to the yields of the experiment, as on Kaggle. The intervals (68 %) come from the
+    statistics of the simulated events only.
+    """
+    from fivesigma.higgsml.submission import score_submission
+
+    result = score_submission(submission, data, sample=sample, n_boot=replicas)
+    click.echo(json.dumps(dataclasses.asdict(result)) if as_json else result)
+
+
+higgsml.add_command(reproduce)

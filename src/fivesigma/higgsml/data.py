@@ -1,0 +1,300 @@
+"""The events of the challenge: which set each belongs to, and the two weights it has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fivesigma._types import AnyArray, Array, BoolArray
+from fivesigma.datasets.assemble import assemble
+from fivesigma.datasets.events import Events
+from fivesigma.datasets.htautau import YIELDS
+from fivesigma.datasets.kinematics import DERIVED, MEASURED
+from fivesigma.datasets.load import source_of
+from fivesigma.datasets.roles import Kind, Source
+from fivesigma.errors import InputError
+from fivesigma.yields import rescale
+
+__all__ = ["CERN", "FEATURES", "Census", "ChallengeEvents", "load"]
+
+#: The 30 columns that Kaggle's participants were given, in their order.
+FEATURES = (*DERIVED, *MEASURED)
+#: Expected signal and background of every set.
+TOTALS = (YIELDS["s"], YIELDS["b"])
+#: The set of an event of Kaggle's test.csv: public or private, the file does not say.
+UNKNOWN = "?"
+
+_ROUNDING = 1e-5  # of sums of weights that were written as text
+_DEALT = (0.5, 0.25)  # shares of t and b where a sample holds training events only; v gets the rest
+_DEALING_SEED = 2014
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """How many events each set has, and how many of the training events are signal."""
+
+    events: Mapping[str, int]
+    training_signal: int
+
+    @property
+    def total(self) -> int:
+        """Events of all sets."""
+        return sum(self.events.values())
+
+    def scaled(self, n_events: int) -> Census:
+        """The same proportions for another number of events."""
+        names, counts = list(self.events), list(self.events.values())
+        ends = np.round(np.cumsum(counts) * (n_events / self.total)).astype(int)
+        events = dict(zip(names, np.diff(ends, prepend=0).tolist(), strict=True))
+        return Census(events, round(events["t"] * self.training_signal / self.events["t"]))
+
+
+#: atlas-higgs-challenge-2014-v2.csv.gz: training, public and private test, unused.
+CERN = Census({"t": 250_000, "b": 100_000, "v": 450_000, "u": 18_238}, training_signal=85_667)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True, kw_only=True)
+class ChallengeEvents(Events):
+    """Events of the challenge, made by `load`; `weight` is KaggleWeight.
+
+    Parameters
+    ----------
+    kaggle_set : array of shape (n_events,)
+        "t" for training, "b" for the public and "v" for the private leaderboard, "u" for unused; "?" in Kaggle's
+        test.csv, which does not tell b from v.
+    original_weight : array of shape (n_events,), optional
+        The column Weight of the CERN file, whose sums over the whole file are the yields; Kaggle's files have none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fivesigma.higgsml import load, write_simulated
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     events = load(write_simulated(f"{folder}/small.csv.gz", n_events=2000), sample=True)
+    >>> training = events.subset("t")
+    >>> len(training), round(float(training.weight[training.is_signal].sum()), 3)
+    (611, 691.989)
+    """
+
+    kaggle_set: AnyArray
+    original_weight: Array | None = None
+
+    def __getitem__(self, rows: int | slice | Sequence[int] | NDArray[Any]) -> ChallengeEvents:
+        """Select the events of a mask, a slice or row numbers, with their weights as they are."""
+        if isinstance(rows, int | np.integer):
+            rows = [int(rows)]
+        # super() does not find the class that slots=True makes anew.
+        part = cast("ChallengeEvents", Events.__getitem__(self, rows))
+        original = None if self.original_weight is None else self.original_weight[rows]
+        return replace(part, kaggle_set=self.kaggle_set[rows], original_weight=original)
+
+    @property
+    def sets(self) -> dict[str, int]:
+        """How many events each set has that is there."""
+        names, counts = np.unique(self.kaggle_set, return_counts=True)
+        found = dict(zip(names.tolist(), counts.tolist(), strict=True))
+        order = [name for name in (*CERN.events, UNKNOWN) if name in found]
+        return {name: found[name] for name in order}
+
+    @property
+    def in_test(self) -> BoolArray:
+        """True for the events that a submission must name: those of the sets b and v."""
+        return np.isin(self.kaggle_set, ["b", "v", UNKNOWN])
+
+    def subset(self, name: str) -> ChallengeEvents:
+        """Take the events of one set, each class scaled to the yield of the whole experiment.
+
+        Parameters
+        ----------
+        name : {"t", "b", "v", "u"}
+            The set.
+
+        Returns
+        -------
+        ChallengeEvents
+            Weights of events without labels are as they were.
+        """
+        members = np.asarray(self.kaggle_set == name, dtype=bool)
+        if not members.any():
+            raise InputError(f"These events have no set {name!r}; they have {_listed(self.sets)}.")
+        part = self[members]
+        return replace(part, weight=rescale(part.weight, part.is_signal, TOTALS)) if part.labelled else part
+
+    def __repr__(self) -> str:
+        lines = [f"ChallengeEvents: {len(self):,} rows, {len(self.feature_names)} features"]
+        if self.labelled:
+            signal = self.is_signal
+            lines.append(f"{'set':4} {'s rows':>10} {'b rows':>10} {'sum of s':>14} {'sum of b':>14}")
+            for name in self.sets:
+                parts = [self.weight[(self.kaggle_set == name) & members] for members in (signal, ~signal)]
+                counts, sums = (f"{len(w):>10,}" for w in parts), (f"{w.sum():>14,.8g}" for w in parts)
+                lines.append(f"{name:4} {' '.join(counts)} {' '.join(sums)}")
+        else:
+            lines.append(f"sets {_listed(self.sets)}, no labels")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+class _Challenge:
+    """A source that also reads the columns which ordinary events do not have, in the same pass."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.name, self.names, self.numbers = source.name, source.names, source.numbers
+        self.extra: dict[str, Kind] = {"KaggleSet": "value", "Weight": "float64"} if "KaggleSet" in self.names else {}
+        self.columns: dict[str, AnyArray] = {}
+
+    def read(self, kinds: Mapping[str, Kind]) -> dict[str, AnyArray]:
+        """Read all columns, and keep the extra ones."""
+        columns = self.source.read({**kinds, **self.extra})
+        self.columns = {name: columns.pop(name) for name in self.extra}
+        return columns
+
+
+def load(path: str | os.PathLike[str], *, sample: bool = False) -> ChallengeEvents:
+    """Read the events of the challenge.
+
+    Parameters
+    ----------
+    path : path
+        The CERN file atlas-higgs-challenge-2014-v2.csv.gz (also as .csv or .parquet, with the same columns), or
+        Kaggle's training.csv (all of set t) or test.csv (no labels; weights of one).
+    sample : bool, default=False
+        Accept a part of such a file. Its notes say what it holds. Each class is scaled to the yield of the whole
+        experiment in each of the sets t, b and v; if there are training events only, half of them stay in t and a
+        quarter each are dealt to b and v, stratified and the same way every time.
+
+    Returns
+    -------
+    ChallengeEvents
+
+    Raises
+    ------
+    InputError
+        For a file that is not complete, unless it is a sample, and for anything else that cannot be used.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fivesigma.higgsml import load, write_simulated
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = write_simulated(f"{folder}/small.csv.gz", n_events=2000)
+    ...     events = load(file, sample=True)
+    >>> events.sets
+    {'t': 611, 'b': 244, 'v': 1100, 'u': 45}
+    """
+    source = _Challenge(source_of(path))
+    events, expected = _read(source)
+    problem = _difference(events, expected)
+    if problem is not None and not sample:
+        raise InputError(
+            f"{source.name} is not the challenge's full file: {problem}. Get it with 'fivesigma higgsml fetch', or use "
+            "what is there as a sample (sample=True, or --sample)."
+        )
+    if not sample or not events.labelled or (problem is None and events.in_test.any()):
+        return events
+    return _as_sample(events)
+
+
+def _read(source: _Challenge) -> tuple[ChallengeEvents, dict[str, int]]:
+    """The events as they stand in the file, and the sets that it should hold."""
+    names = source.names
+    if source.extra:
+        weight, label, expected = "KaggleWeight", "Label", dict(CERN.events)
+    elif "Label" in names:
+        weight, label, expected = "Weight", "Label", {"t": CERN.events["t"]}
+    else:
+        weight, label, expected = None, None, {UNKNOWN: CERN.events["b"] + CERN.events["v"]}
+    events = assemble(
+        [source],
+        features=FEATURES,
+        label=label,
+        signal=None if label is None else "s",
+        weight=weight,
+        process="Process" if "Process" in names else None,
+        ids="EventId",
+        missing=-999.0,
+        cut=None,
+    )
+    if source.extra:
+        sets, original = _checked(source)
+    else:
+        sets, original = np.full(len(events), next(iter(expected))), None
+    same = {field.name: getattr(events, field.name) for field in fields(Events)}
+    return ChallengeEvents(**same, kaggle_set=sets, original_weight=original), expected
+
+
+def _checked(source: _Challenge) -> tuple[AnyArray, Array]:
+    sets, original = source.columns["KaggleSet"], source.columns["Weight"]
+    known = np.isin(sets.astype(str), list(CERN.events))
+    if not known.all():
+        row = int(np.argmin(known))
+        raise InputError(
+            f"KaggleSet is {sets.tolist()[row]!r} in row {row + 1:,} of {source.name}; it must be t, b, v or u."
+        )
+    finite = np.isfinite(original)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise InputError(f"Weight is {original[row]} in row {row + 1:,} of {source.name}; it must be a number.")
+    return sets, original
+
+
+def _difference(events: ChallengeEvents, expected: Mapping[str, int]) -> str | None:
+    """How the events differ from the full file, in half a sentence."""
+    if events.sets != dict(expected):
+        return f"it has {len(events):,} events ({_listed(events.sets)}), not {_total(expected):,} ({_listed(expected)})"
+    if not events.labelled:
+        return None
+    signal = events.is_signal
+    in_training = int(np.count_nonzero(signal & (events.kaggle_set == "t")))
+    if in_training != CERN.training_signal:
+        return f"{in_training:,} of its training events are signal, not {CERN.training_signal:,}"
+    for name in (name for name in expected if name != "u"):
+        for label, members, total in zip("sb", (signal, ~signal), TOTALS, strict=True):
+            found = float(events.weight[members & (events.kaggle_set == name)].sum())
+            if abs(found - total) > _ROUNDING * total:
+                return f"the weights of {label} in set {name} sum to {found:.10g}, not {total:.10g}"
+    return None
+
+
+def _as_sample(events: ChallengeEvents) -> ChallengeEvents:
+    """Give a sample its test sets if it has none, and scale each set to the yields."""
+    signal, sets = events.is_signal, events.kaggle_set
+    notes = [f"A sample of {len(events):,} events of the {CERN.total:,}: {_listed(events.sets)}."]
+    if not events.in_test.any():
+        sets = _deal(signal, sets)
+        dealt = _listed(replace(events, kaggle_set=sets).sets)
+        notes.append(f"It has no test events, so its training events are dealt to train and test within it: {dealt}.")
+    weight = events.weight.copy()
+    for name in "tbv":
+        members = sets == name
+        if members.any():
+            try:
+                weight[members] = rescale(weight[members], signal[members], TOTALS)
+            except InputError as err:
+                raise InputError(f"This sample is too small to be split: in set {name}, {err}.") from err
+    notes.append(f"The weights of each set are scaled to s = {TOTALS[0]:.2f} and b = {TOTALS[1]:,.2f}.")
+    return replace(events, kaggle_set=sets, weight=weight, notes=(*events.notes, *notes))
+
+
+def _deal(signal: BoolArray, sets: AnyArray) -> AnyArray:
+    rng = np.random.default_rng(_DEALING_SEED)
+    out = sets.copy()
+    for members in (signal, ~signal):
+        rows = rng.permutation(np.flatnonzero(members & (sets == "t")))
+        ends = np.round(np.cumsum(_DEALT) * len(rows)).astype(int)
+        for name, part in zip("tbv", np.split(rows, ends), strict=True):
+            out[part] = name
+    return out
+
+
+def _total(sets: Mapping[str, int]) -> int:
+    return sum(sets.values())
+
+
+def _listed(sets: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in sets.items())

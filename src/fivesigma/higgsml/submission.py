@@ -1,0 +1,330 @@
+"""Submissions in Kaggle's format: written from scores, and scored as Kaggle did."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._extras import need
+from fivesigma._files import written_whole
+from fivesigma._types import AnyArray, BoolArray, IntArray
+from fivesigma.datasets.load import source_of
+from fivesigma.errors import InputError
+from fivesigma.higgsml.data import CERN, ChallengeEvents, load
+from fivesigma.higgsml.leaderboard import standing
+from fivesigma.intervals import Interval, selection_interval
+from fivesigma.significance import AMS2
+from fivesigma.yields import name_rows, signal_and_background
+
+__all__ = ["SetScore", "SubmissionScore", "score_submission", "write_submission"]
+
+COLUMNS = ("EventId", "RankOrder", "Class")
+#: The significance of the challenge.
+AMS = AMS2(b_reg=10.0)
+
+# Identifier, Weight and KaggleWeight of the first event of the CERN file: they tell it from a simulated one.
+_FIRST_EVENT = (100_000, 0.00081448039868, 0.00265331133733)
+
+
+@dataclass(frozen=True, slots=True)
+class SetScore:
+    """Score of a submission on one set.
+
+    Attributes
+    ----------
+    ams : float
+        AMS with b_reg = 10.
+    interval : (float, float) or None
+        Its bootstrap interval, from the statistics of the simulated events only; None if no background is selected.
+    s, b : float
+        Selected yields.
+    selected, events : int
+        Numbers of events.
+    """
+
+    ams: float
+    interval: Interval | None
+    s: float
+    b: float
+    selected: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionScore:
+    """Scores of a submission.
+
+    Attributes
+    ----------
+    public, private : SetScore or None
+        On the sets b and v; None for a set that the data do not have.
+    level : float
+        Central probability of the intervals.
+    standing : str
+        Where the private score would have ended on the leaderboard, or why that cannot be said.
+    notes : tuple of str
+        What the data are, a sentence each.
+    """
+
+    public: SetScore | None
+    private: SetScore | None
+    level: float
+    standing: str
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        head = f"interval ({100 * self.level:g} %)"
+        lines = [f"{'set':8} {'AMS':>8}  {head:20} {'s':>9} {'b':>10} {'selected':>9} {'of':>9}"]
+        for name, part in (("public", self.public), ("private", self.private)):
+            if part is not None:
+                span = "no background" if part.interval is None else "[{:.5f}, {:.5f}]".format(*part.interval)
+                lines.append(
+                    f"{name:8} {part.ams:8.5f}  {span:20} {part.s:9.3f} {part.b:10.2f} {part.selected:9,} "
+                    f"{part.events:9,}"
+                )
+        lines += [f"leaderboard: {self.standing}", "intervals: simulation statistics only"]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def write_submission(
+    path: str | os.PathLike[str],
+    ids: ArrayLike,
+    score: ArrayLike,
+    *,
+    cut: float | None = None,
+    selected: ArrayLike | None = None,
+) -> Path:
+    """Write a submission in Kaggle's format: EventId, RankOrder, Class.
+
+    The most signal-like event has the largest rank, every selected event outranks every other, and equal scores are
+    ranked by identifier.
+
+    Parameters
+    ----------
+    path : path
+        A file ending in .csv; it appears whole or not at all, and one that is there is replaced.
+    ids : array-like of int, shape (n_events,)
+        Identifiers, each once.
+    score : array-like of shape (n_events,)
+        Larger means more like signal.
+    cut : float, optional
+        Events with ``score >= cut`` are class s.
+    selected : array-like of bool, shape (n_events,), optional
+        True for events of class s; give either this or `cut`.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = write_submission(f"{folder}/submission.csv", [350000, 350001, 350002], [0.2, 0.9, 0.2], cut=0.5)
+    ...     print(file.read_text(), end="")
+    EventId,RankOrder,Class
+    350000,1,b
+    350001,3,s
+    350002,2,b
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".csv":
+        raise InputError(f"{path.name} does not end in .csv, the format of a submission.")
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+    names, values = np.asarray(ids), np.asarray(score, dtype=np.float64)
+    if names.ndim != 1 or names.dtype.kind not in "iu" or np.unique(names).size != names.size:
+        raise InputError("ids must be whole numbers, one an event, each once")
+    if values.shape != names.shape:
+        raise InputError(f"score has the shape {values.shape} for {names.size} ids")
+    if not np.isfinite(values).all():
+        raise InputError(f"score is NaN or infinite in {name_rows(~np.isfinite(values))}")
+    if (cut is None) == (selected is None):
+        raise InputError("give either cut or selected")
+    chosen = values >= cut if cut is not None else np.asarray(selected)
+    if chosen.dtype != np.bool_ or chosen.shape != names.shape:
+        raise InputError(f"selected must be {names.size} booleans, got {chosen.dtype} of shape {chosen.shape}")
+    rank = np.empty(names.size, dtype=np.int64)
+    rank[np.lexsort((names, values, chosen))] = np.arange(1, names.size + 1)
+    frame = need("polars").DataFrame({"EventId": names, "RankOrder": rank, "Class": np.where(chosen, "s", "b")})
+    with written_whole(path) as beside:
+        frame.write_csv(beside)
+    return path
+
+
+def score_submission(
+    file: str | os.PathLike[str],
+    data: str | os.PathLike[str] | ChallengeEvents,
+    *,
+    sample: bool = False,
+    level: float = 0.68,
+    n_boot: int = 1000,
+    random_state: int = 0,
+) -> SubmissionScore:
+    """Check a submission by Kaggle's rules and score it on the public and the private events.
+
+    Parameters
+    ----------
+    file : path
+        The submission: EventId, RankOrder, Class for every event of the sets b and v.
+    data : path or ChallengeEvents
+        The CERN file, or what `load` made of it; it has the labels of b and v.
+    sample : bool, default=False
+        Accept a part of the CERN file as `load` does.
+    level : float, default=0.68
+        Central probability of the intervals.
+    n_boot : int, default=1000
+        Replicas of the bootstrap.
+    random_state : int, default=0
+        Its seed.
+
+    Returns
+    -------
+    SubmissionScore
+
+    Raises
+    ------
+    InputError
+        For the first rule that the submission breaks, with the line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fivesigma.higgsml import load, write_simulated, write_submission
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     events = load(write_simulated(f"{folder}/small.csv.gz", n_events=5000), sample=True)
+    ...     test = events[events.in_test]
+    ...     file = write_submission(f"{folder}/mass.csv", test.ids, -abs(test.column("DER_mass_vis") - 80), cut=-20)
+    ...     result = score_submission(file, events)
+    >>> 0.5 < result.private.ams < 3
+    True
+    """
+    events = data if isinstance(data, ChallengeEvents) else load(data, sample=sample)
+    if not events.labelled:
+        raise InputError("These events have no labels, so nothing can be scored on them; use the CERN file.")
+    if events.ids is None or not events.in_test.any():
+        raise InputError("These events have no sets b and v to score on; use the CERN file, or load with sample=True.")
+    ids, chosen = _read(Path(file), events)
+    order = np.argsort(ids)
+    parts: dict[str, SetScore | None] = {"b": None, "v": None}
+    for name in [name for name in parts if name in events.sets]:
+        part = events.subset(name)
+        selected = chosen[order[np.searchsorted(ids, np.asarray(part.ids), sorter=order)]]
+        parts[name] = _score(selected, part, level, n_boot, random_state)
+    private = parts["v"]
+    if private is None or not _is_challenge(events):
+        where = "not compared, because these are not the challenge's 450,000 private events"
+    else:
+        where = standing(private.ams)
+    return SubmissionScore(parts["b"], private, level, where, events.notes)
+
+
+def _score(selected: BoolArray, events: ChallengeEvents, level: float, n_boot: int, seed: int) -> SetScore:
+    signal = events.is_signal
+    s, b = signal_and_background(events.weight[selected], signal[selected])
+    interval = None
+    if b > 0:
+        interval = selection_interval(
+            selected, signal, events.weight, AMS, level=level, n_boot=n_boot, random_state=seed
+        )
+    return SetScore(float(AMS.value(s, b)), interval, s, b, int(selected.sum()), len(events))
+
+
+def _is_challenge(events: ChallengeEvents) -> bool:
+    """Whether these are the real test events, all of them; training events may have been left out."""
+    full = all(events.sets.get(name) == CERN.events[name] for name in "tbv")
+    if not full or events.original_weight is None or events.ids is None:
+        return False
+    ident, original, kaggle = _FIRST_EVENT
+    first = events.ids == ident
+    weights = np.concatenate([events.original_weight[first], events.weight[first]])
+    return weights.shape == (2,) and bool(np.allclose(weights, [original, kaggle], rtol=1e-6))
+
+
+def _read(path: Path, events: ChallengeEvents) -> tuple[IntArray, BoolArray]:
+    """Identifiers of a submission that obeys the rules, and which of them are class s."""
+    source = source_of(path)
+    if tuple(source.names) != COLUMNS:
+        seen = ",".join(map(str, source.names))
+        raise InputError(f"The header of {path.name} must be {','.join(COLUMNS)}; it is {seen[:80]}.")
+    read = source.read(dict.fromkeys(COLUMNS, "value"))
+    ids = _whole(read["EventId"], "EventId", path.name)
+    _check_ids(ids, events, path.name)
+    _check_ranks(_whole(read["RankOrder"], "RankOrder", path.name), path.name)
+    classes = read["Class"].astype(str)
+    wrong = (classes != "s") & (classes != "b")
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"Class must be s or b; {_line(row, path.name)} has {str(read['Class'][row])!r}.")
+    return ids, np.asarray(classes == "s")
+
+
+def _line(row: int, name: str) -> str:
+    """Name a line as an editor shows it: the header is line 1."""
+    return f"line {row + 2:,} of {name}"
+
+
+def _whole(column: AnyArray, name: str, file: str) -> IntArray:
+    """Whole numbers, or the first line that has none."""
+    if column.dtype.kind not in "iuf" and column.size:
+        text = [str(value) for value in column.tolist()]
+        column = np.array([float(value) if value.lstrip("-").isdecimal() else np.nan for value in text])
+    else:
+        text = []
+    if column.dtype.kind == "f":
+        whole = (column == np.floor(column)) & (np.abs(column) < 2**53)
+        if not whole.all():
+            row = int(np.argmin(whole))
+            seen = text[row] if text else f"{column[row]:g}"
+            raise InputError(f"{name} must be a whole number; {_line(row, file)} has {seen!r}.")
+    return column.astype(np.int64)
+
+
+def _check_ids(ids: IntArray, events: ChallengeEvents, file: str) -> None:
+    wanted = np.asarray(events.ids)[events.in_test]
+    again = _first_repeated(ids)
+    if again is not None:
+        raise InputError(
+            f"Every EventId must appear once; {ids[again[1]]} is in line {again[0] + 2:,} and in "
+            f"{_line(again[1], file)}."
+        )
+    known = np.isin(ids, wanted)
+    if not known.all():
+        row = int(np.argmin(known))
+        other = np.asarray(events.kaggle_set)[np.asarray(events.ids) == ids[row]]
+        why = f"is of set {other[0]}, not of b or v" if other.size else "is not in the data"
+        raise InputError(f"EventId {ids[row]} in {_line(row, file)} {why}.")
+    if ids.size < wanted.size:
+        missing = np.setdiff1d(wanted, ids)
+        raise InputError(
+            f"{file} must have all {wanted.size:,} events of sets b and v; {missing.size:,} are missing, the first "
+            f"is EventId {missing[0]}."
+        )
+
+
+def _check_ranks(rank: IntArray, file: str) -> None:
+    outside = (rank < 1) | (rank > rank.size)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise InputError(f"RankOrder must be 1 to {rank.size:,}, each once; {_line(row, file)} has {rank[row]}.")
+    again = _first_repeated(rank)
+    if again is not None:
+        raise InputError(
+            f"RankOrder must be 1 to {rank.size:,}, each once; {rank[again[1]]} is in line {again[0] + 2:,} and in "
+            f"{_line(again[1], file)}."
+        )
+
+
+def _first_repeated(values: IntArray) -> tuple[int, int] | None:
+    """Rows of the first value that was there before, and of where it was."""
+    order = np.argsort(values, kind="stable")
+    same = np.flatnonzero(values[order[1:]] == values[order[:-1]])
+    if same.size == 0:
+        return None
+    k = same[np.argmin(order[same + 1])]
+    return int(order[k]), int(order[k + 1])
