@@ -1,5 +1,453 @@
 """The net keeps scikit-learn's contract, the symmetries it was given, and torch's state."""
 
-import pytest
+import io
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-pytest.importorskip("torch")
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fivesigma
+from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, load, save
+from fivesigma._types import Array, IntArray
+from fivesigma.errors import InputError, MissingExtraError, StoreError
+from fivesigma.learners.inputs import Inputs, find_momenta
+from fivesigma.store.manifest import file_entry, render
+from tests.estimators.blobs import make_blobs
+
+torch = pytest.importorskip("torch")
+safetensors = pytest.importorskip("safetensors.numpy")
+
+from fivesigma import NetClassifier  # noqa: E402 - only where torch is
+from fivesigma.learners.net import limited_threads  # noqa: E402
+
+# A few hundred events are enough here.
+pytestmark = pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+
+SMALL: dict[str, Any] = {"width": 8, "depth": 2, "epochs": 4, "batch_size": 64, "random_state": 0, "n_jobs": 1}
+NO_MOMENTA = np.empty((0, 3), dtype=np.intp)
+MOMENTA = [("pt1", "eta1", "phi1"), ("met", None, "met_phi")]
+NAMES = ["pt1", "eta1", "phi1", "met", "met_phi", "mass"]
+
+
+def make_collisions(n: int = 2000, seed: int = 0) -> tuple[Array, IntArray]:
+    """Two particles; signal is where they are close, so only their angles together say anything."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % 2).astype(np.intp)
+    phi = rng.uniform(-np.pi, np.pi, n)
+    apart = np.where(y == 1, rng.normal(0.0, 0.5, n), rng.uniform(-np.pi, np.pi, n))
+    pt, met = rng.exponential(30.0, (2, n)) + 20.0
+    X = np.column_stack([pt, rng.normal(0.0, 1.5, n), phi, met, phi + apart, rng.normal(size=n)])
+    X[rng.uniform(size=n) < 0.1, :3] = np.nan
+    return X, y
+
+
+def turned(X: Array, *, angle: float = 0.0, mirror: bool = False, flip: bool = False) -> Array:
+    out = X.copy()
+    out[:, [2, 4]] *= -1.0 if mirror else 1.0
+    out[:, [2, 4]] += angle
+    out[:, 1] *= -1.0 if flip else 1.0
+    return out
+
+
+@pytest.fixture(scope="module")
+def symmetric() -> Any:
+    X, y = make_collisions()
+    settings = {**SMALL, "width": 16, "epochs": 15, "n_augment": 8, "momenta": [(0, 1, 2), (3, None, 4)]}
+    return NetClassifier(**settings).fit(X, y)
+
+
+WEIGHTS = "weights are not repetitions: rows are drawn in batches"
+KNOWN = {f"check_sample_weight_equivalence_on_{kind}_data": WEIGHTS for kind in ("dense",)}
+
+
+@parametrize_with_checks(
+    [NetClassifier(width=8, depth=2, epochs=40, batch_size=32, learning_rate=0.02, n_jobs=1)],
+    expected_failed_checks=lambda _: KNOWN,
+    xfail_strict=True,
+)
+def test_sklearn_contract(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+class TestSymmetry:
+    @pytest.mark.parametrize(
+        "how", [{"mirror": True}, {"flip": True}, {"mirror": True, "flip": True}, {"angle": np.pi}]
+    )
+    def test_predictions_do_not_see_a_transform_of_the_group(self, symmetric: Any, how: dict[str, Any]) -> None:
+        X, _ = make_collisions(500, seed=1)
+        difference = symmetric.decision_function(turned(X, **how)) - symmetric.decision_function(X)
+        assert np.abs(difference).max() < 2e-5
+        one = clone(symmetric).set_params(n_augment=1)
+        vars(one).update({k: v for k, v in vars(symmetric).items() if k.endswith("_")})
+        assert np.abs(one.decision_function(turned(X, **how)) - one.decision_function(X)).max() > 0.01
+
+    def test_other_rotations_matter_little_and_less_with_more_copies(self, symmetric: Any) -> None:
+        X, _ = make_collisions(500, seed=1)
+
+        def spread(n_augment: int) -> float:
+            net = pickle.loads(pickle.dumps(symmetric)).set_params(n_augment=n_augment)
+            return float(np.std(net.decision_function(turned(X, angle=0.4)) - net.decision_function(X)))
+
+        assert spread(32) < spread(8) < spread(1)
+        assert spread(32) < 0.05 * np.std(symmetric.decision_function(X))
+
+    def test_angles_of_particles_together_are_learnt(self, symmetric: Any) -> None:
+        X, y = make_collisions(2000, seed=2)
+        assert symmetric.score(X, y) > 0.72
+        # Angles are no inputs by themselves: without vectors nothing is left to learn from.
+        assert symmetric.inputs_.columns.tolist() == [0, 3, 5]
+
+    def test_names_and_numbers_are_the_same(self) -> None:
+        pandas = pytest.importorskip("pandas")
+        X, y = make_collisions(300)
+        frame = pandas.DataFrame(X, columns=NAMES)
+        by_name = NetClassifier(**SMALL, momenta=MOMENTA).fit(frame, y)
+        by_number = NetClassifier(**SMALL, momenta=[(0, 1, 2), (3, None, 4)]).fit(X, y)
+        np.testing.assert_array_equal(by_name.predict_proba(frame), by_number.predict_proba(X))
+        assert by_name.feature_names_in_.tolist() == NAMES
+
+    def test_vectors_turn_as_the_event(self) -> None:
+        X, y = make_collisions(300)
+        inputs = Inputs.learn(X, np.ones(y.size), find_momenta(MOMENTA, 6, NAMES))
+        v, after = inputs.vectors(X), inputs.vectors(turned(X, angle=0.7))
+        c, s = np.cos(0.7), np.sin(0.7)
+        np.testing.assert_allclose(after[:, :, 0], c * v[:, :, 0] - s * v[:, :, 1], atol=1e-5)
+        np.testing.assert_allclose(after[:, :, 1], s * v[:, :, 0] + c * v[:, :, 1], atol=1e-5)
+        np.testing.assert_array_equal(after[:, :, 2], v[:, :, 2])
+        np.testing.assert_array_equal(inputs.vectors(turned(X, flip=True))[:, :, 2], -v[:, :, 2])
+        assert not v[np.isnan(X[:, 0]), 0].any()
+        assert not v[:, 1, 2].any()  # missing momentum has no component along the beam
+
+
+class TestInputs:
+    @given(st.integers(0, 2**31), st.floats(1e-6, 1e6), st.floats(-1e6, 1e6))
+    def test_neither_unit_nor_origin_of_a_symmetric_column_matters(self, seed: int, unit: float, origin: float) -> None:
+        x = np.random.default_rng(seed).normal(size=(200, 1))
+        ones = np.ones(200)
+        moved = x * unit + origin
+        a = Inputs.learn(x, ones, NO_MOMENTA).scalars(x)
+        b = Inputs.learn(moved, ones, NO_MOMENTA).scalars(moved)
+        np.testing.assert_allclose(a, b, atol=1e-3)
+
+    def test_standard_by_weight(self) -> None:
+        rng = np.random.default_rng(0)
+        X, weight = rng.normal(3.0, 5.0, (1000, 2)), rng.exponential(size=1000)
+        out = Inputs.learn(X, weight, NO_MOMENTA).scalars(X)
+        np.testing.assert_allclose(np.average(out, axis=0, weights=weight), 0.0, atol=1e-5)
+        np.testing.assert_allclose(np.average(out**2, axis=0, weights=weight), 1.0, rtol=1e-4)
+
+    def test_only_heavy_tails_become_logarithms(self) -> None:
+        rng = np.random.default_rng(0)
+        normal = rng.normal(size=5000)
+        X = np.column_stack([normal, np.exp(2 * normal), -np.exp(2 * normal), normal > 0])
+        inputs = Inputs.learn(X, np.ones(5000), NO_MOMENTA)
+        assert (inputs.units > 0).tolist() == [False, True, True, False]
+        assert np.abs(inputs.scalars(X)).max() < 8
+
+    def test_one_flag_for_all_that_are_missing_together(self) -> None:
+        X = np.random.default_rng(0).normal(size=(50, 5))
+        X[:10, 1:3] = np.nan
+        X[5:20, 4] = np.nan
+        inputs = Inputs.learn(X, np.ones(50), NO_MOMENTA)
+        assert inputs.flags.tolist() == [1, 4]
+        out = inputs.scalars(X)
+        np.testing.assert_array_equal(out[:, 5:], np.isnan(X[:, [1, 4]]))
+        assert not out[:, :5][np.isnan(X)].any()
+        assert inputs.n_inputs == 7
+
+    def test_constant_empty_and_huge_columns_are_harmless(self) -> None:
+        X = np.random.default_rng(0).normal(size=(100, 5))
+        X[:, 1], X[:, 2], X[0, 3], X[:, 4] = 0.1, np.nan, 1e300, np.linspace(0, 1e-310, 100)
+        y = (X[:, 0] > 0).astype(int)
+        net = NetClassifier(**SMALL).fit(X, y)
+        X[:, 1] = -1e300
+        assert np.isfinite(net.predict_proba(X)).all()
+        X[:] = np.nan
+        assert np.isfinite(net.predict_proba(X)).all()
+
+
+class TestState:
+    def test_same_seed_same_bytes(self) -> None:
+        X, y = make_collisions(500)
+        settings = {**SMALL, "momenta": [(0, 1, 2)], "dropout": 0.1}
+        first, second = (NetClassifier(**settings).fit(X, y) for _ in range(2))
+        assert [a.tobytes() for a in first.weights_] == [a.tobytes() for a in second.weights_]
+        other = NetClassifier(**{**settings, "random_state": 1}).fit(X, y)
+        assert other.weights_[0].tobytes() != first.weights_[0].tobytes()
+
+    def test_torch_is_left_as_it_was(self) -> None:
+        X, y, weight = make_blobs(300)
+        torch.manual_seed(5)
+        before, threads = torch.get_rng_state(), torch.get_num_threads()
+        with torch.no_grad():
+            net = NetClassifier(**{**SMALL, "n_jobs": 1 if threads > 1 else 2, "dropout": 0.2}).fit(X, y, weight)
+            net.predict(X)
+            assert not torch.is_grad_enabled()
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.get_num_threads() == threads
+        with limited_threads(threads + 1):
+            assert torch.get_num_threads() == threads + 1
+        assert torch.get_num_threads() == threads
+
+    def test_threads_are_put_back_however_nets_overlap(self) -> None:
+        before = torch.get_num_threads()
+        inside, left = threading.Event(), threading.Event()
+        seen: list[int] = []
+
+        def other() -> None:
+            with limited_threads(before + 2):
+                inside.set()
+                assert left.wait(10)
+
+        with limited_threads(before + 1):
+            thread = threading.Thread(target=other)
+            thread.start()
+            assert inside.wait(10)
+        left.set()
+        thread.join()
+        fresh = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        fresh.start()
+        fresh.join()
+        assert seen == [before]
+        assert torch.get_num_threads() == before
+
+    def test_only_ratios_of_weights_matter_and_heavy_events_count(self) -> None:
+        X, y, weight = make_blobs(400)
+        first = NetClassifier(**SMALL).fit(X, y, weight)
+        second = NetClassifier(**SMALL).fit(X, y, 1024.0 * weight)
+        np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+        longer = NetClassifier(**{**SMALL, "epochs": 30})
+        heavy = clone(longer).fit(X, y, np.where(y == 1, 10.0, 1.0))
+        light = clone(longer).fit(X, y, np.where(y == 1, 0.1, 1.0))
+        assert heavy.predict_proba(X)[:, 1].mean() > light.predict_proba(X)[:, 1].mean() + 0.2
+
+    def test_bar(self, capsys: pytest.CaptureFixture[str]) -> None:
+        X, y, _ = make_blobs(100)
+        net = NetClassifier(**SMALL, verbose=1).fit(X, y)
+        err = capsys.readouterr().err
+        assert "net" in err
+        assert f"loss {net.loss_[-1]:.4f}" in err
+        NetClassifier(**SMALL).fit(X, y)
+        assert capsys.readouterr().err == ""
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("bad", "sentence"),
+        [
+            (np.nan, "NaN or infinite in 1 of 100 rows"),
+            (np.inf, "NaN or infinite in 1 of 100 rows"),
+            (-1.0, "negative in 1 of 100 rows"),
+        ],
+    )
+    def test_weights(self, bad: float, sentence: str) -> None:
+        X, y, weight = make_blobs(100)
+        weight[7] = bad
+        with pytest.raises(InputError, match=rf"{sentence} \(at 7\)"):
+            NetClassifier(**SMALL).fit(X, y, weight)
+
+    def test_classes(self) -> None:
+        X, y, weight = make_blobs(100)
+        with pytest.raises(InputError, match="y has 1 classes: 0"):
+            NetClassifier(**SMALL).fit(X, np.zeros(100, dtype=int))
+        with pytest.raises(InputError, match="one class is zero"):
+            NetClassifier(**SMALL).fit(X, y, np.where(y == 1, 0.0, weight))
+
+    @pytest.mark.parametrize(
+        ("momenta", "names", "sentence"),
+        [
+            ([("pt1", "eta1", "fi1")], NAMES, r"momenta\[0\] names the column 'fi1'.*Did you mean 'phi1'"),
+            ([(0, 1, 2), (3, None, 6)], None, r"momenta\[1\] names the column 6, but X has 6 columns"),
+            ([(0, 1, -1)], None, "names the column -1"),
+            ([("pt1", "eta1", "phi1")], None, "X has no names"),
+            ([("pt1", "phi1")], NAMES, "must be three columns"),
+            (["pt1"], NAMES, "must be three columns"),
+            ([("pt1", "eta1", None)], NAMES, "only eta may be None"),
+        ],
+    )
+    def test_momenta(self, momenta: Any, names: list[str] | None, sentence: str) -> None:
+        with pytest.raises(InputError, match=sentence):
+            find_momenta(momenta, 6, names)
+
+    @pytest.mark.parametrize(
+        "parameters",
+        [
+            {"width": 0},
+            {"depth": 1.5},
+            {"epochs": True},
+            {"n_augment": 6},
+            {"learning_rate": 0},
+            {"weight_decay": -1},
+            {"dropout": 1.0},
+            {"dropout": "0.1"},
+        ],
+    )
+    def test_parameters(self, parameters: dict[str, Any]) -> None:
+        X, y, _ = make_blobs(100)
+        with pytest.raises(InputError, match=rf"^{next(iter(parameters))} must be"):
+            NetClassifier(**parameters).fit(X, y)
+
+    def test_without_torch_the_install_line_is_said(self) -> None:
+        code = (
+            "import sys\n"
+            "class Absent:\n"
+            "    def find_spec(self, name, *_):\n"
+            "        if name == 'torch': raise ModuleNotFoundError('No module', name=name)\n"
+            "sys.meta_path.insert(0, Absent())\n"
+            "import fivesigma, fivesigma.store\n"
+            "try: fivesigma.NetClassifier\n"
+            "except fivesigma.errors.MissingExtraError as err: print(err)"
+        )
+        out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        assert out == "torch is needed here. Install it with: pip install 'fivesigma[torch]'\n"
+        assert issubclass(MissingExtraError, ModuleNotFoundError)
+
+    def test_the_store_does_not_import_torch(self) -> None:
+        code = "import sys, fivesigma.store; print('torch' in sys.modules)"
+        assert (
+            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "False\n"
+        )
+
+
+def net_of_collisions() -> Any:
+    return NetClassifier(**{**SMALL, "momenta": ((0, 1, 2), (3, None, 4)), "n_jobs": None})
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "cascade": lambda: CascadeClassifier(net_of_collisions(), max_rounds=2, extra_rounds=0, random_state=0, n_jobs=1),
+    "decomposed": lambda: DecomposedClassifier(net_of_collisions(), cv=2, random_state=0, n_jobs=1),
+    "pool": lambda: CascadePool(
+        [("net", net_of_collisions()), ("decomposed", DecomposedClassifier(net_of_collisions()))],
+        random_state=0,
+        n_jobs=2,
+    ),
+}
+
+
+class TestStore:
+    @pytest.mark.parametrize("name", MODELS)
+    def test_round_trip(self, name: str, tmp_path: Path) -> None:
+        X, y = make_collisions(800)
+        weight = np.where(y == 1, 0.1, np.exp(np.nan_to_num(X[:, 5])))
+        model = MODELS[name]().fit(X, y, weight)
+        again = load(save(model, tmp_path / "model"))
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+        assert repr(again.get_params()) == repr(model.get_params())
+        assert {p.suffix for p in (tmp_path / "model").iterdir()} >= {".json", ".safetensors"}
+        assert not list((tmp_path / "model").glob("*.pickle"))
+
+    def test_seed_and_threads_reach_the_net(self) -> None:
+        X, y, weight = make_blobs(400)
+        nets = [
+            CascadeClassifier(NetClassifier(**{**SMALL, "n_jobs": -1}), max_rounds=0, random_state=seed, n_jobs=1)
+            .fit(X, y, weight)
+            .models_[0]
+            .estimator
+            for seed in (0, 0, 1)
+        ]
+        assert [net.n_jobs for net in nets] == [1, 1, 1]
+        first, same, other = (net.weights_[0] for net in nets)
+        np.testing.assert_array_equal(first, same)
+        assert not np.array_equal(first, other)
+
+    def test_a_pool_goes_on_from_its_checkpoint(self, tmp_path: Path) -> None:
+        X, y, weight = make_blobs(400)
+
+        def pool() -> Any:
+            members = [("net", NetClassifier(**SMALL)), ("decomposed", DecomposedClassifier(NetClassifier(**SMALL)))]
+            return CascadePool(members, checkpoint=tmp_path / "run", random_state=0, n_jobs=1)
+
+        first, second = (pool().fit(X, y, weight).predict_proba(X) for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+
+    def test_alone_it_has_no_cut_and_is_not_saved(self, tmp_path: Path) -> None:
+        X, y, _ = make_blobs(100)
+        with pytest.raises(StoreError, match="NetClassifier cannot be saved; known are CascadeClassifier"):
+            save(NetClassifier(**SMALL).fit(X, y), tmp_path / "model")
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            (lambda a: a.pop("columns"), "columns cannot belong"),
+            (lambda a: a.update(units=a["units"][1:]), "units cannot belong"),
+            (lambda a: a.update(means=a["means"] * np.nan), "means cannot belong"),
+            (lambda a: a.update(columns=a["columns"] + 1), "are not among 2 columns"),
+            (lambda a: a.update(momenta=np.full((1, 3), -2)), "momentum_units cannot belong"),
+            (lambda a: a.pop("layer-005"), "whose layers do not fit"),
+            (lambda a: a.update({"layer-002": a["layer-002"][:, 1:].copy()}), "layers do not fit each"),
+            (lambda a: a.update({"layer-000": a["layer-000"].astype(np.float64)}), "layers do not fit each other"),
+            (lambda a: a.update({"layer-006": a["layer-000"]}), "layers do not fit"),
+        ],
+    )
+    def test_forged_arrays_are_refused(
+        self, saved: Path, change: Callable[[dict[str, Any]], Any], sentence: str
+    ) -> None:
+        arrays = safetensors.load((saved / "part-000.safetensors").read_bytes())
+        change(arrays)
+        forge(saved, lambda m: None, safetensors.save(arrays))
+        with pytest.raises(StoreError, match=sentence):
+            load(saved)
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            (lambda net: net["parameters"].pop("width"), "are not those of NetClassifier"),
+            (lambda net: net["parameters"].update(n_augment=3), "n_augment must be"),
+            (lambda net: net["fitted"].update(n_features_in_="2"), "should be a int"),
+            (lambda net: net["fitted"].pop("classes_"), "classes_ is missing"),
+            (lambda net: net["fitted"]["classes_"].update(shape=[1], data=[0]), "cannot belong to a fitted net"),
+            (lambda net: net.update(file="../x"), "not part of the model"),
+        ],
+    )
+    def test_forged_manifests_are_refused(
+        self, saved: Path, change: Callable[[dict[str, Any]], Any], sentence: str
+    ) -> None:
+        forge(saved, lambda m: change(m["model"]["fitted"]["models_"][0]["estimator"]))
+        with pytest.raises(StoreError, match=sentence):
+            load(saved)
+
+    def test_garbage_for_arrays_is_refused(self, saved: Path) -> None:
+        stream = io.BytesIO()
+        np.save(stream, np.ones(3))
+        for content in (b"", b"\xff" * 50, pickle.dumps([1]), stream.getvalue()):
+            forge(saved, lambda m: None, content)
+            with pytest.raises(StoreError, match="cannot be made a net"):
+                load(saved)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    X, y, weight = make_blobs(200)
+    model = CascadeClassifier(NetClassifier(**SMALL), max_rounds=0, random_state=0, n_jobs=1).fit(X, y, weight)
+    return save(model, tmp_path_factory.mktemp("net") / "model")
+
+
+@pytest.fixture
+def saved(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "model"))
+
+
+def forge(path: Path, change: Callable[[dict[str, Any]], Any], arrays: bytes | None = None) -> None:
+    """Change a saved net and give it right hashes again."""
+    manifest = json.loads((path / "manifest.json").read_text())
+    change(manifest)
+    if arrays is not None:
+        (path / "part-000.safetensors").write_bytes(arrays)
+        manifest["files"]["part-000.safetensors"] = file_entry(arrays)
+    (path / "manifest.json").write_bytes(render(manifest))
+
+
+def test_public() -> None:
+    assert fivesigma.NetClassifier is NetClassifier

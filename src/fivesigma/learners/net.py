@@ -22,7 +22,7 @@ from fivesigma.learners.inputs import Floats
 
 torch = need("torch")
 
-_ROWS_AT_ONCE = 16384  # of a prediction: enough for full speed, few enough for the caches
+_ROWS_AT_ONCE = 4096  # of a prediction: enough for full speed, few enough for the caches
 _SYMMETRIES = 4  # mirrored or not, flipped or not
 
 
@@ -87,16 +87,19 @@ def train(events: TrainingEvents, recipe: Recipe, seed: int, report: Callable[[f
 
 
 def log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment: int) -> Array:
-    """Log-odds of events, the mean over `n_augment` symmetric copies of each."""
-    layers = [torch.from_numpy(layer) for layer in weights]
+    """Log-odds of events, the mean over `n_augment` symmetric copies of each.
+
+    In double precision, for in single the score of an event would depend on which others are scored with it.
+    """
+    layers = [torch.from_numpy(layer.astype(np.float64)) for layer in weights]
     turns = _turns(n_augment) if vectors.shape[1] else [None]
     out = np.empty(scalars.shape[0])
     with torch.no_grad():
         for start in range(0, out.size, _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
-            x, v = torch.from_numpy(scalars[rows]), torch.from_numpy(vectors[rows])
+            x, v = (torch.from_numpy(a[rows].astype(np.float64)) for a in (scalars, vectors))
             copies = [_forward(layers, x if turn is None else torch.cat([x, _turned(v, *turn)], 1)) for turn in turns]
-            out[rows] = np.mean([copy.numpy() for copy in copies], axis=0, dtype=np.float64)
+            out[rows] = np.mean([copy.numpy() for copy in copies], axis=0)
     return out
 
 
@@ -123,18 +126,12 @@ def _forward(layers: list[Any], inputs: Any, dropout: float = 0.0, generator: An
     return linear(seen, layers[-2], layers[-1])[:, 0]
 
 
-def _turns(n_augment: int) -> list[tuple[Any, Any, Any]]:
+def _turns(n_augment: int) -> list[tuple[Any, ...]]:
     """Rotations by equal angles, each mirrored and flipped or not: a group, so that their mean is symmetric."""
-    if n_augment == 1:
-        return [(torch.tensor([0.0]), torch.tensor([1.0]), torch.tensor([1.0]))]
+    identity = (0.0, 1.0, 1.0)
     angles = [2.0 * math.pi * k * _SYMMETRIES / n_augment for k in range(n_augment // _SYMMETRIES)]
-    signs = (1.0, -1.0)
-    return [
-        (torch.tensor([angle]), torch.tensor([mirror]), torch.tensor([flip]))
-        for angle in angles
-        for mirror in signs
-        for flip in signs
-    ]
+    group = [(angle, mirror, flip) for angle in angles for mirror in (1.0, -1.0) for flip in (1.0, -1.0)]
+    return [tuple(torch.tensor([t], dtype=torch.float64) for t in turn) for turn in group or [identity]]
 
 
 def _randomly_turned(vectors: Any, generator: Any) -> Any:

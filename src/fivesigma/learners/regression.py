@@ -75,7 +75,8 @@ def fit_mean_weight(estimator: Any, X: Any, weight: Array, seed: int, n_threads:
     seed, n_threads : int
         Of the regressor.
     """
-    scale, bounds = float(weight.mean()), (float(weight.min()), float(weight.max()))
+    bounds = (float(weight.min()), float(weight.max()))
+    scale = float(np.clip(weight.mean(), *bounds))  # rounding moves the mean of equal weights off them
     if bounds[1] - bounds[0] <= _CONSTANT * scale:
         return MeanWeight(None, scale, bounds)
     regressor = seeded(estimator, seed, n_threads)

@@ -139,7 +139,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        recipe = self._recipe()
+        recipe = self.check_parameters()
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
         check_classification_targets(y)
         self.classes_, target = np.unique(y, return_inverse=True)
@@ -158,8 +158,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
                 advance(f"loss {loss:.4f}")
 
             self.inputs_ = Inputs.learn(X, weight, momenta)
-            seen = (self.inputs_.scalars(X), self.inputs_.vectors(X))
-            events = TrainingEvents(*seen, target.astype(np.float32), weight.astype(np.float32))
+            arrays = (self.inputs_.scalars(X), self.inputs_.vectors(X))
+            events = TrainingEvents(*arrays, target.astype(np.float32), weight.astype(np.float32))
             self.weights_ = train(events, recipe, seed, report)
         self.loss_ = np.array(losses)
         return self
@@ -208,8 +208,14 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         margin = self.decision_function(X)
         return self.classes_[(margin > 0).astype(np.intp)]
 
-    def _recipe(self) -> Recipe:
-        """Check the parameters."""
+    def check_parameters(self) -> Recipe:
+        """Refuse parameters that no net can have.
+
+        Returns
+        -------
+        Recipe
+            Those by which a net is made and trained.
+        """
         for name in ("width", "depth", "epochs", "batch_size", "n_augment"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:

@@ -18,15 +18,15 @@ from fivesigma.store.packing import Packer, Unpacker
 __all__ = ["load", "save"]
 
 _CODECS = (*values.CODECS, *parts.CODECS)
-_LIBRARIES = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm", "skops")
+_LIBRARIES = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm", "skops", "torch")
 
 
 def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow_pickle: bool = False) -> Path:
     """Save a fitted estimator.
 
-    The result is a folder, or a zip if `path` ends so: boosters in their libraries' own formats, scikit-learn's
-    estimators by skops, and ``manifest.json`` with all else (parameters, classes, feature names, utility, cut, history,
-    versions) and the hash of each file. It appears whole or not at all.
+    The result is a folder, or a zip if `path` ends so: boosters in their libraries' own formats, nets by safetensors,
+    scikit-learn's estimators by skops, and ``manifest.json`` with all else (parameters, classes, feature names,
+    utility, cut, history, versions) and the hash of each file. It appears whole or not at all.
 
     Parameters
     ----------

@@ -20,6 +20,7 @@ from fivesigma.learners.regression import MeanWeight
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
 from fivesigma.significance import Utility
+from fivesigma.store.nets import NET
 from fivesigma.store.packing import Codec, Packer, Unpacker, one_line
 
 MODELS = (XGBoostModel, LightGBMModel, SklearnModel, RatioModel)
@@ -323,6 +324,7 @@ CODECS = (
         lambda packer, value, where: {"estimator": packer.pack(value.estimator, where)},
         _unpack_classifier,
     ),
+    NET,
     Codec(
         "skops",
         _is_scikit_learn,
