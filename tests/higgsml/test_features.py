@@ -106,15 +106,20 @@ def test_orientation() -> None:
     np.testing.assert_allclose(np.exp(1j * particles["met"].phi), np.exp(1j * distance.astype(float)), atol=1e-5)
 
 
-def test_ties_are_left_to_the_next_particle() -> None:
-    events = make_htautau(100)
+@pytest.mark.parametrize("apart", [0.0, np.pi])
+def test_ties_are_left_to_the_next_particle(apart: float) -> None:
+    events = make_htautau(1000)
     X = events.X.copy()
     at = {name: events.feature_names.index(name) for name in events.feature_names}
     X[:, at["PRI_lep_eta"]] = 0.0
-    X[:, at["PRI_tau_phi"]] = X[:, at["PRI_lep_phi"]]
-    particles = orient(replace(events, X=X))
+    X[:, at["PRI_tau_phi"]] = X[:, at["PRI_lep_phi"]] + apart
+    tied = replace(events, X=X)
+    particles = orient(tied)
     assert np.all(particles["tau"].eta > 0.0)
     assert np.all(particles["met"].phi > 0.0)
+    # Whichever side of the lepton the rounding of a rotation leaves the tau on.
+    turned = transform(tied, angle=np.linspace(-3.0, 3.0, len(X)), mirror=np.arange(len(X)) % 2 == 0)
+    np.testing.assert_allclose(engineer(turned).X, engineer(tied).X, rtol=1e-5, atol=1e-3)
 
 
 def test_the_raw_angles_break_the_symmetry() -> None:
@@ -162,6 +167,33 @@ def test_missing_jets_are_nan_and_nothing_is_infinite() -> None:
         needed = 2 if "jet2" in name or "centrality" in name else 1 if "jet1" in name else 0
         undefined = (n_jets < needed) | (np.isnan(events.column("DER_mass_MMC")) & name.endswith("MMC"))
         np.testing.assert_array_equal(np.isnan(values), undefined, err_msg=name)
+
+
+def test_what_is_undefined_is_nan() -> None:
+    events = make_htautau(100)
+    X = events.X.copy()
+    X[:, events.feature_names.index("PRI_met_sumet")] = 0.0
+    X[:, events.feature_names.index("PRI_lep_eta")] = 800.0  # its momentum overflows
+    made = engineer(replace(events, X=X))
+    assert not np.isinf(made.X).any()
+    assert np.isnan(made.column("met_over_root_sumet")).all()
+
+
+def test_projections() -> None:
+    events = engineer(make_htautau(2000), ("projections", "raw"))
+    tau, lep, met = (np.exp(1j * events.column(f"PRI_{a}_phi").astype(np.float64)) for a in ("tau", "lep", "met"))
+    tau_pt, lep_pt, met_pt = (
+        events.column(name).astype(np.float64) for name in ("PRI_tau_pt", "PRI_lep_pt", "PRI_met")
+    )
+    zeta = (tau + lep) / np.abs(tau + lep)
+    expected = {
+        "met_along_tau": met_pt * (met * tau.conj()).real,
+        "met_along_lep": met_pt * (met * lep.conj()).real,
+        "met_along_zeta": met_pt * (met * zeta.conj()).real,
+        "visible_along_zeta": ((tau_pt * tau + lep_pt * lep) * zeta.conj()).real,
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(events.column(name), values, rtol=1e-5, atol=2e-3, err_msg=name)
 
 
 def test_blocks_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
