@@ -18,7 +18,7 @@ from fivesigma.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fivesigma._types import Array
+    from fivesigma._types import Array, BoolArray
     from fivesigma.datasets import Events
 
 __all__ = ["ANGLES", "MOMENTA", "Particle", "orient", "require", "transform"]
@@ -49,7 +49,7 @@ class Particle(NamedTuple):
 
 
 def transform(
-    events: Events, *, angle: Array | float = 0.0, mirror: Array | bool = False, flip: Array | bool = False
+    events: Events, *, angle: Array | float = 0.0, mirror: BoolArray | bool = False, flip: BoolArray | bool = False
 ) -> Events:
     """Turn events without changing their physics.
 
