@@ -451,3 +451,20 @@ def forge(path: Path, change: Callable[[dict[str, Any]], Any], arrays: bytes | N
 
 def test_public() -> None:
     assert fivesigma.NetClassifier is NetClassifier
+
+
+class TestColumns:
+    def test_only_those_are_seen(self) -> None:
+        X, y = make_collisions(400)
+        other = X.copy()
+        other[:, 5] = -3 * other[:, 5]
+        net = NetClassifier(**SMALL, columns=[3], momenta=[(0, 1, 2)]).fit(X, y)
+        assert np.array_equal(net.predict_proba(X), net.predict_proba(other))
+        all_seen = NetClassifier(**SMALL).fit(X, y)
+        assert not np.array_equal(all_seen.predict_proba(X), all_seen.predict_proba(other))
+
+    @pytest.mark.parametrize("columns", ["pt1", [], 3, [0, 9], [0, "pt1"]])
+    def test_bad_ones(self, columns: Any) -> None:
+        X, y = make_collisions(100)
+        with pytest.raises(InputError, match="columns"):
+            NetClassifier(**SMALL, columns=columns).fit(X, y)

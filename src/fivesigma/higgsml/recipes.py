@@ -11,6 +11,7 @@ from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.retrained import CascadeClassifier
+from fivesigma.higgsml.data import FEATURES
 from fivesigma.higgsml.features import ALL_SETS
 from fivesigma.higgsml.orientation import MOMENTA
 
@@ -114,12 +115,16 @@ def _best_cascades(_columns: Sequence[str], effort: float) -> Members:
 
 
 def _net(columns: Sequence[str], effort: float) -> Any:
-    """Return a net that turns events while it learns; columns are given by number because a pool trains on arrays."""
+    """Return a net that sees the challenge's own columns and turns events while it learns.
+
+    Columns are given by number because a pool trains on arrays.
+    """
     from fivesigma.learners.torch import NetClassifier
 
     at = {name: k for k, name in enumerate(columns)}
     momenta = [tuple(None if c is None else at[c] for c in triple) for triple in MOMENTA]
-    return NetClassifier(momenta=momenta, epochs=_scaled(NetClassifier().epochs, effort))
+    seen = [at[name] for name in FEATURES]
+    return NetClassifier(columns=seen, momenta=momenta, epochs=_scaled(NetClassifier().epochs, effort))
 
 
 def _scaled(n: int, effort: float) -> int:

@@ -54,7 +54,7 @@ class Inputs:
     momentum_factors: Array
 
     @classmethod
-    def learn(cls, X: Array, weight: Array, momenta: IntArray) -> Inputs:
+    def learn(cls, X: Array, weight: Array, momenta: IntArray, columns: IntArray | None = None) -> Inputs:
         """Look at training events.
 
         Parameters
@@ -63,8 +63,10 @@ class Inputs:
             NaN is missing.
         weight : array of shape (n_events,)
         momenta : int array of shape (n_momenta, 3)
+        columns : int array of shape (n_columns,), optional
+            Those that are inputs, unless they are angles of momenta; all by default.
         """
-        columns = np.setdiff1d(np.arange(X.shape[1]), momenta[:, 1:])
+        columns = np.setdiff1d(np.arange(X.shape[1]) if columns is None else columns, momenta[:, 1:])
         units, means, factors = (np.zeros(columns.size) for _ in range(3))
         flags: dict[bytes, int] = {}
         for k, column in enumerate(columns):
@@ -129,22 +131,30 @@ def find_momenta(momenta: Any, n_features: int, names: Sequence[str] | None) -> 
             raise InputError(f"momenta[{at}] must be three columns, (pt, eta or None, phi), got {triple!r}")
         if triple[0] is None or triple[2] is None:
             raise InputError(f"momenta[{at}] must have a pt and a phi, got {triple!r}; only eta may be None")
-        found.append([NO_COLUMN if c is None else _find(c, n_features, names, at) for c in triple])
+        where = f"momenta[{at}]"
+        found.append([NO_COLUMN if c is None else _find(c, n_features, names, where) for c in triple])
     return np.array(found, dtype=np.intp).reshape(-1, 3)
 
 
-def _find(column: Any, n_features: int, names: Sequence[str] | None, at: int) -> int:
+def find_columns(columns: Any, n_features: int, names: Sequence[str] | None) -> IntArray | None:
+    """Numbers of columns that are given by name or by number."""
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
+        raise InputError(f"columns must be a list of names or numbers, got {columns!r}")
+    return np.array([_find(c, n_features, names, "columns") for c in columns], dtype=np.intp)
+
+
+def _find(column: Any, n_features: int, names: Sequence[str] | None, where: str) -> int:
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool):
         if not 0 <= column < n_features:
-            raise InputError(f"momenta[{at}] names the column {column}, but X has {n_features} columns")
+            raise InputError(f"{where} names the column {column}, but X has {n_features} columns")
         return int(column)
     if names is None:
-        raise InputError(f"momenta[{at}] names the column {column!r}, but X has no names: give numbers or a frame")
+        raise InputError(f"{where} names the column {column!r}, but X has no names: give numbers or a frame")
     known = list(names)
     if column not in known:
-        raise InputError(
-            f"momenta[{at}] names the column {column!r}, which X has not.{did_you_mean(str(column), known)}"
-        )
+        raise InputError(f"{where} names the column {column!r}, which X has not.{did_you_mean(str(column), known)}")
     return known.index(column)
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError, is_number
 from fivesigma.estimators.progress import step_bar
-from fivesigma.learners.inputs import Floats, Inputs, find_momenta
+from fivesigma.learners.inputs import Floats, Inputs, find_columns, find_momenta
 from fivesigma.learners.net import Recipe, TrainingEvents, limited_threads, log_odds, train
 from fivesigma.yields import check_weights, name_rows
 
@@ -43,6 +43,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         How fast weights decay, in units of the rate.
     dropout : float, default=0.0
         Share of units that a step leaves out.
+    columns : sequence of str or int, optional
+        Columns that are inputs, by name or number; all by default. Momenta are inputs in any case.
     momenta : sequence of (pt, eta or None, phi), optional
         Columns of each particle, by name or number; eta is None where only the transverse momentum is known. pt stays
         an input by itself, eta and phi do not. All other columns must not change when the event is turned.
@@ -98,6 +100,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: float = 0.005,
         weight_decay: float = 0.01,
         dropout: float = 0.0,
+        columns: Any = None,
         momenta: Any = None,
         n_augment: int = 8,
         random_state: Any = None,
@@ -111,6 +114,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.dropout = dropout
+        self.columns = columns
         self.momenta = momenta
         self.n_augment = n_augment
         self.random_state = random_state
@@ -148,7 +152,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(f"Only binary classification is supported. y has {self.classes_.size} classes: {seen}")
         weight = _mean_one(sample_weight, target)
         names = getattr(self, "feature_names_in_", None)
-        momenta = find_momenta(self.momenta, self.n_features_in_, None if names is None else names.tolist())
+        table = (self.n_features_in_, None if names is None else names.tolist())
+        momenta, columns = find_momenta(self.momenta, *table), find_columns(self.columns, *table)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         losses: list[float] = []
         with limited_threads(self.n_jobs), step_bar(recipe.epochs, "net", visible=bool(self.verbose)) as advance:
@@ -157,7 +162,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
                 losses.append(loss)
                 advance(f"loss {loss:.4f}")
 
-            self.inputs_ = Inputs.learn(X, weight, momenta)
+            self.inputs_ = Inputs.learn(X, weight, momenta, columns)
             arrays = (self.inputs_.scalars(X), self.inputs_.vectors(X))
             events = TrainingEvents(*arrays, target.astype(np.float32), weight.astype(np.float32))
             self.weights_ = train(events, recipe, seed, report)
