@@ -233,6 +233,7 @@ class TestSample:
 
     def test_too_small(self, toy_frame: pl.DataFrame, tmp_path: Path) -> None:
         path = tmp_path / "x.csv"
-        toy_frame[:3].write_csv(path)
-        with pytest.raises(InputError, match=r"(too small to be split: in set|must hold two labels)"):
+        few = toy_frame.filter(pl.col("KaggleSet") == "t")
+        pl.concat([few.filter(pl.col("Label") == label)[:2] for label in "sb"]).write_csv(path)
+        with pytest.raises(InputError, match="too small: in set v, the signal of a subset of 0 events"):
             load(path, sample=True)
