@@ -153,6 +153,12 @@ def test_a_part_that_is_longer_than_the_file(body: bytes, tmp_path: Path) -> Non
         assert get(url, tmp_path).read_bytes() == body
 
 
+def test_another_size_under_the_same_tag_starts_again(body: bytes, tmp_path: Path) -> None:
+    how = Behaviour(b"z" * (len(body) - 7), break_after=[10_000], change_to=(body, '"one"'))
+    with serving(how) as url:
+        assert get(url, tmp_path).read_bytes() == body
+
+
 def test_a_file_that_changes_under_the_same_tag_is_found_out(body: bytes, tmp_path: Path) -> None:
     damaged = body[:9_000] + bytes(2_000) + body[11_000:]
     how = Behaviour(damaged, break_after=[10_500], change_to=(body, '"one"'))

@@ -264,7 +264,7 @@ def _difference(events: ChallengeEvents, expected: Mapping[str, int]) -> str | N
 def _as_sample(events: ChallengeEvents) -> ChallengeEvents:
     """Give a sample its test sets if it has none, and scale each set to the yields."""
     signal, sets = events.is_signal, events.kaggle_set
-    notes = [f"A sample of {len(events):,} events of the {CERN.total:,}: {_listed(events.sets)}."]
+    notes = [f"A sample of {len(events):,} events ({_listed(events.sets)}); the full file has {CERN.total:,}."]
     scaled = [name for name in "tbv" if name in events.sets]
     if not events.in_test.any():
         scaled, sets = list("tbv"), _deal(signal, sets)
