@@ -223,7 +223,7 @@ class TestSample:
             assert sums(part) == pytest.approx((S, B), rel=1e-9)
             assert part.is_signal.mean() == pytest.approx(share, abs=1e-4)
         # The file's order may mean something, so the sets are mixed.
-        assert np.unique(events.kaggle_set[:1000], return_counts=True)[1].min() > 200
+        assert min(np.count_nonzero(events.kaggle_set[:1000] == name) for name in "tbv") > 200
         # The set of an event is the same every time, and it depends on nothing else in the event.
         again = load(real_file, sample=True)
         assert (again.kaggle_set == events.kaggle_set).all()
