@@ -202,7 +202,7 @@ class TestSample:
     def test_sets_that_are_there_are_kept(self, toy_file: Path) -> None:
         events = load(toy_file, sample=True)
         assert events.notes == (
-            "A sample of 4,000 events of the 818,238: t 1,222, b 489, v 2,200, u 89.",
+            "A sample of 4,000 events (t 1,222, b 489, v 2,200, u 89); the full file has 818,238.",
             "The weights of each set are scaled to s = 691.99 and b = 410,999.85.",
         )
 
@@ -214,7 +214,7 @@ class TestSample:
             load(real_file)
         events = load(real_file, sample=True)
         assert events.sets == {"t": 11_444, "b": 5_723, "v": 5_722}
-        assert "A sample of 22,889 events of the 818,238: t 22,889." in events.notes
+        assert "A sample of 22,889 events (t 22,889); the full file has 818,238." in events.notes
         assert any("dealt to train and test within it: t 11,444, b 5,723, v 5,722" in note for note in events.notes)
         plain = load_events(real_file, weight="KaggleWeight")
         share = plain.is_signal.mean()
@@ -222,6 +222,8 @@ class TestSample:
             part = events[events.kaggle_set == name]
             assert sums(part) == pytest.approx((S, B), rel=1e-9)
             assert part.is_signal.mean() == pytest.approx(share, abs=1e-4)
+        # The file's order may mean something, so the sets are mixed.
+        assert min(np.count_nonzero(events.kaggle_set[:1000] == name) for name in "tbv") > 200
         # The set of an event is the same every time, and it depends on nothing else in the event.
         again = load(real_file, sample=True)
         assert (again.kaggle_set == events.kaggle_set).all()
@@ -233,6 +235,7 @@ class TestSample:
 
     def test_too_small(self, toy_frame: pl.DataFrame, tmp_path: Path) -> None:
         path = tmp_path / "x.csv"
-        toy_frame[:3].write_csv(path)
-        with pytest.raises(InputError, match=r"(too small to be split: in set|must hold two labels)"):
+        few = toy_frame.filter(pl.col("KaggleSet") == "t")
+        pl.concat([few.filter(pl.col("Label") == label)[:2] for label in "sb"]).write_csv(path)
+        with pytest.raises(InputError, match="too small: in set v, the signal of a subset of 0 events"):
             load(path, sample=True)

@@ -264,19 +264,19 @@ def _difference(events: ChallengeEvents, expected: Mapping[str, int]) -> str | N
 def _as_sample(events: ChallengeEvents) -> ChallengeEvents:
     """Give a sample its test sets if it has none, and scale each set to the yields."""
     signal, sets = events.is_signal, events.kaggle_set
-    notes = [f"A sample of {len(events):,} events of the {CERN.total:,}: {_listed(events.sets)}."]
+    notes = [f"A sample of {len(events):,} events ({_listed(events.sets)}); the full file has {CERN.total:,}."]
+    scaled = [name for name in "tbv" if name in events.sets]
     if not events.in_test.any():
-        sets = _deal(signal, sets)
+        scaled, sets = list("tbv"), _deal(signal, sets)
         dealt = _listed(replace(events, kaggle_set=sets).sets)
         notes.append(f"It has no test events, so its training events are dealt to train and test within it: {dealt}.")
     weight = events.weight.copy()
-    for name in "tbv":
+    for name in scaled:
         members = sets == name
-        if members.any():
-            try:
-                weight[members] = rescale(weight[members], signal[members], TOTALS)
-            except InputError as err:
-                raise InputError(f"This sample is too small to be split: in set {name}, {err}.") from err
+        try:
+            weight[members] = rescale(weight[members], signal[members], TOTALS)
+        except InputError as err:
+            raise InputError(f"This sample is too small: in set {name}, {err}.") from err
     notes.append(f"The weights of each set are scaled to s = {TOTALS[0]:.2f} and b = {TOTALS[1]:,.2f}.")
     return replace(events, kaggle_set=sets, weight=weight, notes=(*events.notes, *notes))
 

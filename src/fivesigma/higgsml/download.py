@@ -230,7 +230,8 @@ def _read(response: Any) -> bytes:
 
 
 def _why(err: Exception) -> str:
-    return str(getattr(err, "reason", "")) or str(err) or type(err).__name__
+    reason = getattr(err, "reason", err)  # urllib wraps what the system said
+    return str(getattr(reason, "strerror", None) or reason) or type(err).__name__
 
 
 def _extent(response: Any) -> tuple[int, int | None]:
