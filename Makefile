@@ -32,7 +32,7 @@ browser:  ## Chromium for the tests of the report's page, where root on Debian; 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --group dev --editable ".[cpu,root,parquet,plot,report,stats,store]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --group dev --editable ".[all]"
 	touch $@
 
 clean:

@@ -30,7 +30,7 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.numpy")
 
 from fivesigma import NetClassifier  # noqa: E402 - only where torch is
-from fivesigma.learners.net import limited_threads  # noqa: E402
+from fivesigma.learners.net import _Adam, limited_threads, one_cycle  # noqa: E402
 
 # A few hundred events are enough here.
 pytestmark = pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
@@ -176,6 +176,41 @@ class TestInputs:
         assert np.isfinite(net.predict_proba(X)).all()
         X[:] = np.nan
         assert np.isfinite(net.predict_proba(X)).all()
+
+
+class TestTraining:
+    def test_steps_are_those_of_torchs_adam(self) -> None:
+        rng = np.random.default_rng(0)
+        start = rng.normal(size=7).astype(np.float32)
+        ours = _Adam(start.copy(), 0.1)
+        theirs = torch.from_numpy(start.copy()).requires_grad_()
+        optimizer = torch.optim.AdamW([theirs], lr=0.02, betas=(0.9, 0.999), weight_decay=0.1)
+        for _ in range(20):
+            gradient = torch.from_numpy(rng.normal(size=7).astype(np.float32))
+            ours.parameters.grad, theirs.grad = gradient.clone(), gradient.clone()
+            ours.step(0.02, 0.9)
+            optimizer.step()
+        np.testing.assert_allclose(ours.parameters.detach().numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+    @given(st.integers(1, 500), st.floats(1e-6, 1.0))
+    def test_one_cycle(self, n_steps: int, peak: float) -> None:
+        rates, momenta = (np.array(v) for v in zip(*[one_cycle(t, n_steps, peak) for t in range(n_steps)], strict=True))
+        assert (rates >= 0).all()
+        assert (rates <= peak * (1 + 1e-12)).all()
+        assert ((momenta > 0.849) & (momenta < 0.951)).all()
+        assert (np.diff(np.sign(np.diff(rates))) <= 0).all()  # up, then down
+        assert (np.diff(rates) * np.diff(momenta) <= 0).all()
+        if n_steps >= 10:
+            assert rates.argmax() == pytest.approx(0.3 * n_steps, abs=2)
+            assert rates[-1] < 0.01 * peak
+
+    def test_it_learns_what_a_line_cannot(self) -> None:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(2000, 2))
+        y = (X[:, 0] * X[:, 1] > 0).astype(int)
+        net = NetClassifier(**{**SMALL, "width": 16, "epochs": 30}).fit(X[:1000], y[:1000])
+        assert net.score(X[1000:], y[1000:]) > 0.9
+        assert net.loss_[-1] < 0.5 * net.loss_[0]
 
 
 class TestState:

@@ -128,6 +128,12 @@ def test_constant_weights_need_no_regression() -> None:
         small(weight_estimator=Refusing()).fit(events[0], events[1], one_class)
 
 
+def test_the_mean_of_equal_weights_is_within_them() -> None:
+    for n in range(1, 100):  # where the store would refuse what rounding did
+        found = fit_mean_weight(Refusing(), np.zeros((n, 1)), np.full(n, 0.1), seed=0, n_threads=1)
+        assert found.bounds[0] <= found.scale <= found.bounds[1]
+
+
 class Refusing(LinearRegression):  # type: ignore[misc, unused-ignore]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         raise AssertionError("was asked")

@@ -100,18 +100,19 @@ def _full_cascades(columns: Sequence[str], effort: float) -> Members:
 
 
 def _best_plain(columns: Sequence[str], effort: float) -> Members:
-    """Decomposed trees and nets, one of each a fold."""
-    trees = need("xgboost").XGBClassifier(n_estimators=_scaled(600, effort), **(TREES | {"colsample_bytree": 0.5}))
-    return [
-        ("decomposed", DecomposedClassifier(trees)),
-        ("net", DecomposedClassifier(_net(columns, effort))),
-        ("weighted-net", _net(columns, effort)),
-    ]
+    """Decomposed trees, and nets with physics weights and decomposed.
+
+    The unweighted classifier of the decomposed trees can use a capacity that a weighted one cannot.
+    """
+    params = TREES | {"learning_rate": 0.1, "colsample_bytree": 0.5}
+    trees = DecomposedClassifier(need("xgboost").XGBClassifier(n_estimators=_scaled(300, effort), **params))
+    nets = {"net": _net(columns, effort), "decomposed-net": DecomposedClassifier(_net(columns, effort))}
+    return [("decomposed", trees), *((f"{name}-{k}", net) for name, net in nets.items() for k in (1, 2))]
 
 
 def _best_cascades(_columns: Sequence[str], effort: float) -> Members:
     params = TREES | {"colsample_bytree": 0.5}
-    return [("grown", GrownCascadeClassifier(n_trees=_scaled(600, effort), params=params))]
+    return [("grown", GrownCascadeClassifier(n_trees=_scaled(300, effort), params=params))]
 
 
 def _net(columns: Sequence[str], effort: float) -> Any:

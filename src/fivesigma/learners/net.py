@@ -60,13 +60,11 @@ def train(events: TrainingEvents, recipe: Recipe, seed: int, report: Callable[[f
     """Train a net and return its weights, layer by layer; `report` is called with the mean loss of each epoch."""
     generator = torch.Generator(device="cpu").manual_seed(seed)
     x, v, y, w = (torch.from_numpy(a) for a in events)
-    n_inputs = x.shape[1] + 3 * v.shape[1]
-    layers = _initial(n_inputs, recipe.width, recipe.depth, seed)
+    initial = _initial(x.shape[1] + 3 * v.shape[1], recipe.width, recipe.depth, seed)
+    sizes, shapes = [layer.size for layer in initial], [layer.shape for layer in initial]
+    adam = _Adam(np.concatenate([layer.ravel() for layer in initial]), recipe.weight_decay)
     n_batches = max(1, math.ceil(y.shape[0] / recipe.batch_size))
-    optimizer = torch.optim.AdamW(layers, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=recipe.learning_rate, total_steps=recipe.epochs * n_batches
-    )
+    n_steps = recipe.epochs * n_batches
     with torch.enable_grad():
         for _ in range(recipe.epochs):
             order = torch.randperm(y.shape[0], generator=generator, device="cpu")
@@ -75,15 +73,49 @@ def train(events: TrainingEvents, recipe: Recipe, seed: int, report: Callable[[f
                 inputs = x[rows]
                 if v.shape[1]:
                     inputs = torch.cat([inputs, _randomly_turned(v[rows], generator)], 1)
-                log_odds = _forward(layers, inputs, recipe.dropout, generator)
-                loss = torch.nn.functional.binary_cross_entropy_with_logits(log_odds, y[rows], weight=w[rows])
-                optimizer.zero_grad()
+                layers = _layers(adam.parameters, sizes, shapes)
+                margin = _forward(layers, inputs, recipe.dropout, generator)
+                loss = torch.nn.functional.binary_cross_entropy_with_logits(margin, y[rows], weight=w[rows])
                 loss.backward()
-                optimizer.step()
-                schedule.step()
+                adam.step(*one_cycle(adam.n_steps, n_steps, recipe.learning_rate))
                 total += loss.item()
             report(total / n_batches)
-    return [layer.detach().numpy() for layer in layers]
+    return [layer.detach().numpy().copy() for layer in _layers(adam.parameters, sizes, shapes)]
+
+
+def one_cycle(step: int, n_steps: int, peak: float) -> tuple[float, float]:
+    """Learning rate and momentum at a step: the rate rises to its peak and falls to nothing, momentum the other way."""
+    last, top = n_steps - 1, 0.3 * n_steps - 1
+    rising = step <= top
+    share = (step + 1) / (top + 1) if rising else (step - top) / max(last - top, 1.0)
+    share = 0.5 - 0.5 * math.cos(math.pi * share)  # from 0 to 1
+    if rising:
+        return peak * (0.04 + 0.96 * share), 0.95 - 0.1 * share
+    return peak * (1.0 - share), 0.85 + 0.1 * share
+
+
+class _Adam:
+    """Adam with decoupled weight decay on one vector; torch's own imports its compiler first, for seconds."""
+
+    def __init__(self, start: Floats, weight_decay: float) -> None:
+        self.parameters = torch.from_numpy(start).requires_grad_()
+        self.n_steps = 0
+        self._decay = weight_decay
+        self._mean, self._square = (torch.from_numpy(np.zeros_like(start)) for _ in range(2))
+        self._left = 1.0  # how much of the mean of gradients is still the zero that it started from
+
+    def step(self, rate: float, momentum: float, memory: float = 0.999) -> None:
+        """Go one step along the gradient and forget it."""
+        gradient = self.parameters.grad
+        self.n_steps += 1
+        self._left *= momentum
+        self._mean.lerp_(gradient, 1.0 - momentum)
+        self._square.mul_(memory).addcmul_(gradient, gradient, value=1.0 - memory)
+        size = (self._square / (1.0 - memory**self.n_steps)).sqrt_().add_(1e-8)
+        with torch.no_grad():
+            self.parameters.mul_(1.0 - rate * self._decay)
+            self.parameters.addcdiv_(self._mean, size, value=-rate / (1.0 - self._left))
+        self.parameters.grad = None
 
 
 def log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment: int) -> Array:
@@ -103,7 +135,7 @@ def log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment:
     return out
 
 
-def _initial(n_inputs: int, width: int, depth: int, seed: int) -> list[Any]:
+def _initial(n_inputs: int, width: int, depth: int, seed: int) -> list[Floats]:
     """Random weights and zero offsets of all layers, one after the other."""
     rng = np.random.default_rng(seed)
     sizes = [(width, n_inputs + k * width, math.sqrt(2.0)) for k in range(depth)]
@@ -112,7 +144,12 @@ def _initial(n_inputs: int, width: int, depth: int, seed: int) -> list[Any]:
     for n_out, n_in, gain in sizes:
         layers.append(rng.normal(0.0, gain / math.sqrt(n_in), (n_out, n_in)).astype(np.float32))
         layers.append(np.zeros(n_out, dtype=np.float32))
-    return [torch.from_numpy(layer).requires_grad_() for layer in layers]
+    return layers
+
+
+def _layers(parameters: Any, sizes: list[int], shapes: list[Any]) -> list[Any]:
+    """Views of one vector."""
+    return [part.view(shape) for part, shape in zip(parameters.split(sizes), shapes, strict=True)]
 
 
 def _forward(layers: list[Any], inputs: Any, dropout: float = 0.0, generator: Any = None) -> Any:

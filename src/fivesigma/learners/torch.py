@@ -33,15 +33,15 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     ----------
     width, depth : int, default=33 and 6
         Units of a layer, and layers.
-    epochs : int, default=20
+    epochs : int, default=15
         Passes over the events.
-    batch_size : int, default=512
+    batch_size : int, default=1024
         Events of a step.
-    learning_rate : float, default=0.005
+    learning_rate : float, default=0.01
         Largest rate of the cycle.
     weight_decay : float, default=0.01
         How fast weights decay, in units of the rate.
-    dropout : float, default=0.0
+    dropout : float, default=0.1
         Share of units that a step leaves out.
     columns : sequence of str or int, optional
         Columns that are inputs, by name or number; all by default. Momenta are inputs in any case.
@@ -95,11 +95,11 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         *,
         width: int = 33,
         depth: int = 6,
-        epochs: int = 20,
-        batch_size: int = 512,
-        learning_rate: float = 0.005,
+        epochs: int = 15,
+        batch_size: int = 1024,
+        learning_rate: float = 0.01,
         weight_decay: float = 0.01,
-        dropout: float = 0.0,
+        dropout: float = 0.1,
         columns: Any = None,
         momenta: Any = None,
         n_augment: int = 8,
