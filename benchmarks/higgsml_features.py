@@ -93,9 +93,8 @@ def _row(variant: str, scores: dict[str, dict[int, Array]], n_columns: int, even
         z = float(np.mean([mean_significance(score, events) for score in a]))
         gain, error = (0.0, 0.0) if variant == baseline else paired_gain(a, b, events, entering_steps)
         row[name] = {"ams": z, "gain": gain, "error": error}
-        print(
-            f"{variant:22} {n_columns:3} columns, {len(seeds)} {name}  {z:.4f}  over {baseline} {gain:+.4f} ± {error:.4f}"
-        )
+        over = f"over {baseline} {gain:+.4f} ± {error:.4f}"
+        print(f"{variant:22} {n_columns:3} columns, {len(seeds)} {name}  {z:.4f}  {over}", flush=True)
     return row
 
 

@@ -45,13 +45,7 @@ _BLOCK = 1 << 15  # events at a time: float64 work arrays stay in the cache
 
 
 def _oriented(p: Particles, _: Columns) -> Columns:
-    """Directions in the common orientation."""
-    etas = {f"eta_{a}": p[a].eta for a in _VISIBLE}
-    return etas | {f"phi_{a}": p[a].phi for a in ("tau", "jet1", "jet2", "met")}
-
-
-def _cartesian(p: Particles, _: Columns) -> Columns:
-    """Momentum components in the common orientation; the lepton's transverse ones are its pt and 0."""
+    """Momentum components of the turned event; the lepton's transverse ones are its pt and 0."""
     out = {"pz_lep": p["lep"].pt * np.sinh(p["lep"].eta)}
     for a in ("tau", "jet1", "jet2"):
         pt, eta, phi = p[a]
@@ -142,7 +136,6 @@ def _projections(p: Particles, _: Columns) -> Columns:
 
 _SETS: dict[str, Callable[[Particles, Columns], Columns]] = {
     "oriented": _oriented,
-    "cartesian": _cartesian,
     "masses": _masses,
     "transverse": _transverse,
     "angles": _angles,
