@@ -119,7 +119,8 @@ def paired_gain(
     ours, theirs = ([_Entered(steps(s), events.signal) for s in group] for group in (scores, baseline))
 
     def gains(weight: Array) -> Array:
-        return np.subtract(*([e.significance(weight, utility) for e in group] for group in (ours, theirs)))
+        mine, base = ([e.significance(weight, utility) for e in group] for group in (ours, theirs))
+        return np.subtract(mine, base)
 
     found = gains(events.weight)
     source = PoissonCounts(0, events.weight.size)

@@ -94,7 +94,8 @@ def tight_loss(width: float, floor: float = 0.2, warmup: int = 50) -> Arm:
         u = boosted()(train, seed).facts["u"]
         rows = np.random.default_rng(seed).permutation(train.signal.size)
         held, kept = train.take(rows[: rows.size // 4]), train.take(rows[rows.size // 4 :])
-        base = learner_weights(kept.weight, kept.signal, tuple(map(float, UTILITY.weights_at(u))))
+        signal, background = UTILITY.weights_at(u)
+        base = learner_weights(kept.weight, kept.signal, (float(signal), float(background)))
         matrix = xgboost.QuantileDMatrix(kept.X, label=kept.signal, weight=base)
         more = {"subsample": 0.8, "colsample_bytree": 0.8, "nthread": 1, "seed": seed, "base_score": 0.5}
         booster = xgboost.Booster({**SHAPE, **more, "objective": "binary:logistic"}, [matrix])
@@ -131,9 +132,7 @@ def _grown(settings: dict[str, Any], seed: int) -> GrownCascadeClassifier:
     params = SHAPE | given.pop("params", {})
     utility: Utility = given.pop("utility", UTILITY)
     n_trees = given.pop("n_trees", TREES)
-    return GrownCascadeClassifier(
-        n_trees=n_trees, params=params, utility=utility, random_state=seed, n_jobs=1, **given
-    )
+    return GrownCascadeClassifier(n_trees=n_trees, params=params, utility=utility, random_state=seed, n_jobs=1, **given)
 
 
 def _some(events: Events, n: int, seed: int) -> Any:

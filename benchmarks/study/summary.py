@@ -19,7 +19,7 @@ from benchmarks.protocol import (
 )
 from benchmarks.study.data import Source
 from benchmarks.study.runs import Cache, Run
-from fivesigma._types import Array
+from fivesigma._types import AnyArray
 from fivesigma.significance import Utility
 
 
@@ -50,7 +50,8 @@ def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[in
     test, (utility, *_) = source.test(), item.measure
     groups = [[cache.scores(Run(source, "", name, k)) for k in item.seeds] for name in (item.arm, item.baseline)]
     facts = [[cache.facts[Run(source, "", name, k).key] for k in item.seeds] for name in (item.arm, item.baseline)]
-    scores, own = ([[run[i] for run in group] for group in groups] for i in (0, 1))
+    scores = [[rank for rank, _ in group] for group in groups]
+    own: list[list[AnyArray]] = [[selected for _, selected in group] for group in groups]
     out: dict[str, Any] = {
         "arm": item.arm,
         "baseline": item.baseline,
@@ -59,7 +60,7 @@ def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[in
         "own cut": _measured(own, test, selection_steps, utility),
         "time ratio": round(_ratio(facts, "seconds"), 3),
         "seconds": _mean(facts[0], "seconds"),
-        "memory": max(f["memory"] for f in facts[0]),
+        "memory": facts[0][0]["memory"],
         "fraction": [round(float(np.mean(f["fraction"])), 4) for f in facts[0]],
         "fraction spread": round(float(np.std([x for f in facts[0] for x in f["fraction"]], ddof=1)), 4)
         if sum(len(f["fraction"]) for f in facts[0]) > 1
@@ -75,7 +76,7 @@ def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[in
     return out
 
 
-def _measured(groups: Sequence[Sequence[Array]], test: Events, steps: Steps, utility: Utility) -> dict[str, Any]:
+def _measured(groups: Sequence[Sequence[AnyArray]], test: Events, steps: Steps, utility: Utility) -> dict[str, Any]:
     ours, theirs = ([step_significance(steps(s), test, utility) for s in group] for group in groups)
     gain, error = paired_gain(groups[0], groups[1], test, steps, utility=utility)
     return {
