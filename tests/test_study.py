@@ -9,14 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from benchmarks import protocol
 from benchmarks.harness import registered
-from benchmarks.protocol import Events, entering_steps, paired_gain, ranks, selection_steps, step_significance
+from benchmarks.protocol import (
+    Events,
+    entering_steps,
+    paired_gain,
+    ranks,
+    replicated,
+    selection_steps,
+    step_significance,
+)
 from benchmarks.study import runs as study_runs
 from benchmarks.study.data import Source
 from benchmarks.study.runs import Cache, Fitted, Run, complete
 from benchmarks.study.summary import Comparison, compared
+
 from fivesigma import AMS2, AMS3
 from fivesigma._types import Array
 from fivesigma.poisson import PoissonCounts
@@ -78,24 +86,26 @@ class TestGain:
             measure = partial(brute_force, weight=weight, events=events, fractions=fractions, utility=utility)
             return np.array([measure(a) - measure(b) for a, b in pairs])
 
-        source, replicas = PoissonCounts(0, 400), []
+        source, means = PoissonCounts(0, 400), []
         for _ in range(20):
             weight = rescale(events.weight * source.draw(400), events.signal, events.totals)
-            replicas.append(difference(weight).mean())
+            means.append(difference(weight).mean())
         found = difference(events.weight)
-        error = np.sqrt(np.var(replicas, ddof=1) + found.var(ddof=1) / 3)
-        steps = partial(entering_steps, fractions=fractions)
-        assert paired_gain(ours, theirs, events, steps, n_boot=20) == pytest.approx((found.mean(), error), rel=1e-9)
+        error = np.sqrt(np.var(means, ddof=1) + found.var(ddof=1) / 3)
+        steps, replicas = partial(entering_steps, fractions=fractions), replicated(events, 20)
+        assert paired_gain(ours, theirs, events, steps, replicas=replicas) == pytest.approx(
+            (found.mean(), error), rel=1e-9
+        )
 
     def test_a_learner_does_not_beat_itself(self, events: Events) -> None:
         score = [events.X[:, 0]]
-        assert paired_gain(score, score, events, entering_steps, n_boot=5) == (0.0, 0.0)
+        assert paired_gain(score, score, events, entering_steps, replicas=replicated(events, 5)) == (0.0, 0.0)
 
     def test_pairing_takes_the_common_noise_away(self, events: Events) -> None:
         near = [events.X[:, 0] + 1e-3 * events.X[:, 1]]
         far = [-events.X[:, 1]]
-        _, small = paired_gain(near, [events.X[:, 0]], events, entering_steps, n_boot=50)
-        _, large = paired_gain(far, [events.X[:, 0]], events, entering_steps, n_boot=50)
+        _, small = paired_gain(near, [events.X[:, 0]], events, entering_steps, replicas=replicated(events, 50))
+        _, large = paired_gain(far, [events.X[:, 0]], events, entering_steps, replicas=replicated(events, 50))
         assert small < large / 3
 
     def test_ranks_do_not_change_the_order(self) -> None:

@@ -10,30 +10,36 @@ from benchmarks.study.runs import Cache, Run
 from benchmarks.study.screening import baseline
 from benchmarks.study.summary import Comparison, compared
 
-SEEDS = {"unseen": range(10), "folds": range(5)}
-CHOSEN = {
-    "unseen": ("plain", "grown", "ratio 38", "decomposed"),
-    "folds": ("plain", "grown", "damping 0.9", "ratio 38", "u from train", "decomposed"),
+FIVE, TEN = range(5), range(10)
+SHORT = {"plain, 30 trees": FIVE, "grown, 30 trees": FIVE, "plain, depth 3": FIVE, "grown, depth 3": FIVE}
+CHOSEN: dict[str, dict[str, range]] = {
+    "unseen": {"plain": TEN, "grown": TEN, "ratio 38": FIVE, "decomposed": FIVE, **SHORT},
+    "folds": {
+        name: range(3)
+        for name in ("plain", "grown", "damping 0.9", "ratio 38", "u from train", "decomposed", *list(SHORT)[:2])
+    },
 }
-ASIDE = (("grown", "ratio 38"),)
+ASIDE = (("grown", "ratio 38"), ("decomposed", "grown"))
 
 
 def runs(folder: str) -> list[Run]:
     """All runs, seed by seed."""
     return [
         Run(Source(kind, folder), arms.__name__, arm, k)
-        for kind, seeds in SEEDS.items()
-        for k in seeds
-        for arm in CHOSEN[kind]
+        for kind, chosen in CHOSEN.items()
+        for k in TEN
+        for arm, seeds in chosen.items()
+        if k in seeds
     ]
 
 
 def results(folder: str, cache: Cache) -> list[dict[str, Any]]:
-    """Each arm against its baseline, and the cascade against the ratio at which it ends."""
+    """Each arm against its baseline, and a few arms against each other."""
     out = []
-    for kind, seeds in SEEDS.items():
-        pairs = [(arm, baseline(arm)) for arm in CHOSEN[kind] if baseline(arm) != arm]
+    for kind, chosen in CHOSEN.items():
+        pairs = [(arm, baseline(arm)) for arm in chosen if baseline(arm) != arm]
         for arm, base in [*pairs, *ASIDE]:
-            found = compared(Comparison(arm, base, tuple(seeds)), Source(kind, folder), cache, (5, 10))
+            common = tuple(k for k in chosen[arm] if k in chosen[base])
+            found = compared(Comparison(arm, base, common), Source(kind, folder), cache, (3, 5, 10))
             out.append({"events": kind, **found})
     return out

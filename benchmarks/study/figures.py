@@ -24,7 +24,9 @@ def draw_all() -> None:
     results = {stage: r["found"] for stage, r in load().items()}
     screening, scaling = results.get("screening", []), results.get("scaling", [])
     if screening:
-        _forest("screening", [f for f in screening if _is_against_plain(f)], "gain over the plain model of the same trees")
+        _forest(
+            "screening", [f for f in screening if _is_against_plain(f)], "gain over the plain model of the same trees"
+        )
     if screening and scaling:
         _ratios(screening, [f for f in scaling if f["events"] == 100_000])
         _capacity(screening, [f for f in scaling if f["events"] == 100_000])
@@ -100,18 +102,22 @@ def _ratios(screening: Sequence[Found], toy: Sequence[Found]) -> None:
 
 
 def _capacity(screening: Sequence[Found], toy: Sequence[Found]) -> None:
-    """Gain of the grown cascade against the size of its trees."""
-    names = ["grown, 30 trees", "grown, depth 3", "grown", "grown, depth 9", "grown, eta 0.3"]
-    figure, ax = _panel(7.0, 3.2)
-    for label, found, shift in (("simulated", screening, -0.1), ("toy, 300,000 test events", toy, 0.1)):
-        rows = [f for n in names for f in found if f["arm"] == n and _is_against_plain(f)]
-        style = {"fmt": "o", "ls": "none", "label": label, "color": "#1f5a96" if shift < 0 else "#4b8b3b"}
-        style.pop("fmt")
-        _points(ax, [names.index(f["arm"]) + shift for f in rows], rows, **style)
-    ax.axhline(0, color="black", lw=0.8)
-    ax.set_xticks(range(len(names)), ["30 trees", "depth 3", "100 trees,\ndepth 6, eta 0.1", "depth 9", "eta 0.3"])
-    ax.set_ylabel("gain of grown over plain")
-    ax.legend(fontsize=8, frameon=False)
+    """Gain of the grown cascade against the number and the size of its trees."""
+    figure, (left, right) = _panel(9.0, 3.3, columns=2, sharey=True)
+    trees = {"grown, 30 trees": 30, "grown, 60 trees": 60, "grown": 100, "grown, 200 trees": 200}
+    shapes = {"grown, depth 3": 0, "grown": 1, "grown, depth 9": 2, "grown, eta 0.3": 3}
+    for label, found, shift in (("simulated", screening, -0.08), ("toy, 300,000 test events", toy, 0.08)):
+        colour = "#1f5a96" if shift < 0 else "#4b8b3b"
+        for ax, places, step in ((left, trees, 10 * shift), (right, shapes, shift)):
+            rows = [f for n in places for f in found if f["arm"] == n and _is_against_plain(f)]
+            style = {"color": colour, "label": label, "ls": "-" if ax is left else "none"}
+            _points(ax, [places[f["arm"]] + step for f in rows], rows, **style)
+    for ax in (left, right):
+        ax.axhline(0, color="black", lw=0.8)
+    left.set(xlabel="trees (depth 6, eta 0.1)", ylabel="gain of grown over plain", xticks=list(trees.values()))
+    right.set_xticks(list(shapes.values()), ["depth 3", "depth 6", "depth 9", "eta 0.3"])
+    right.set_xlabel("shape of 100 trees")
+    left.legend(fontsize=8, frameon=False)
     _write(figure, "capacity")
 
 

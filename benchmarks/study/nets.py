@@ -13,8 +13,8 @@ from fivesigma._extras import need
 from fivesigma._types import Array
 from fivesigma.yields import balanced_class_weights, learner_weights
 
-STEPS, BATCH, WIDTH = 700, 4096, 96
-PLAIN_STEPS = 250  # of the direct net too: from random weights soft counts hardly have a slope
+STEPS, BATCH, WIDTH = 500, 4096, 96
+PLAIN_STEPS = 200  # of the direct net too: from random weights soft counts hardly have a slope
 
 
 def net(*, direct: bool) -> Any:

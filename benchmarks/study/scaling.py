@@ -16,10 +16,11 @@ from benchmarks.study.summary import Comparison, compared
 
 SEEDS = {30_000: range(3), 100_000: range(3), 300_000: range(2), 1_000_000: range(1)}
 MAIN = ("plain", "grown", "ratio 38", "decomposed")
+SIZES = ("depth 3", "30 trees", "60 trees", "200 trees")
 MORE = {
     100_000: (
         *("ratio 150", "ratio 10", "ratio 1", "u fixed at end"),
-        *("plain, depth 3", "grown, depth 3", "plain, 30 trees", "grown, 30 trees"),
+        *(f"{name}, {what}" for what in SIZES for name in ("plain", "grown")),
     )
 }
 

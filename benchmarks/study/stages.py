@@ -12,7 +12,7 @@ from benchmarks.study.runs import Cache, complete
 from fivesigma._files import written_whole
 
 RESULTS = Path(__file__).parent / "results.json"
-STAGES = {"screening": screening, "scaling": scaling, "peers": peers, "confirm": confirm}
+STAGES = {"screening": screening, "peers": peers, "confirm": confirm, "scaling": scaling}
 
 
 def run(stage: str, folder: str, cache: Path, jobs: int) -> None:
