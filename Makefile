@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test lint bench format browser clean
+.PHONY: demo test lint bench study study-screening format browser clean
 
 demo: $(READY)  ## the main job on the embedded default
 	$(BIN)/fivesigma demo
@@ -18,6 +18,13 @@ lint: $(READY)  ## style and types
 
 bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+study: $(READY)  ## the study of docs/study.md: DATA=folder-of-events; long, goes on where it was stopped
+	$(BIN)/python -m benchmarks.study all $(DATA) --jobs 2
+	$(BIN)/python -m benchmarks.study figures
+
+study-screening: $(READY)  ## its first part, under half an hour
+	$(BIN)/python -m benchmarks.study screening $(DATA) --jobs 2
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -14,7 +14,7 @@ other held-out events and other trees. A single blend of seeds has no S.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,22 +113,26 @@ def paired_gain(
     steps: Steps,
     *,
     utility: Utility = UTILITY,
-    n_boot: int = N_BOOT,
+    replicas: Iterable[Array] | None = None,
 ) -> tuple[float, float]:
-    """Mean gain over seeds and its error, as in the text above."""
+    """Mean gain over seeds and its error, as in the text above; `replicas` are those of `replicated`."""
     ours, theirs = ([_Entered(steps(s), events.signal) for s in group] for group in (scores, baseline))
 
     def gains(weight: Array) -> Array:
-        return np.subtract(*([e.significance(weight, utility) for e in group] for group in (ours, theirs)))
+        mine, base = ([e.significance(weight, utility) for e in group] for group in (ours, theirs))
+        return np.subtract(mine, base)
 
     found = gains(events.weight)
-    source = PoissonCounts(0, events.weight.size)
-    replicas = [
-        gains(rescale(events.weight * source.draw(events.weight.size), events.signal, events.totals)).mean()
-        for _ in range(n_boot)
-    ]
+    means = [gains(weight).mean() for weight in (replicated(events) if replicas is None else replicas)]
     spread = found.var(ddof=1) / found.size if found.size > 1 else 0.0
-    return float(found.mean()), float(np.sqrt(np.var(replicas, ddof=1) + spread))
+    return float(found.mean()), float(np.sqrt(np.var(means, ddof=1) + spread))
+
+
+def replicated(events: Events, n_boot: int = N_BOOT) -> Iterator[Array]:
+    """Weights of Poisson replicas of the events, each class scaled to its full yield."""
+    source = PoissonCounts(0, events.weight.size)
+    for _ in range(n_boot):
+        yield rescale(events.weight * source.draw(events.weight.size), events.signal, events.totals)
 
 
 class _Entered:

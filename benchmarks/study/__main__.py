@@ -1,7 +1,8 @@
 """``python -m benchmarks.study screening|peers|confirm|scaling|all folder-of-data [--cache folder] [--jobs 2]``.
 
 Each stage trains what its cache lacks, with a bar, and writes its part of benchmarks/study/results.json; it can be
-stopped and started again at any time. ``python -m benchmarks.study figures`` draws docs/figures from that file.
+stopped and started again at any time. A cache belongs to one state of the settings: remove it after changing them.
+``python -m benchmarks.study figures`` draws docs/figures and writes the tables of docs/study.md from that file.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ HERE = Path(__file__).parent
 def main() -> int:
     """Run a stage, or all of them."""
     from benchmarks.study import stages
+    from benchmarks.study.data import REAL, SIMULATED
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.study", description=__doc__)
     parser.add_argument("stage", choices=[*stages.STAGES, "all", "figures"])
@@ -29,11 +31,17 @@ def main() -> int:
     given = parser.parse_args()
     if given.stage == "figures":
         from benchmarks.study.figures import draw_all
+        from benchmarks.study.tables import write_tables
 
         draw_all()
+        write_tables()
         return 0
     if given.data is None or not Path(given.data).is_dir():
         print(f"{given.data!r} is not a folder; give the folder with the files of events", file=sys.stderr)
+        return 2
+    absent = [name for name in (SIMULATED, REAL) if not (Path(given.data) / name).exists()]
+    if absent:
+        print(f"{given.data} lacks {' and '.join(absent)}", file=sys.stderr)
         return 2
     for stage in stages.STAGES if given.stage == "all" else [given.stage]:
         stages.run(stage, given.data, given.cache, given.jobs)

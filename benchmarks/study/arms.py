@@ -94,7 +94,8 @@ def tight_loss(width: float, floor: float = 0.2, warmup: int = 50) -> Arm:
         u = boosted()(train, seed).facts["u"]
         rows = np.random.default_rng(seed).permutation(train.signal.size)
         held, kept = train.take(rows[: rows.size // 4]), train.take(rows[rows.size // 4 :])
-        base = learner_weights(kept.weight, kept.signal, tuple(map(float, UTILITY.weights_at(u))))
+        signal, background = UTILITY.weights_at(u)
+        base = learner_weights(kept.weight, kept.signal, (float(signal), float(background)))
         matrix = xgboost.QuantileDMatrix(kept.X, label=kept.signal, weight=base)
         more = {"subsample": 0.8, "colsample_bytree": 0.8, "nthread": 1, "seed": seed, "base_score": 0.5}
         booster = xgboost.Booster({**SHAPE, **more, "objective": "binary:logistic"}, [matrix])
@@ -141,6 +142,8 @@ def _some(events: Events, n: int, seed: int) -> Any:
 
 WHOLE = {"subsample": 1.0, "colsample_bytree": 1.0}
 SHALLOW, DEEP = {"max_depth": 3}, {"max_depth": 9}
+LONGER = (60, 200)  # numbers of trees that only the toy's large test sample tells apart
+HEAVY = {"min_child_weight": 20}  # leaves of at least so much: less variance
 SYSTEMATIC = GaussianBackground(sigma=50.0, b_reg=10.0)
 CONTROL = OnOff(tau=1.0, b_reg=10.0)
 CUBIC = AMS3(b_reg=10.0)
@@ -175,8 +178,12 @@ ARMS: dict[str, Arm] = {
     "grown, depth 3": boosted(params=SHALLOW),
     "plain, depth 9": plain(params=DEEP),
     "grown, depth 9": boosted(params=DEEP),
+    "plain, heavy leaves": plain(params=HEAVY),
+    "grown, heavy leaves": boosted(params=HEAVY),
     "plain, eta 0.3": plain(params={"learning_rate": 0.3}),
     "grown, eta 0.3": boosted(params={"learning_rate": 0.3}),
+    **{f"plain, {n} trees": plain(n_trees=n) for n in LONGER},
+    **{f"grown, {n} trees": boosted(n_trees=n) for n in LONGER},
     # training events
     "plain, 10,000 events": plain(n_events=10_000),
     "grown, 10,000 events": boosted(n_events=10_000),

@@ -13,12 +13,12 @@ from fivesigma._extras import need
 from fivesigma._types import Array
 from fivesigma.yields import balanced_class_weights, learner_weights
 
-EPOCHS, BATCH, WIDTH = 30, 4096, 96
-PLAIN_EPOCHS = 10  # of the direct net too: from random weights soft counts hardly have a slope
+STEPS, BATCH, WIDTH = 500, 4096, 96
+PLAIN_STEPS = 200  # of the direct net too: from random weights soft counts hardly have a slope
 
 
 def net(*, direct: bool) -> Any:
-    """An arm: the net with log loss and balanced classes, or with -AMS of soft counts after the first epochs."""
+    """An arm: the net with log loss and balanced classes, or with -AMS of soft counts after the first steps."""
 
     def fit(train: Events, seed: int) -> Fitted:
         torch = need("torch")
@@ -44,21 +44,18 @@ def net(*, direct: bool) -> Any:
             layers.Linear(WIDTH, 1),
         )
         optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-3)
-        steps = EPOCHS * (X.shape[0] // BATCH)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=steps)
-        for epoch in range(EPOCHS):
-            order = torch.randperm(X.shape[0])
-            for k in range(X.shape[0] // BATCH):
-                batch = order[k * BATCH : (k + 1) * BATCH]
-                margin = model(X[batch]).squeeze(1)
-                if direct and epoch >= PLAIN_EPOCHS:
-                    loss = -soft_significance(margin, y[batch], w[batch], part.totals)
-                else:
-                    loss = (balanced[batch] * layers.functional.softplus(margin * (1 - 2 * y[batch]))).mean()
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                schedule.step()
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=STEPS)
+        for step in range(STEPS):
+            batch = torch.randint(X.shape[0], (BATCH,))
+            margin = model(X[batch]).squeeze(1)
+            if direct and step >= PLAIN_STEPS:
+                loss = -soft_significance(margin, y[batch], w[batch], part.totals)
+            else:
+                loss = (balanced[batch] * layers.functional.softplus(margin * (1 - 2 * y[batch]))).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
 
         def score(X: Array) -> Array:
             with torch.no_grad():

@@ -19,7 +19,7 @@ from benchmarks.harness import peak_memory
 from benchmarks.protocol import ranks
 from benchmarks.study.data import Source
 from fivesigma._files import written_whole
-from fivesigma._types import Array, BoolArray
+from fivesigma._types import AnyArray, Array, BoolArray
 
 
 class Fitted(NamedTuple):
@@ -63,7 +63,7 @@ class Cache:
                 record = json.loads(line)
                 self.facts[record.pop("key")] = record
 
-    def add(self, key: str, scores: dict[str, Array], facts: dict[str, Any]) -> None:
+    def add(self, key: str, scores: dict[str, AnyArray], facts: dict[str, Any]) -> None:
         """Keep a finished run."""
         path = self._scores(key)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ class Cache:
         return self.folder / f"{key}.npz"
 
 
-def perform(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
+def perform(run: Run) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     """Train and score all splits of a run."""
     arm = importlib.import_module(run.module).ARMS[run.arm]
     test = run.source.test()
@@ -101,7 +101,7 @@ def perform(run: Run) -> tuple[dict[str, Array], dict[str, Any]]:
         cuts.append(float(np.mean(selected[rows])))
         facts.append(fitted.facts)
     mean = {name: float(np.mean([f[name] for f in facts])) for name in facts[0]}
-    more = {"seconds": round(seconds, 3), "memory": round(memory, 1), "fraction": cuts, **mean}
+    more = {"seconds": round(seconds, 6), "memory": round(memory, 1), "fraction": cuts, **mean}
     return {"rank": rank, "selected": selected}, more
 
 
@@ -133,8 +133,8 @@ def _performed(runs: Iterable[Run], jobs: int, fresh: bool) -> Iterator[tuple[Ru
     if jobs == 1 and not fresh:
         yield from ((run, perform(run)) for run in runs)
         return
-    once = {"max_tasks_per_child": 1} if fresh else {}
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), **once) as pool:
+    tasks = 1 if fresh else None
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=tasks) as pool:
         waiting, left = dict[Future[Any], Run](), iter(runs)
         while True:
             for run in left:

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from benchmarks.protocol import UTILITY
+from typing import Any
+
+from benchmarks.study import arms
 from benchmarks.study.arms import ARMS, CONTROL, CUBIC, SYSTEMATIC
 from benchmarks.study.data import Source
-from benchmarks.study.runs import Run
-from benchmarks.study.summary import Comparison, Measure
+from benchmarks.study.runs import Cache, Run
+from benchmarks.study.summary import Comparison, Measure, compared
 
-SEEDS, MANY, FEW = range(3), range(10), range(2)
-MANY_SEEDS = ("plain", "grown", "ratio 38", "decomposed")  # those that are blended by fives and tens
-FEW_SEEDS = ("plain, 4 folds", "u cross-fit", "u cross-fit, smoothed")
+SEEDS = range(2)
+MORE_SEEDS = dict.fromkeys(("plain", "grown", "ratio 38", "decomposed"), range(5))  # to be blended
 
 # Cuts over which a utility is averaged: where the plain model has its best, seen on training events.
 MEASURES = {"AMS3": Measure(CUBIC), "OnOff": Measure(CONTROL), "Gaussian": Measure(SYSTEMATIC, 0.17, 0.27)}
 
 
+TOY_ONLY = tuple(f"{n} trees" for n in arms.LONGER)
+BLENDS = (2, 5)
+
+# Is it the path or its end? Do remedies help the cascade itself?
+ASIDE = (
+    ("grown", "u fixed at end"),
+    ("grown", "ratio 38"),
+    ("grown, path average", "grown"),
+    ("tight loss", "u fixed at end"),
+    ("u cross-fit, smoothed", "u cross-fit"),
+    ("damping 0.9", "grown"),
+    ("plateau cut", "grown"),
+)
+
+
 def seeds(arm: str) -> range:
     """Seeds of an arm."""
-    return MANY if arm in MANY_SEEDS else FEW if arm in FEW_SEEDS else SEEDS
+    return range(0) if arm.endswith(TOY_ONLY) else MORE_SEEDS.get(arm, SEEDS)
 
 
 def baseline(arm: str) -> str:
@@ -33,14 +49,15 @@ def baseline(arm: str) -> str:
 def runs(folder: str) -> list[Run]:
     """All runs, seed by seed, so that a stopped screening has a little of everything."""
     source = Source("halves", folder)
-    return [Run(source, "benchmarks.study.arms", arm, k) for k in MANY for arm in ARMS if k in seeds(arm)]
+    return [Run(source, arms.__name__, arm, k) for k in range(5) for arm in ARMS if k in seeds(arm)]
 
 
-def comparisons() -> list[Comparison]:
-    """Each arm against its baseline, by its own utility."""
+def results(folder: str, cache: Cache) -> list[dict[str, Any]]:
+    """Each arm against its baseline, by its own utility, and a few arms against each other."""
+    pairs = [(arm, baseline(arm)) for arm in ARMS if baseline(arm) != arm and seeds(arm)]
     out = []
-    for arm in ARMS:
-        measure = next((m for name, m in MEASURES.items() if arm.endswith(name)), Measure(UTILITY))
-        if baseline(arm) != arm:
-            out.append(Comparison(arm, baseline(arm), tuple(seeds(arm)), measure))
+    for arm, base in [*pairs, *ASIDE]:
+        measure = next((m for name, m in MEASURES.items() if arm.endswith(name)), Measure())
+        common = tuple(k for k in seeds(arm) if k in seeds(base))
+        out.append(compared(Comparison(arm, base, common, measure), Source("halves", folder), cache, BLENDS))
     return out

@@ -1,38 +1,34 @@
-"""The stages of the study, and the file with their results."""
+"""The stages of the study in order, and the file with their results."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import environment
-from benchmarks.study import screening
-from benchmarks.study.data import Source
+from benchmarks.study import confirm, peers, scaling, screening
 from benchmarks.study.runs import Cache, complete
-from benchmarks.study.summary import compared
 from fivesigma._files import written_whole
 
 RESULTS = Path(__file__).parent / "results.json"
-
-
-def _screening(folder: str, cache: Cache, jobs: int) -> list[dict[str, Any]]:
-    complete(screening.runs(folder), cache, jobs)
-    source = Source("halves", folder)
-    return [compared(c, source, cache, (3, 5, 10)) for c in screening.comparisons()]
-
-
-STAGES: dict[str, Callable[[str, Cache, int], Any]] = {"screening": _screening}
+STAGES = {"screening": screening, "peers": peers, "confirm": confirm, "scaling": scaling}
 
 
 def run(stage: str, folder: str, cache: Path, jobs: int) -> None:
     """Complete a stage and write its results."""
-    started = time.time()
-    found = STAGES[stage](folder, Cache(cache), jobs)
+    module, kept = STAGES[stage], Cache(cache)
+    runs = module.runs(folder)
+    if stage == "peers":
+        complete([r for r in runs if r.seed == 0], kept, jobs, fresh=True)
+    complete(runs, kept, jobs)
+    minutes = sum(kept.facts[r.key]["seconds"] for r in runs) / 60
     results = load()
-    results[stage] = {"environment": environment(), "minutes": round((time.time() - started) / 60, 1), "found": found}
+    results[stage] = {
+        "environment": environment(),
+        "minutes of training": round(minutes, 1),
+        "found": module.results(folder, kept),
+    }
     with written_whole(RESULTS) as beside:
         beside.write_text(json.dumps(results, indent=1) + "\n")
 

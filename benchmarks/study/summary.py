@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +14,16 @@ from benchmarks.protocol import (
     Steps,
     entering_steps,
     paired_gain,
+    replicated,
     selection_steps,
     step_significance,
 )
 from benchmarks.study.data import Source
 from benchmarks.study.runs import Cache, Run
-from fivesigma._types import Array
+from fivesigma._types import AnyArray, Array
 from fivesigma.significance import Utility
+
+N_BOOT = 200
 
 
 class Measure(NamedTuple):
@@ -47,19 +50,20 @@ class Comparison(NamedTuple):
 
 def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[int] = ()) -> dict[str, Any]:
     """Figures of one comparison: both measures, and the first measure of blends of so many seeds."""
-    test, (utility, *_) = source.test(), item.measure
+    test, utility, replicas = source.test(), item.measure.utility, _replicas(source)
     groups = [[cache.scores(Run(source, "", name, k)) for k in item.seeds] for name in (item.arm, item.baseline)]
     facts = [[cache.facts[Run(source, "", name, k).key] for k in item.seeds] for name in (item.arm, item.baseline)]
-    scores, own = ([[run[i] for run in group] for group in groups] for i in (0, 1))
+    scores = [[rank for rank, _ in group] for group in groups]
+    own: list[list[AnyArray]] = [[selected for _, selected in group] for group in groups]
     out: dict[str, Any] = {
         "arm": item.arm,
         "baseline": item.baseline,
         "seeds": len(item.seeds),
-        "window": _measured(scores, test, item.measure.steps, utility),
-        "own cut": _measured(own, test, selection_steps, utility),
+        "window": _measured(scores, test, item.measure.steps, utility, replicas),
+        "own cut": _measured(own, test, selection_steps, utility, replicas),
         "time ratio": round(_ratio(facts, "seconds"), 3),
         "seconds": _mean(facts[0], "seconds"),
-        "memory": max(f["memory"] for f in facts[0]),
+        "memory": facts[0][0]["memory"],
         "fraction": [round(float(np.mean(f["fraction"])), 4) for f in facts[0]],
         "fraction spread": round(float(np.std([x for f in facts[0] for x in f["fraction"]], ddof=1)), 4)
         if sum(len(f["fraction"]) for f in facts[0]) > 1
@@ -71,13 +75,21 @@ def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[in
         n = len(item.seeds) // size
         if n:
             blended = [[np.mean(group[k * size : (k + 1) * size], axis=0) for k in range(n)] for group in scores]
-            out[f"blend of {size}"] = _measured(blended, test, item.measure.steps, utility)
+            out[f"blend of {size}"] = _measured(blended, test, item.measure.steps, utility, replicas)
     return out
 
 
-def _measured(groups: Sequence[Sequence[Array]], test: Events, steps: Steps, utility: Utility) -> dict[str, Any]:
+@lru_cache(maxsize=1)
+def _replicas(source: Source) -> list[Array]:
+    """Replicas that all comparisons of a source share."""
+    return list(replicated(source.test(), N_BOOT))
+
+
+def _measured(
+    groups: Sequence[Sequence[AnyArray]], test: Events, steps: Steps, utility: Utility, replicas: Sequence[AnyArray]
+) -> dict[str, Any]:
     ours, theirs = ([step_significance(steps(s), test, utility) for s in group] for group in groups)
-    gain, error = paired_gain(groups[0], groups[1], test, steps, utility=utility)
+    gain, error = paired_gain(groups[0], groups[1], test, steps, utility=utility, replicas=replicas)
     return {
         "value": round(float(np.mean(ours)), 4),
         "baseline": round(float(np.mean(theirs)), 4),

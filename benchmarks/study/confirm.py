@@ -1,0 +1,45 @@
+"""Confirmation on events that no choice has seen: sets b and u of the simulation, and the real events cross-fitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.study import arms
+from benchmarks.study.data import Source
+from benchmarks.study.runs import Cache, Run
+from benchmarks.study.screening import baseline
+from benchmarks.study.summary import Comparison, compared
+
+FIVE, TEN = range(5), range(10)
+SHORT = {"plain, 30 trees": FIVE, "grown, 30 trees": FIVE, "plain, depth 3": FIVE, "grown, depth 3": FIVE}
+CHOSEN: dict[str, dict[str, range]] = {
+    "unseen": {"plain": TEN, "grown": TEN, "ratio 38": FIVE, "decomposed": FIVE, **SHORT},
+    "folds": {
+        name: range(3)
+        for name in ("plain", "grown", "damping 0.9", "ratio 38", "u from train", "decomposed", *list(SHORT)[:2])
+    },
+}
+ASIDE = (("grown", "ratio 38"), ("decomposed", "grown"))
+
+
+def runs(folder: str) -> list[Run]:
+    """All runs, seed by seed."""
+    return [
+        Run(Source(kind, folder), arms.__name__, arm, k)
+        for kind, chosen in CHOSEN.items()
+        for k in TEN
+        for arm, seeds in chosen.items()
+        if k in seeds
+    ]
+
+
+def results(folder: str, cache: Cache) -> list[dict[str, Any]]:
+    """Each arm against its baseline, and a few arms against each other."""
+    out = []
+    for kind, chosen in CHOSEN.items():
+        pairs = [(arm, baseline(arm)) for arm in chosen if baseline(arm) != arm]
+        for arm, base in [*pairs, *ASIDE]:
+            common = tuple(k for k in chosen[arm] if k in chosen[base])
+            found = compared(Comparison(arm, base, common), Source(kind, folder), cache, (3, 5, 10))
+            out.append({"events": kind, **found})
+    return out

@@ -1,0 +1,178 @@
+"""Figures of docs/study.md, drawn from results.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.study.stages import load
+from fivesigma._extras import need
+
+FOLDER = Path(__file__).parents[2] / "docs" / "figures"
+BALANCED = 594  # class ratio at which the yields of the challenge balance
+COLOURS = {"grown": "#c1440e", "ratio 38": "#1f5a96", "decomposed": "#4b8b3b"}
+RATIOS = {"ratio 150": 150, "ratio 38": 38, "ratio 10": 10, "ratio 1": 1}
+
+Found = dict[str, Any]
+
+
+def draw_all() -> None:
+    """Draw every figure for which there are results."""
+    need("matplotlib").use("Agg")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    results = {stage: r["found"] for stage, r in load().items()}
+    screening, scaling = results.get("screening", []), results.get("scaling", [])
+    if screening:
+        _forest(
+            "screening", [f for f in screening if _is_against_plain(f)], "gain over the plain model of the same trees"
+        )
+    if screening and scaling:
+        _ratios(screening, [f for f in scaling if f["events"] == 100_000])
+        _capacity(screening, [f for f in scaling if f["events"] == 100_000])
+    if scaling:
+        _scaling(scaling)
+    if screening and "confirm" in results:
+        _ensembles(screening, [f for f in results["confirm"] if f["events"] == "unseen"])
+    if "confirm" in results:
+        _confirm(results["confirm"])
+    if "peers" in results:
+        _forest("peers", [f for f in results["peers"] if f["baseline"] == "plain"], "gain over plain + tuned cut")
+
+
+def _is_against_plain(found: Found) -> bool:
+    return str(found["baseline"]).startswith("plain")
+
+
+def _panel(width: float, height: float, columns: int = 1, **options: Any) -> tuple[Any, Any]:
+    plt = need("matplotlib.pyplot")
+    figure, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained", **options)
+    for ax in axes if columns > 1 else [axes]:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _write(figure: Any, name: str) -> None:
+    figure.savefig(FOLDER / f"{name}.png", dpi=110)
+    need("matplotlib.pyplot").close(figure)
+
+
+def _forest(name: str, found: Sequence[Found], label: str) -> None:
+    """One line an arm: gain with bars of one and two standard errors."""
+    figure, ax = _panel(7.5, 0.9 + 0.21 * len(found))
+    for row, f in enumerate(found):
+        gain, error = f["window"]["gain"], f["window"]["error"]
+        ax.plot([gain - 2 * error, gain + 2 * error], [row, row], color="#999999", lw=1)
+        ax.plot([gain - error, gain + error], [row, row], color="#333333", lw=3, solid_capstyle="butt")
+        ax.plot(gain, row, "o", color="#c1440e", ms=4)
+    ax.axvline(0, color="black", lw=0.8)
+    ax.set_yticks(range(len(found)), [f["arm"] for f in found], fontsize=8)
+    ax.invert_yaxis()
+    ax.set_xlabel(f"mean AMS over cuts at 10-20 %: {label}")
+    _write(figure, name)
+
+
+def _points(ax: Any, x: Sequence[float], found: Sequence[Found], measure: str = "window", **style: Any) -> None:
+    gains, errors = ([f[measure][part] for f in found] for part in ("gain", "error"))
+    ax.errorbar(x, gains, errors, marker="o", ms=4, capsize=2, lw=1.2, **style)
+
+
+def _ratios(screening: Sequence[Found], toy: Sequence[Found]) -> None:
+    """Gain against the class ratio; the ratios at which cascades end are marked."""
+    figure, ax = _panel(7.0, 3.6)
+    for label, found, colour in (("simulated", screening, "#1f5a96"), ("toy, 300,000 test events", toy, "#4b8b3b")):
+        chosen = [f for f in found if f["arm"] in RATIOS and f["baseline"] == "plain"]
+        _points(ax, [RATIOS[f["arm"]] for f in chosen], chosen, label=f"fixed ratio, {label}", color=colour)
+        ends = _one(found, "grown", "plain")
+        ax.errorbar(
+            [2 / u for u in ends["u"]],
+            [ends["window"]["gain"]] * len(ends["u"]),
+            [ends["window"]["error"]] * len(ends["u"]),
+            fmt="|",
+            color="#c1440e" if label == "simulated" else "#e0a030",
+            lw=0.6,
+            ms=9,
+            label=f"grown, {label}, at its last u (one mark a seed)",
+        )
+    ax.plot(BALANCED, 0, "ks", ms=5, label="plain: balanced classes")
+    ax.axhline(0, color="black", lw=0.8)
+    ax.set(xscale="log", xlabel="class ratio k = u / f*(u)", ylabel="gain over plain, AMS at 10-20 %")
+    ax.legend(fontsize=7, frameon=False)
+    _write(figure, "ratio")
+
+
+def _capacity(screening: Sequence[Found], toy: Sequence[Found]) -> None:
+    """Gain of the grown cascade against the number and the size of its trees."""
+    figure, (left, right) = _panel(9.0, 3.3, columns=2, sharey=True)
+    trees = {"grown, 30 trees": 30, "grown, 60 trees": 60, "grown": 100, "grown, 200 trees": 200}
+    shapes = {"grown, depth 3": 0, "grown": 1, "grown, depth 9": 2, "grown, eta 0.3": 3}
+    for label, found, shift in (("simulated", screening, -0.08), ("toy, 300,000 test events", toy, 0.08)):
+        colour = "#1f5a96" if shift < 0 else "#4b8b3b"
+        for ax, places, step in ((left, trees, 10 * shift), (right, shapes, shift)):
+            rows = [f for n in places for f in found if f["arm"] == n and _is_against_plain(f)]
+            style = {"color": colour, "label": label, "ls": "-" if ax is left else "none"}
+            _points(ax, [places[f["arm"]] + step for f in rows], rows, **style)
+    for ax in (left, right):
+        ax.axhline(0, color="black", lw=0.8)
+    left.set(xlabel="trees (depth 6, eta 0.1)", ylabel="gain of grown over plain", xticks=list(trees.values()))
+    right.set_xticks(list(shapes.values()), ["depth 3", "depth 6", "depth 9", "eta 0.3"])
+    right.set_xlabel("shape of 100 trees")
+    left.legend(fontsize=8, frameon=False)
+    _write(figure, "capacity")
+
+
+def _scaling(found: Sequence[Found]) -> None:
+    """Gain and cost against the number of training events."""
+    figure, (left, right) = _panel(9.0, 3.3, columns=2)
+    for arm, colour in COLOURS.items():
+        rows = [f for f in found if f["arm"] == arm and f["baseline"] == "plain"]
+        _points(left, [f["events"] for f in rows], rows, label=arm, color=colour)
+        right.plot([f["events"] for f in rows], [f["time ratio"] for f in rows], "o-", ms=4, color=colour, label=arm)
+    for ax in (left, right):
+        ax.set(xscale="log", xlabel="training events (toy)")
+    left.axhline(0, color="black", lw=0.8)
+    left.set_ylabel("gain over plain, AMS at 10-20 %")
+    right.axhline(1, color="black", lw=0.8)
+    right.set_ylabel("processor time / plain")
+    right.set_ylim(bottom=0)
+    left.legend(fontsize=8, frameon=False)
+    _write(figure, "scaling")
+
+
+def _ensembles(screening: Sequence[Found], unseen: Sequence[Found]) -> None:
+    """Gain against the number of models that are blended."""
+    figure, axes = _panel(9.0, 3.3, columns=2, sharey=True)
+    for ax, title, found in zip(axes, ("halves of t", "sets b and u"), (screening, unseen), strict=True):
+        for shift, (arm, colour) in enumerate(COLOURS.items()):
+            f = _one(found, arm, "plain")
+            sizes = [1, *(n for n in (5, 10) if f"blend of {n}" in f)]
+            parts = [f["window"], *(f[f"blend of {n}"] for n in sizes[1:])]
+            rows = [{"window": p} for p in parts]
+            _points(ax, [n + 0.15 * (shift - 1) for n in sizes], rows, label=arm, color=colour)
+        ax.axhline(0, color="black", lw=0.8)
+        ax.set(title=title, xlabel="models in the blend", xticks=[1, 5, 10])
+    axes[0].set_ylabel("gain over a blend of as many plain models")
+    axes[0].legend(fontsize=8, frameon=False)
+    _write(figure, "ensembles")
+
+
+def _confirm(found: Sequence[Found]) -> None:
+    """Events that no choice has seen: simulated and real."""
+    figure, axes = _panel(9.5, 2.6, columns=2)
+    for ax, kind, title in zip(axes, ("unseen", "folds"), ("simulated, sets b and u", "real, five folds"), strict=True):
+        rows = [f for f in found if f["events"] == kind and f["baseline"] == "plain"]
+        for k, (measure, colour) in enumerate((("window", "#333333"), ("own cut", "#c1440e"))):
+            gains, errors = ([f[measure][part] for f in rows] for part in ("gain", "error"))
+            y = [i + 0.2 * k for i in range(len(rows))]
+            label = {"window": "cuts at 10-20 %", "own cut": "at the tuned cut"}[measure]
+            ax.errorbar(gains, y, xerr=errors, fmt="o", ms=4, color=colour, capsize=2, label=label)
+        ax.axvline(0, color="black", lw=0.8)
+        ax.set_yticks(range(len(rows)), [f["arm"] for f in rows], fontsize=8)
+        ax.invert_yaxis()
+        ax.set(title=title, xlabel="gain over plain")
+    axes[1].legend(fontsize=7, frameon=False)
+    _write(figure, "confirm")
+
+
+def _one(found: Sequence[Found], arm: str, baseline: str) -> Found:
+    return next(f for f in found if f["arm"] == arm and f["baseline"] == baseline)
