@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.decomposed import Events, entering_steps, mean_significance, paired_gain, read_set
+from benchmarks.protocol import Events, entering_steps, mean_significance, paired_gain, read_set
 from fivesigma import datasets
 from fivesigma._extras import need
 from fivesigma._files import written_whole

@@ -8,32 +8,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fivesigma.higgsml.data import ChallengeEvents, load
     from fivesigma.higgsml.download import fetch
-    from fivesigma.higgsml.features import engineer
+    from fivesigma.higgsml.features import ALL_SETS, engineer
     from fivesigma.higgsml.leaderboard import standing
+    from fivesigma.higgsml.orientation import MOMENTA, transform
+    from fivesigma.higgsml.recipes import RECIPES, find_recipe
     from fivesigma.higgsml.simulate import write_simulated
     from fivesigma.higgsml.submission import SubmissionScore, score_submission, write_submission
 
 # Every public name and the module that defines it; modules are imported on first use (PEP 562).
 _HOME = {
+    "ALL_SETS": "features",
     "ChallengeEvents": "data",
+    "MOMENTA": "orientation",
+    "RECIPES": "recipes",
     "SubmissionScore": "submission",
     "engineer": "features",
     "fetch": "download",
+    "find_recipe": "recipes",
     "load": "data",
     "score_submission": "submission",
     "standing": "leaderboard",
+    "transform": "orientation",
     "write_simulated": "simulate",
     "write_submission": "submission",
 }
 
 __all__ = [
+    "ALL_SETS",
+    "MOMENTA",
+    "RECIPES",
     "ChallengeEvents",
     "SubmissionScore",
     "engineer",
     "fetch",
+    "find_recipe",
     "load",
     "score_submission",
     "standing",
+    "transform",
     "write_simulated",
     "write_submission",
 ]
