@@ -41,7 +41,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         Largest rate of the cycle.
     weight_decay : float, default=0.01
         How fast weights decay, in units of the rate.
-    dropout : float, default=0.1
+    dropout : float, default=0.2
         Share of units that a step leaves out.
     momenta : sequence of (pt, eta or None, phi), optional
         Columns of each particle, by name or number; eta is None where only the transverse momentum is known. pt stays
@@ -97,7 +97,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int = 1024,
         learning_rate: float = 0.01,
         weight_decay: float = 0.01,
-        dropout: float = 0.1,
+        dropout: float = 0.2,
         momenta: Any = None,
         n_augment: int = 8,
         random_state: Any = None,
