@@ -20,6 +20,9 @@ __all__ = ["RECIPES", "Recipe", "find_recipe"]
 Members = list[tuple[str, Any]]
 
 TREES = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
+NET: dict[str, Any] = {
+    "width": 33, "depth": 6, "epochs": 15, "batch_size": 1024, "learning_rate": 0.01, "dropout": 0.1
+}  # fmt: skip
 QUICK = 0.05  # share of trees and epochs of a quick run
 
 
@@ -125,7 +128,7 @@ def _net(columns: Sequence[str], effort: float) -> Any:
     at = {name: k for k, name in enumerate(columns)}
     momenta = [tuple(None if c is None else at[c] for c in triple) for triple in MOMENTA]
     seen = [at[name] for name in FEATURES]
-    return NetClassifier(columns=seen, momenta=momenta, epochs=_scaled(NetClassifier().epochs, effort))
+    return NetClassifier(**(NET | {"epochs": _scaled(NET["epochs"], effort)}), columns=seen, momenta=momenta)
 
 
 def _scaled(n: int, effort: float) -> int:

@@ -41,7 +41,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         Largest rate of the cycle.
     weight_decay : float, default=0.01
         How fast weights decay, in units of the rate.
-    dropout : float, default=0.1
+    dropout : float, default=0.2
         Share of units that a step leaves out.
     columns : sequence of str or int, optional
         Columns that are inputs, by name or number; all by default. Momenta are inputs in any case.
@@ -99,8 +99,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int = 1024,
         learning_rate: float = 0.01,
         weight_decay: float = 0.01,
+<<<<<<< HEAD
         dropout: float = 0.1,
         columns: Any = None,
+=======
+        dropout: float = 0.2,
+>>>>>>> torch
         momenta: Any = None,
         n_augment: int = 8,
         random_state: Any = None,
