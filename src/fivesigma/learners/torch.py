@@ -99,12 +99,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int = 1024,
         learning_rate: float = 0.01,
         weight_decay: float = 0.01,
-<<<<<<< HEAD
-        dropout: float = 0.1,
-        columns: Any = None,
-=======
         dropout: float = 0.2,
->>>>>>> torch
+        columns: Any = None,
         momenta: Any = None,
         n_augment: int = 8,
         random_state: Any = None,
