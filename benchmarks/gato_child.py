@@ -30,7 +30,7 @@ def optimise(tensors: dict[str, Any], n_categories: int, epochs: int, penalty: f
     rate = utils.LearningRateScheduler(optimizer, lr_initial=0.1, lr_final=0.001, total_epochs=epochs, mode="cosine")
     steepness = utils.SteepnessScheduler(model, t_initial=50.0, t_final=10000.0, total_epochs=epochs, mode="cosine")
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def step() -> None:
         with tf.GradientTape() as tape:
             z, b, b2 = model.get_differentiable_significance(tensors, signal_labels=["signal"], return_details=True)

@@ -370,7 +370,7 @@ def test_correlated_background_uncertainty_is_refused() -> None:
 )
 def test_wrong_options(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        categorise(*simulated(200), **options)  # type: ignore[arg-type]
+        categorise(*simulated(200), **options)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_interval_is_as_wide_as_the_scatter_of_samples() -> None:

@@ -128,7 +128,7 @@ def test_constant_weights_need_no_regression() -> None:
         small(weight_estimator=Refusing()).fit(events[0], events[1], one_class)
 
 
-class Refusing(LinearRegression):  # type: ignore[misc, unused-ignore]
+class Refusing(LinearRegression):  # type: ignore[misc, unused-ignore]  # typed in some versions only
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         raise AssertionError("was asked")
 
