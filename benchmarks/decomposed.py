@@ -70,7 +70,7 @@ def _kept(path: Path, make: Callable[[], dict[str, Array]]) -> dict[str, Array]:
     """Results of an earlier run, or new ones."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, **make())  # type: ignore[arg-type]
+        np.savez(path, **make())  # type: ignore[arg-type]  # no name is allow_pickle
         print(f"  {path.name}", flush=True)
     with np.load(path) as stored:
         return dict(stored)

@@ -183,7 +183,7 @@ def test_labels_names_and_b_reg() -> None:
     assert best.significance == pytest.approx(float(AMS2().value(best.s, best.b + 10.0)))
     assert scan(score, y, w, "ams3").utility == AMS3()
     assert "rule='plateau', utility=AMS2(b_reg=10.0)" in repr(best)
-    assert best == best  # noqa: PLR0124
+    assert best == best  # noqa: PLR0124 - arrays inside must not be compared
     assert best != named
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fivesigma._extras import need
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.errors import InputError, SmallSampleWarning, did_you_mean
-from fivesigma.poisson import poisson_sums
+from fivesigma.poisson import interval_ends, poisson_sums
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
@@ -111,10 +111,7 @@ class CutScan:
         CutInterval
             ``significance`` and ``cut``, each (low, high). Replicas in which a cut keeps no background do not count.
         """
-        if not 0 < level < 1:
-            raise InputError(f"level must be between 0 and 1, got {level!r}")
-        if n_boot < 1:
-            raise InputError(f"n_boot must be at least 1, got {n_boot!r}")
+        quantiles = interval_ends(level, n_boot)
         points = self._grid()
         last = self._ranking.last[points]
         starts = np.append(0, last[:-1] + 1)
@@ -126,7 +123,6 @@ class CutScan:
             raise InputError("no replica keeps any background at the cut; there are too few events for an interval")
         error = self._errors(points)
         best = [_choose(self.rule, row, last, error.__getitem__) for row in z if np.isfinite(row).any()]
-        quantiles = [0.5 - level / 2, 0.5 + level / 2]
         low, high = np.nanquantile(at_cut, quantiles)
         cut_low, cut_high = np.quantile(self._ranking.thresholds(points)[best], quantiles, method="nearest")
         return CutInterval((float(low), float(high)), (float(cut_low), float(cut_high)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
-from fivesigma.poisson import poisson_sums
+from fivesigma.poisson import interval_ends, poisson_sums
 from fivesigma.significance import Utility
 
 __all__ = ["Paired", "paired_difference", "selection_interval"]
@@ -97,10 +97,7 @@ def paired_difference(
     >>> paired_difference(everything, everything, signal, np.ones(1000), AMS2()).difference_interval
     (0.0, 0.0)
     """
-    if not 0 < level < 1:
-        raise InputError(f"level must be between 0 and 1, got {level!r}")
-    if n_boot < 1:
-        raise InputError(f"n_boot must be at least 1, got {n_boot!r}")
+    quantiles = interval_ends(level, n_boot)
     # In the order first only, both, second only, both selections are differences of cumulative sums.
     groups = [first & ~second, first & second, second & ~first]
     order = np.concatenate([np.flatnonzero(g) for g in groups])
@@ -108,7 +105,6 @@ def paired_difference(
     z = [_significance(utility, signal, weight, chosen) for chosen in (first, second)]
     s, b = poisson_sums(weight[order], signal[order], starts, n_boot, random_state)
     replicas = [_values(utility, s[:, 1], b[:, 1]), _values(utility, s[:, 2] - s[:, 0], b[:, 2] - b[:, 0])]
-    quantiles = [0.5 - level / 2, 0.5 + level / 2]
     if not np.isfinite(replicas[1] - replicas[0]).any():
         raise InputError("no replica keeps any background; there are too few events for an interval")
     low, high = (

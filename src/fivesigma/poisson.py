@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import pdtr
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.errors import InputError
 
 _CHUNK = 1 << 17  # events drawn at once, so that a replica stays in the cache
 
@@ -30,6 +31,15 @@ class PoissonCounts:
             np.greater_equal(draws, threshold, out=more)
             counts += more.view(np.uint8)
         return counts
+
+
+def interval_ends(level: float, n_boot: int) -> tuple[float, float]:
+    """Check what a user asks of a bootstrap, and return the quantiles of the replicas that bound its interval."""
+    if not 0 < level < 1:
+        raise InputError(f"level must be between 0 and 1, got {level!r}")
+    if n_boot < 1:
+        raise InputError(f"n_boot must be at least 1, got {n_boot!r}")
+    return 0.5 - level / 2, 0.5 + level / 2
 
 
 def poisson_sums(

@@ -158,7 +158,7 @@ def split_labels(y: ArrayLike, pos_label: Any = None) -> tuple[BoolArray, AnyArr
 def _refuse_mixed(labels: AnyArray) -> None:
     """Raise unless objects are all text or all numbers, none of them missing."""
     text = np.array([isinstance(v, str | bytes) for v in labels])
-    number = np.array([isinstance(v, Real | np.bool_) and bool(v == v) for v in labels])  # noqa: PLR0124 - NaN
+    number = np.array([isinstance(v, Real | np.bool_) and bool(v == v) for v in labels])  # noqa: PLR0124 - not NaN
     if not (text | number).all():
         raise InputError(f"y is neither text nor a number in {name_rows(~(text | number))}")
     if text.any() and number.any():

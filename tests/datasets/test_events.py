@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from fivesigma._types import BoolArray
 from fivesigma.datasets import Events, from_arrays
 from fivesigma.errors import InputError
 
@@ -32,8 +33,8 @@ def test_subset_keeps_weights_and_everything_else_in_step(events: Events) -> Non
 
 
 @pytest.mark.parametrize("rows", [2, slice(2, 3), [2], np.array([False, False, True, False])])
-def test_subset_by_every_kind_of_index(events: Events, rows: object) -> None:
-    part = events[rows]  # type: ignore[index]
+def test_subset_by_every_kind_of_index(events: Events, rows: int | slice | list[int] | BoolArray) -> None:
+    part = events[rows]
     assert part.X.tolist() == [[5.0, 6.0]]
 
 
@@ -55,7 +56,7 @@ def test_repr_shows_notes_and_survives_no_events(events: Events) -> None:
 
 def test_it_is_frozen(events: Events) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        events.weight = np.ones(4)  # type: ignore[misc]
+        events.weight = np.ones(4)  # type: ignore[misc]  # wrong on purpose
 
 
 def test_column_by_name(events: Events) -> None:

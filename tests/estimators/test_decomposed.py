@@ -134,7 +134,7 @@ def test_the_mean_of_equal_weights_is_within_them() -> None:
         assert found.bounds[0] <= found.scale <= found.bounds[1]
 
 
-class Refusing(LinearRegression):  # type: ignore[misc, unused-ignore]
+class Refusing(LinearRegression):  # type: ignore[misc, unused-ignore]  # typed in some versions only
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         raise AssertionError("was asked")
 

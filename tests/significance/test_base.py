@@ -101,7 +101,7 @@ def test_domains_end_where_they_should() -> None:
 
 @pytest.mark.parametrize(
     ("build", "sentence"),
-    [
+    [  # where types are ignored they are wrong on purpose
         (lambda: AMS2(b_reg=-1.0), "AMS2: b_reg must be a finite number >= 0, got -1.0"),
         (lambda: AMS3(b_reg=np.nan), "AMS3: b_reg must be a finite number >= 0, got nan"),
         (lambda: SOverRootSB(b_reg="10"), "SOverRootSB: b_reg must be a finite number >= 0, got '10'"),  # type: ignore[arg-type]

@@ -18,8 +18,9 @@ from fivesigma.ranking import Ranking
 from fivesigma.significance import Utility
 
 MAX_EDGES = 4096
-_SMOOTHING = 0.03  # width of the kernel, as a share of the range of the coordinate
-_SMOOTHING_POINTS = 2048
+_SMOOTHING = 0.045  # width of the kernel, as a share of the range of the coordinate
+_NOISE = 0.3  # share of the noise that smoothed yields keep, so that they give little away in sample
+_SMOOTHING_POINTS = 1024
 _ROWS = 32  # right ends handled at once: their pairs stay in the cache while all categories pass over them
 
 
@@ -70,7 +71,7 @@ class Grid:
     heaviest : float
         Background weight that no event exceeds, infinity if some weights are negative.
     smooth : (array, array), optional
-        Running yields without their noise; they replace s and b in F, but not in the limits.
+        Running yields with less noise; they replace s and b in F, but not in the limits.
     """
 
     s: Array
@@ -92,13 +93,13 @@ class Grid:
         n = 0
         if self.heaviest < np.inf:
             # Without negative weights sum w^2 <= max w * sum w: with enough background all else is fulfilled.
-            enough = max(limits.min_background, limits.min_effective * self.heaviest)
+            # A share of all of it keeps differences of smoothed yields away from rounding.
+            enough = max(limits.min_background, limits.min_effective * self.heaviest, 1e-12 * self.b[-1])
             n = int(np.searchsorted(self.b[:first], self.b[first] - enough))
         forbidden = ~limits.allow(*(v[first:stop, None] - v[None, n:stop] for v in (self.s, self.b, self.b2)))
         forbidden[:, first - n :] |= ~np.tri(stop - first, k=-1, dtype=np.bool_)
         if self.smooth is not None:
-            forbidden = np.pad(forbidden, ((0, 0), (n, 0))) | (s < 0) | (b <= 0)
-            n = 0
+            forbidden |= (s[:, n:] < 0) | (b[:, n:] <= 0)
         s[:, n:][forbidden], b[:, n:][forbidden] = 0.0, 1.0
         F = utility.objective(s, b)
         F[:, n:][forbidden] = -np.inf
@@ -135,10 +136,11 @@ def grid_of(ranking: Ranking, cuts: IntArray) -> Grid:
 
 
 def smoothed(grid: Grid) -> Grid:
-    """Smooth the logarithms of the running yields along the share of all yields that they are.
+    """Take most of the noise out of the running yields.
 
-    The coordinate is even in the share and in its logarithm, as the candidate edges are: the kernel averages over a few
-    per cent of the events in the bulk and over less than an e-fold where few are left.
+    Their logarithms are smoothed along the share of all yields that they are. The coordinate is even in the share and
+    in its logarithm, as the candidate edges are: the kernel averages over a few per cent of the events in the bulk and
+    over less than an e-fold where few are left.
     """
     s, b = np.maximum.accumulate(grid.s), np.maximum.accumulate(grid.b)
     first = int(np.argmax((s > 0) & (b > 0)))
@@ -151,7 +153,8 @@ def smoothed(grid: Grid) -> Grid:
         logs = np.interp(even, coordinate, np.log(running[first:]))
         filtered = gaussian_filter1d(logs, _SMOOTHING * even.size, mode="nearest")
         running[first:] = np.exp(np.interp(coordinate, even, filtered))
-    return replace(grid, smooth=(s, b))
+        np.maximum.accumulate(running, out=running)  # rounding must not make them fall
+    return replace(grid, smooth=(_NOISE * grid.s + (1 - _NOISE) * s, _NOISE * grid.b + (1 - _NOISE) * b))
 
 
 def best_totals(grid: Grid, utility: Utility, limits: Limits, n_categories: int) -> Array:

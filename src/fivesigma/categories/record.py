@@ -17,6 +17,7 @@ from fivesigma.categories.replicas import replica_significance, replicas
 from fivesigma.categories.tally import ProcessYields, class_sums, split_processes, tally
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.poisson import interval_ends
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.significance import Utility
 from fivesigma.yields import check_weights, rescale, split_labels
@@ -166,10 +167,7 @@ class Categories:
         CategoriesInterval
             Replicas in which a category keeps no background do not count.
         """
-        if not 0 < level < 1:
-            raise InputError(f"level must be between 0 and 1, got {level!r}")
-        if n_boot < 1:
-            raise InputError(f"n_boot must be at least 1, got {n_boot!r}")
+        quantiles = interval_ends(level, n_boot)
         ranking, bounds = self._ranking, _bounds(self._ranking, self.edges)
         own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
@@ -187,7 +185,6 @@ class Categories:
                 edges.append(edges_at(ranking, cuts[chosen - 1]))
         if not (edges and np.isfinite(z).any()):
             raise InputError(f"no replica of these events allows {len(self)} categories; there are too few events")
-        quantiles = [0.5 - level / 2, 0.5 + level / 2]
         low, high = np.nanquantile(z, quantiles)
         return CategoriesInterval((float(low), float(high)), np.quantile(edges, quantiles, axis=0, method="nearest"))
 

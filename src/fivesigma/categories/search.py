@@ -21,7 +21,7 @@ RULES = ("peak", "smooth")
 MAX_AUTO = 20  # categories beyond which "auto" does not look
 
 
-def categorise(  # noqa: PLR0917
+def categorise(  # noqa: PLR0917 - the limits may be given in order, as documented
     score: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike,
@@ -64,8 +64,8 @@ def categorise(  # noqa: PLR0917
         effective count of 1 / r^2.
     rule : {"peak", "smooth"}, default="peak"
         ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
-        that are best for yields without their noise, smoothed along the score; the limits hold for the yields as they
-        are. It has less on these events and more on others.
+        that are best for yields with three tenths of their noise, the rest being smoothed away along the score; the
+        limits hold for the yields as they are. It has a little less on these events and more on others.
     correlated : bool, default=True
         Whether an uncertainty of the background moves all categories together. A sum of F cannot describe that, so
         `GaussianBackground` and `RelativeBackground` need ``correlated=False``; `fivesigma.to_pyhf` has the other case.

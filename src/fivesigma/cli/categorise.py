@@ -20,7 +20,7 @@ from fivesigma.cli.options import check_output, force_option, scores_options
 @click.option("--quote", type=click.Path(path_type=Path), metavar="SCORES",
               help="Other events, on which the categories are evaluated and quoted.")  # fmt: skip
 @click.option("--rule", type=click.Choice(["peak", "smooth"]), default="peak", show_default=True,
-              help="Exact optimum of these events, or of their smoothed yields.")  # fmt: skip
+              help="Best edges of these events as they are, or of their smoothed yields.")  # fmt: skip
 @click.option("--min-background", type=click.FloatRange(0), default=0.0, show_default=True, help="In each category.")
 @click.option("--min-effective", type=click.FloatRange(0), default=10.0, show_default=True,
               help="Effective background events in each category.")  # fmt: skip

@@ -100,8 +100,7 @@ def _plain(column: NDArray[Any], name: str, source: str) -> NDArray[Any]:
     if column.dtype.kind == "f":
         gaps = np.isnan(column)
     elif column.dtype.kind == "O":
-        # pandas' NA is neither None nor unequal to itself.
-        gaps = np.fromiter((v is None or type(v).__name__ == "NAType" or v != v for v in column), bool)  # noqa: PLR0124
+        gaps = np.fromiter(map(_is_missing, column), bool)
     if gaps.any():
         row = int(np.argmax(gaps)) + 1
         raise InputError(f"Column {name!r} is empty in row {row:,} of {source}; every event needs a value there.")
@@ -112,6 +111,11 @@ def _plain(column: NDArray[Any], name: str, source: str) -> NDArray[Any]:
         msg = f"Column {name!r} of {source} holds {column.dtype} values; give text or numbers, not a mixture."
         raise InputError(msg)
     return column
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, pandas' NA, or unequal to itself as NaN and NaT are."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124 - NaN and NaT
 
 
 def _cut(block: _Block, cut: Cut | None) -> _Block:

@@ -51,7 +51,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-_LOGIC: dict[type[ast.AST], Callable[..., Any]] = {
+_LOGIC: dict[type[ast.AST], np.ufunc] = {
     ast.And: np.logical_and,
     ast.Or: np.logical_or,
     ast.Not: np.logical_not,
@@ -113,7 +113,7 @@ class Cut:
                 return np.logical_and.reduce([self._apply(type(op), a, b) for op, a, b in pairs])
             case ast.BoolOp(op=op, values=items):
                 conditions = [self._condition(item, columns) for item in items]
-                return _LOGIC[type(op)].reduce(np.broadcast_arrays(*conditions))  # type: ignore[attr-defined]
+                return _LOGIC[type(op)].reduce(np.broadcast_arrays(*conditions))
             case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() as op, right=right):
                 return _LOGIC[type(op)](self._condition(left, columns), self._condition(right, columns))
             case ast.UnaryOp(op=ast.Not() | ast.Invert() as op, operand=item):

@@ -149,7 +149,7 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
         if not glob.has_magic(str(path)):
             nearby = [item.name for item in file.parent.glob("*")] if file.parent.is_dir() else []
             raise InputError(f"There is no file {file}.{did_you_mean(file.name, nearby)}")
-        found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
+        found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 - absolute too
         found = [item for item in found if item.is_file()]
     if not found:
         raise InputError(f"No file matches {str(path)!r}.")

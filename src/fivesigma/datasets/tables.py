@@ -110,7 +110,7 @@ class _Table:
 class ParquetFile(_Table):
     """A Parquet file; its columns have types."""
 
-    def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:  # noqa: ARG002
+    def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:  # noqa: ARG002 - the file knows its types
         return cast("LazyFrame", self.polars.scan_parquet(self.path, glob=False))
 
     @cached_property

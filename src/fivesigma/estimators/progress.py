@@ -15,7 +15,7 @@ try:  # experimental, since scikit-learn 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
+    class CallbackSupportMixin:  # type: ignore[no-redef]  # for older versions
         """Stands in for scikit-learn's mixin before 1.9."""
 
     def with_callbacks(method: Any) -> Any:
