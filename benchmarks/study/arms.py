@@ -171,6 +171,10 @@ ARMS: dict[str, Arm] = {
     "warm-up 25": boosted(warmup=25),
     "warm-up 50": boosted(warmup=50),
     "plateau cut": boosted(update_cut="plateau"),
+    # the cut of the final selection
+    "cut at zero": boosted(cut="zero"),
+    "plain, smooth cut": plain(cut="smooth"),
+    "grown, smooth cut": boosted(cut="smooth"),
     # capacity
     "plain, 30 trees": plain(n_trees=30),
     "grown, 30 trees": boosted(n_trees=30),

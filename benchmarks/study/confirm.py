@@ -8,18 +8,25 @@ from benchmarks.study import arms
 from benchmarks.study.data import Source
 from benchmarks.study.runs import Cache, Run
 from benchmarks.study.screening import baseline
-from benchmarks.study.summary import Comparison, compared
+from benchmarks.study.summary import Comparison, compared, mixed
 
 FIVE, TEN = range(5), range(10)
 SHORT = {"plain, 30 trees": FIVE, "grown, 30 trees": FIVE, "plain, depth 3": FIVE, "grown, depth 3": FIVE}
+ON_REAL = ("plain", "grown", "damping 0.9", "ratio 38", "u from train", "decomposed", "cut at zero", *list(SHORT)[:2])
 CHOSEN: dict[str, dict[str, range]] = {
-    "unseen": {"plain": TEN, "grown": TEN, "ratio 38": FIVE, "decomposed": FIVE, **SHORT},
-    "folds": {
-        name: range(3)
-        for name in ("plain", "grown", "damping 0.9", "ratio 38", "u from train", "decomposed", *list(SHORT)[:2])
-    },
+    "unseen": {"plain": TEN, "grown": TEN, "ratio 38": FIVE, "decomposed": FIVE, "cut at zero": FIVE, **SHORT},
+    "folds": dict.fromkeys(ON_REAL, range(3)),
 }
-ASIDE = (("grown", "ratio 38"), ("decomposed", "grown"))
+ASIDE = (("grown", "ratio 38"), ("decomposed", "grown"), ("cut at zero", "grown"))
+
+
+# Ten models each, against ten plain ones.
+MIXTURES: tuple[dict[str, range], ...] = (
+    {"grown": TEN},
+    {"plain": FIVE, "grown": FIVE},
+    {"plain": FIVE, "decomposed": FIVE},
+    {"grown": FIVE, "decomposed": FIVE},
+)
 
 
 def runs(folder: str) -> list[Run]:
@@ -42,4 +49,6 @@ def results(folder: str, cache: Cache) -> list[dict[str, Any]]:
             common = tuple(k for k in chosen[arm] if k in chosen[base])
             found = compared(Comparison(arm, base, common), Source(kind, folder), cache, (3, 5, 10))
             out.append({"events": kind, **found})
-    return out
+    unseen = Source("unseen", folder)
+    blends = [mixed(parts, {"plain": TEN}, unseen, cache) for parts in MIXTURES]
+    return [*out, *({"events": "blends", **found} for found in blends)]

@@ -11,12 +11,15 @@ from benchmarks.study.runs import Cache, Run
 from benchmarks.study.summary import Comparison, Measure, compared
 
 SEEDS = range(2)
-MORE_SEEDS = dict.fromkeys(("plain", "grown", "ratio 38", "decomposed"), range(5))  # to be blended
+# Those that are blended, and those whose cuts are compared, which has more noise.
+BLENDED, CUTS = ("plain", "grown", "ratio 38", "decomposed"), ("cut at zero", "plain, smooth cut", "grown, smooth cut")
+MORE_SEEDS = dict.fromkeys((*BLENDED, *CUTS), range(5))
 
 # Cuts over which a utility is averaged: where the plain model has its best, seen on training events.
 MEASURES = {"AMS3": Measure(CUBIC), "OnOff": Measure(CONTROL), "Gaussian": Measure(SYSTEMATIC, 0.17, 0.27)}
 
 
+NO_CUT = ("path average", *MEASURES)
 TOY_ONLY = tuple(f"{n} trees" for n in arms.LONGER)
 BLENDS = (2, 5)
 
@@ -29,6 +32,9 @@ ASIDE = (
     ("u cross-fit, smoothed", "u cross-fit"),
     ("damping 0.9", "grown"),
     ("plateau cut", "grown"),
+    ("cut at zero", "grown"),
+    ("grown, smooth cut", "grown"),
+    ("u cross-fit", "grown"),
 )
 
 
@@ -39,6 +45,8 @@ def seeds(arm: str) -> range:
 
 def baseline(arm: str) -> str:
     """The plain model of the same trees and events."""
+    if arm in ("plain, smooth cut", "plain, 4 folds"):
+        return "plain"
     if arm.startswith("u cross-fit"):
         return "plain, 4 folds"
     _, comma, rest = arm.partition(", ")
@@ -59,5 +67,12 @@ def results(folder: str, cache: Cache) -> list[dict[str, Any]]:
     for arm, base in [*pairs, *ASIDE]:
         measure = next((m for name, m in MEASURES.items() if arm.endswith(name)), Measure())
         common = tuple(k for k in seeds(arm) if k in seeds(base))
-        out.append(compared(Comparison(arm, base, common, measure), Source("halves", folder), cache, BLENDS))
+        out.append(
+            compared(
+                Comparison(arm, base, common, measure, not arm.endswith(NO_CUT)),
+                Source("halves", folder),
+                cache,
+                BLENDS,
+            )
+        )
     return out

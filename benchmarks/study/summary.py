@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -46,6 +46,7 @@ class Comparison(NamedTuple):
     baseline: str
     seeds: tuple[int, ...]
     measure: Measure = Measure()
+    has_cut: bool = True  # whether the arm's own cut was tuned for this score and utility
 
 
 def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[int] = ()) -> dict[str, Any]:
@@ -60,7 +61,6 @@ def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[in
         "baseline": item.baseline,
         "seeds": len(item.seeds),
         "window": _measured(scores, test, item.measure.steps, utility, replicas),
-        "own cut": _measured(own, test, selection_steps, utility, replicas),
         "time ratio": round(_ratio(facts, "seconds"), 3),
         "seconds": _mean(facts[0], "seconds"),
         "memory": facts[0][0]["memory"],
@@ -69,6 +69,8 @@ def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[in
         if sum(len(f["fraction"]) for f in facts[0]) > 1
         else None,
     }
+    if item.has_cut:
+        out["own cut"] = _measured(own, test, selection_steps, utility, replicas)
     if "u" in facts[0][0]:
         out["u"] = [round(f["u"], 5) for f in facts[0]]
     for size in blends:
@@ -77,6 +79,18 @@ def compared(item: Comparison, source: Source, cache: Cache, blends: Sequence[in
             blended = [[np.mean(group[k * size : (k + 1) * size], axis=0) for k in range(n)] for group in scores]
             out[f"blend of {size}"] = _measured(blended, test, item.measure.steps, utility, replicas)
     return out
+
+
+def mixed(parts: Mapping[str, range], baseline: Mapping[str, range], source: Source, cache: Cache) -> dict[str, Any]:
+    """Figures of one blend of models of several arms against another of as many models."""
+    measure = Measure()
+    blends = [
+        np.mean([cache.scores(Run(source, "", name, k))[0] for name, seeds in group.items() for k in seeds], axis=0)
+        for group in (parts, baseline)
+    ]
+    names = [" + ".join(f"{len(seeds)} {name}" for name, seeds in group.items()) for group in (parts, baseline)]
+    found = _measured([[b] for b in blends], source.test(), measure.steps, measure.utility, _replicas(source))
+    return {"arm": names[0], "baseline": names[1], "window": found}
 
 
 @lru_cache(maxsize=1)

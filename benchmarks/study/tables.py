@@ -17,10 +17,16 @@ Found = dict[str, Any]
 def write_tables() -> None:
     """Replace what stands between ``<!-- table: name -->`` and ``<!-- end -->``; the text around it is left alone."""
     results = {stage: r["found"] for stage, r in load().items()}
-    makers = {"screening": _screening, "aside": _aside, "peers": _peers, "confirm": _confirm, "scaling": _scaling}
+    makers = {
+        "screening": ("screening", _screening),
+        "aside": ("screening", _aside),
+        "peers": ("peers", _peers),
+        "confirm": ("confirm", _confirm),
+        "blends": ("confirm", _blends),
+        "scaling": ("scaling", _scaling),
+    }
     page = PAGE.read_text()
-    for name, make in makers.items():
-        stage = "screening" if name == "aside" else name
+    for name, (stage, make) in makers.items():
         if stage in results:
             body = make(results[stage])
             page = re.sub(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", rf"\1{body}\2", page, flags=re.DOTALL)
@@ -32,8 +38,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _gain(measured: Found) -> str:
+def _gain(measured: Found | None) -> str:
     """A gain with its error, in bold from two errors on."""
+    if measured is None:
+        return ""
     text = f"{measured['gain']:+.3f} ± {measured['error']:.3f}"
     return f"**{text}**" if abs(measured["gain"]) >= 2 * measured["error"] else text
 
@@ -49,7 +57,7 @@ def _u(found: Found) -> str:
 
 def _screening(found: Sequence[Found]) -> str:
     rows = [
-        [f["arm"], f"{f['window']['value']:.3f}", _gain(f["window"]), _gain(f["own cut"]), _blend(f, 5, 2), _u(f)]
+        [f["arm"], f"{f['window']['value']:.3f}", _gain(f["window"]), _gain(f.get("own cut")), _blend(f, 5, 2), _u(f)]
         for f in found
         if f["baseline"].startswith("plain")
     ]
@@ -58,11 +66,11 @@ def _screening(found: Sequence[Found]) -> str:
 
 def _aside(found: Sequence[Found]) -> str:
     rows = [
-        [f["arm"], f["baseline"], _gain(f["window"]), _blend(f, 5, 2)]
+        [f["arm"], f["baseline"], _gain(f["window"]), _gain(f.get("own cut")), _blend(f, 5, 2)]
         for f in found
         if not f["baseline"].startswith("plain")
     ]
-    return _table(["setting", "against", "gain, cuts at 10-20 %", "gain of blends (of)"], rows)
+    return _table(["setting", "against", "gain, cuts at 10-20 %", "gain, tuned cut", "gain of blends (of)"], rows)
 
 
 def _peers(found: Sequence[Found]) -> str:
@@ -77,7 +85,7 @@ def _peers(found: Sequence[Found]) -> str:
                 f"{f['window']['value']:.3f}",
                 f"{f['own cut']['value']:.3f}",
                 _gain(f["window"]),
-                _gain(f["own cut"]),
+                _gain(f.get("own cut")),
                 f"{min(f['fraction']):.3f} to {max(f['fraction']):.3f}",
                 f"{f['time ratio']:.2f}",
                 f"{f['memory']:.0f} MB",
@@ -96,14 +104,24 @@ def _confirm(found: Sequence[Found]) -> str:
             f["baseline"],
             f"{f['window']['value']:.3f}",
             _gain(f["window"]),
-            _gain(f["own cut"]),
+            _gain(f.get("own cut")),
             _blend(f, 5, 3),
             _blend(f, 10),
         ]
         for f in found
+        if f["events"] in names
     ]
     head = ["events", "setting", "against", "AMS", "gain, cuts at 10-20 %", "gain, tuned cut"]
     return _table([*head, "gain of blends (of)", "gain of blends of ten"], rows)
+
+
+def _blends(found: Sequence[Found]) -> str:
+    rows = [
+        [f["arm"], f["baseline"], f"{f['window']['value']:.3f}", _gain(f["window"])]
+        for f in found
+        if f["events"] == "blends"
+    ]
+    return _table(["blend", "against", "AMS", "gain, cuts at 10-20 %"], rows)
 
 
 def _scaling(found: Sequence[Found]) -> str:
