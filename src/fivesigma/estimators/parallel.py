@@ -5,28 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
+from fivesigma._progress import given_up_by
+
 T = TypeVar("T")
 _GLANCE = 0.2  # seconds between two looks for Ctrl-C
-
-# Set when the work that this thread is part of was given up; work within work has several.
-_given_up: ContextVar[tuple[threading.Event, ...]] = ContextVar("_given_up", default=())
-
-
-class GivenUpError(Exception):
-    """Ends a thread whose result nobody waits for any more; never seen by users."""
-
-
-def end_if_given_up() -> None:
-    """End this thread's work if it was given up; called between rounds."""
-    if any(event.is_set() for event in _given_up.get()):
-        raise GivenUpError
 
 
 def spread_threads(n_jobs: int | None, n_tasks: int) -> tuple[int, int]:
@@ -50,7 +39,7 @@ def run_parallel(work: Callable[..., T], tasks: Iterable[tuple[Any, ...]], worke
     given_up = threading.Event()
 
     def watched(*task: Any) -> T:
-        _given_up.set((*_given_up.get(), given_up))
+        given_up_by.set((*given_up_by.get(), given_up))
         return work(*task)
 
     with ThreadPoolExecutor(workers) as executor:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
+from fivesigma._progress import end_if_given_up, listener, steps
 from fivesigma.cascade import Round
-from fivesigma.estimators.parallel import end_if_given_up
 
 try:  # experimental, since scikit-learn 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -23,13 +22,10 @@ except ImportError:
         return method
 
 
-__all__ = ["CallbackSupportMixin", "PoolProgress", "Report", "reporting", "step_bar", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "PoolProgress", "Report", "reporting", "with_callbacks"]
 
 Report = Callable[[Round], bool]
 """Called at the end of each round; the answer True asks to stop."""
-
-# A pool listens to its members; they then draw no bar of their own.
-_listener: ContextVar[Callable[[Round], None] | None] = ContextVar("_listener", default=None)
 
 
 @contextmanager
@@ -48,28 +44,16 @@ def reporting(estimator: Any, total: int, what: str, done: int = 0) -> Iterator[
         Rounds that an earlier run did.
     """
     lock = threading.Lock()
-    listener = _listener.get()
+    hear = listener.get()
     with _callbacks(estimator, total) as call_back, _bar(total, done, what, visible=bool(estimator.verbose)) as show:
 
         def report(r: Round) -> bool:
             end_if_given_up()
             with lock:  # restarts run in threads
-                (listener or show)(r)
+                (hear or show)(r)
                 return call_back("round")
 
         yield report
-
-
-@contextmanager
-def step_bar(total: int, what: str, *, visible: bool) -> Iterator[Callable[[str], None]]:
-    """Show the steps of a learner, called with its state after each; a pool listens to rounds only, and shows them."""
-    with _steps(total, visible and _listener.get() is None, what) as advance:
-
-        def step(state: str) -> None:
-            end_if_given_up()
-            advance(1, state)
-
-        yield step
 
 
 class PoolProgress:
@@ -93,7 +77,7 @@ class PoolProgress:
     def showing(self) -> Iterator[PoolProgress]:
         """Show the bar."""
         total, visible = sum(self._rounds.values()), bool(self._estimator.verbose)
-        with _callbacks(self._estimator, len(self._rounds)) as self._call_back, _steps(total, visible) as self._advance:
+        with _callbacks(self._estimator, len(self._rounds)) as self._call_back, steps(total, visible) as self._advance:
             yield self
 
     @contextmanager
@@ -107,11 +91,11 @@ class PoolProgress:
                 reported += 1
                 self._advance(1, f"{key}  {_state(r)}")
 
-        token = _listener.set(listen)
+        token = listener.set(listen)
         try:
             yield
         finally:
-            _listener.reset(token)
+            listener.reset(token)
         with self._lock:
             self.finished += 1
             self._advance(self._rounds[key] - reported, f"{key}  done, {self.finished} of {len(self._rounds)} fits")
@@ -143,35 +127,5 @@ def _state(r: Round) -> str:
 
 @contextmanager
 def _bar(total: int, done: int, what: str, *, visible: bool) -> Iterator[Callable[[Round], None]]:
-    with _steps(total, visible and _listener.get() is None, what, done) as advance:
+    with steps(total, visible and listener.get() is None, what, done) as advance:
         yield lambda r: advance(1, _state(r))
-
-
-@contextmanager
-def _steps(total: int, visible: bool, what: str = "pool", done: int = 0) -> Iterator[Callable[[int, str], None]]:
-    """Show a bar with a state beside it, and the time that is left."""
-    if not visible:
-        yield lambda _, __: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    ]
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total, completed=done, state="")
-        yield lambda steps, state: progress.update(task, advance=steps, state=state)
-        progress.update(task, total=progress.tasks[task].completed)  # a run may stop before its last round

@@ -11,9 +11,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fivesigma._progress import step_bar
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError, is_number
-from fivesigma.estimators.progress import step_bar
 from fivesigma.learners.inputs import Floats, Inputs, find_columns, find_momenta
 from fivesigma.learners.net import Recipe, TrainingEvents, limited_threads, log_odds, train
 from fivesigma.yields import check_weights, name_rows
