@@ -266,7 +266,7 @@ def test_progress_tells_member_round_u_and_significance(
         assert (what, total) == ("pool", 20 + 1 + 1) if visible else what != "pool"
         yield lambda _, state: states.append(state)
 
-    monkeypatch.setattr(progress, "_steps", record)
+    monkeypatch.setattr(progress, "steps", record)
     model = few(verbose=1).fit(X, Y, W)
     last = model.history_[19]
     expected = f"grown-0  round {last.index}  u {last.u:.4f}  significance {last.significance:.3f}"
