@@ -86,7 +86,7 @@ def entering_steps(score: Array, fractions: Array = FRACTIONS) -> IntArray:
     return np.searchsorted(fractions * score.size, rank, side="right")
 
 
-def selection_steps(selected: Array) -> IntArray:
+def selection_steps(selected: AnyArray) -> IntArray:
     """The same for one fixed selection: zero for the events that it keeps, one for the others."""
     return np.where(selected, 0, 1)
 
