@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,14 @@ settings.register_profile("fivesigma", derandomize=True, deadline=None, max_exam
 settings.load_profile("fivesigma")
 
 REAL = "atlas-higgs-challenge-2014-v2.first22889.csv.gz"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> Iterator[None]:
+    """A shell that starts the tests in the background has them ignore Ctrl-C, which some of them send."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
