@@ -32,7 +32,7 @@ UTILITY = AMS2(b_reg=10.0)
 FRACTIONS = np.linspace(0.10, 0.20, 41)  # selected shares of events over which significance is averaged
 N_BOOT = 400
 
-Steps = Callable[[Array], IntArray]
+Steps = Callable[[AnyArray], IntArray]
 
 
 class Events(NamedTuple):
@@ -79,7 +79,7 @@ def as_measured(events: Any) -> Events:
     )
 
 
-def entering_steps(score: Array, fractions: Array = FRACTIONS) -> IntArray:
+def entering_steps(score: AnyArray, fractions: Array = FRACTIONS) -> IntArray:
     """Number of the first cut at which each event is selected, counted from the tightest."""
     rank = np.empty(score.size, dtype=np.intp)
     rank[np.argsort(-score, kind="stable")] = np.arange(score.size)
@@ -107,8 +107,8 @@ def step_significance(steps: IntArray, events: Events, utility: Utility = UTILIT
 
 
 def paired_gain(
-    scores: Sequence[Array],
-    baseline: Sequence[Array],
+    scores: Sequence[AnyArray],
+    baseline: Sequence[AnyArray],
     events: Events,
     steps: Steps,
     *,

@@ -182,9 +182,8 @@ class TestResume:
         found = compared(Comparison("second", "first", (0, 1)), wanted[0].source, cache, (2,))
         gains = []
         for k in range(2):
-            scores = [cache.scores(Run(wanted[0].source, "", name, k))[0] for name in ("second", "first")]
-            second, first = (protocol.mean_significance(s, events) for s in scores)
-            gains.append(second - first)
+            ours, theirs = (cache.scores(Run(wanted[0].source, "", name, k))[0] for name in ("second", "first"))
+            gains.append(protocol.mean_significance(ours, events) - protocol.mean_significance(theirs, events))
         assert found["window"]["gain"] == pytest.approx(np.mean(gains), abs=1e-4)
         assert found["u"] == [0.0, 0.1]
         assert found["fraction"] == pytest.approx([0.5, 0.5], abs=0.1)

@@ -13,12 +13,20 @@ from benchmarks.study.summary import Comparison, compared, mixed
 FIVE, TEN = range(5), range(10)
 SHORT = {"plain, 30 trees": FIVE, "grown, 30 trees": FIVE, "plain, depth 3": FIVE, "grown, depth 3": FIVE}
 ON_REAL = ("plain", "grown", "damping 0.9", "ratio 38", "u from train", "decomposed", "cut at zero", *list(SHORT)[:2])
+FOLDED = {"plain, 4 folds": range(3), "u cross-fit": range(3)}
 CHOSEN: dict[str, dict[str, range]] = {
-    "unseen": {"plain": TEN, "grown": TEN, "ratio 38": FIVE, "decomposed": FIVE, "cut at zero": FIVE, **SHORT},
-    "folds": dict.fromkeys(ON_REAL, range(3)),
+    "unseen": {
+        "plain": TEN,
+        "grown": TEN,
+        "ratio 38": FIVE,
+        "decomposed": FIVE,
+        "cut at zero": FIVE,
+        **SHORT,
+        **FOLDED,
+    },
+    "folds": dict.fromkeys(ON_REAL, range(3)) | FOLDED,
 }
 ASIDE = (("grown", "ratio 38"), ("decomposed", "grown"), ("cut at zero", "grown"))
-
 
 # Ten models each, against ten plain ones.
 MIXTURES: tuple[dict[str, range], ...] = (

@@ -11,6 +11,7 @@ from fivesigma._extras import need
 
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 BALANCED = 594  # class ratio at which the yields of the challenge balance
+LEAST = -0.45  # gains further to the left are written, not drawn
 COLOURS = {"grown": "#c1440e", "ratio 38": "#1f5a96", "decomposed": "#4b8b3b"}
 RATIOS = {"ratio 150": 150, "ratio 38": 38, "ratio 10": 10, "ratio 1": 1}
 
@@ -41,7 +42,11 @@ def draw_all() -> None:
 
 
 def _is_against_plain(found: Found) -> bool:
-    return str(found["baseline"]).startswith("plain")
+    return _is_plain(found["baseline"])
+
+
+def _is_plain(arm: str) -> bool:
+    return arm.startswith("plain")
 
 
 def _panel(width: float, height: float, columns: int = 1, **options: Any) -> tuple[Any, Any]:
@@ -65,6 +70,9 @@ def _forest(name: str, found: Sequence[Found], label: str) -> None:
         ax.plot([gain - 2 * error, gain + 2 * error], [row, row], color="#999999", lw=1)
         ax.plot([gain - error, gain + error], [row, row], color="#333333", lw=3, solid_capstyle="butt")
         ax.plot(gain, row, "o", color="#c1440e", ms=4)
+        if gain < LEAST:
+            ax.text(LEAST, row, f"  {gain:+.2f} ± {error:.2f}", va="center", fontsize=7)
+    ax.set_xlim(left=max(ax.get_xlim()[0], LEAST))
     ax.axvline(0, color="black", lw=0.8)
     ax.set_yticks(range(len(found)), [f["arm"] for f in found], fontsize=8)
     ax.invert_yaxis()
