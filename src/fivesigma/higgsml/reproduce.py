@@ -220,7 +220,7 @@ def fit_recipe(recipe: Recipe, train: Events, seed: int, *, effort: float = 1.0,
         Of `CascadePool`: checkpoint, n_jobs, verbose.
     """
     members = [m for make in (recipe.plain, recipe.cascades) for m in make(train.feature_names, effort)]
-    # `select` chooses the share of events for each blend; to tune a cut of the pool too would score all events once more.
+    # `select` chooses a share of events for each blend; tuning the pool's cut would score all events once more.
     pool = CascadePool(members, b_reg=B_REG, cv=recipe.cv, cut=0.5, random_state=seed, **options)
     pool.fit(train.X, train.is_signal.astype(int), train.weight)
     return pool
