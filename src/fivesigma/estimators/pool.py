@@ -398,7 +398,9 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
             P(signal) by name of the member.
         """
         check_is_fitted(self)
-        return _mean_by_member((name, model.predict_proba(X)[:, 1]) for name, model in self.members_)
+        workers, _ = spread_threads(self.n_jobs, len(self.members_))
+        scores = run_parallel(lambda model: model.predict_proba(X)[:, 1], [(m,) for _, m in self.members_], workers)
+        return _mean_by_member(zip((name for name, _ in self.members_), scores, strict=True))
 
     def _signal_probability(self, X: Any) -> Array:
         return self.blend_(list(self.member_scores(X).values()))
