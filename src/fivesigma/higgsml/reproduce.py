@@ -62,15 +62,15 @@ class Outcome:
     ----------
     ams, interval
         Significance at the cut, and its 68 % interval.
-    steady : float
-        Mean significance over cuts that select 10 to 20 % of the events.
+    steady : float or None
+        Mean significance over cuts that select 10 to 20 % of the events; None if there are too few of them.
     gain, gain_interval
         Difference to the selection without cascades on the same events, and its interval.
     """
 
     ams: float
     interval: tuple[float, float]
-    steady: float
+    steady: float | None
     gain: float
     gain_interval: tuple[float, float]
 
@@ -80,8 +80,9 @@ class Outcome:
         signal, weight = events.is_signal, events.weight
         pair = paired_difference(reference.selected[rows], selection.selected[rows], signal, weight, UTILITY)
         curve = scan(selection.score[rows], signal, weight, UTILITY).curve
-        steady = curve.significance[(curve.fraction >= STEADY[0]) & (curve.fraction <= STEADY[1])]
-        return cls(pair.second, pair.second_interval, float(np.mean(steady)), pair.difference, pair.difference_interval)
+        z = curve.significance[(curve.fraction >= STEADY[0]) & (curve.fraction <= STEADY[1])]
+        steady = float(np.mean(z)) if z.size and np.isfinite(z).all() else None
+        return cls(pair.second, pair.second_interval, steady, pair.difference, pair.difference_interval)
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,13 @@ class Results:
         return "\n".join([*lines, "", *self.notes])
 
 
-def _cell(values: Sequence[float], interval: Sequence[float] | None, sign: str = "") -> str:
+def _cell(values: Sequence[float | None], interval: Sequence[float] | None, sign: str = "") -> str:
     """A value with its interval or, of several seeds, mean and spread."""
+    if None in values:
+        return ""
     if len(values) > 1:
-        return f"{np.mean(values):{sign}.3f} ± {np.std(values, ddof=1):.3f}"
+        numbers = np.array(values, dtype=np.float64)
+        return f"{numbers.mean():{sign}.3f} ± {numbers.std(ddof=1):.3f}"
     text = f"{values[0]:{sign}.3f}"
     return text if interval is None else f"{text} [{interval[0]:{sign}.3f}, {interval[1]:{sign}.3f}]"
 
@@ -192,7 +196,7 @@ def reproduce(
         [_score(seed, run, data, test_sets) for seed, run in zip(seeds, runs, strict=True)],
     )
     with written_whole(folder / "results.json") as beside:
-        beside.write_text(json.dumps(asdict(results), indent=2) + "\n")
+        beside.write_text(json.dumps(asdict(results), indent=2, allow_nan=False) + "\n")
     with written_whole(folder / "table.md") as beside:
         beside.write_text(f"{results}\n")
     return results
