@@ -178,6 +178,7 @@ ARMS: dict[str, Arm] = {
     # capacity
     "plain, 30 trees": plain(n_trees=30),
     "grown, 30 trees": boosted(n_trees=30),
+    "ratio 38, 30 trees": fixed_ratio(38, n_trees=30),
     "plain, depth 3": plain(params=SHALLOW),
     "grown, depth 3": boosted(params=SHALLOW),
     "plain, depth 9": plain(params=DEEP),

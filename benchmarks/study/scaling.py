@@ -19,7 +19,7 @@ MAIN = ("plain", "grown", "ratio 38", "decomposed")
 SIZES = ("depth 3", "30 trees", "60 trees", "200 trees")
 MORE = {
     100_000: (
-        *("ratio 150", "ratio 10", "ratio 1", "u fixed at end"),
+        *("ratio 150", "ratio 10", "ratio 1", "u fixed at end", "ratio 38, 30 trees"),
         *(f"{name}, {what}" for what in SIZES for name in ("plain", "grown")),
     )
 }
@@ -40,7 +40,7 @@ def results(folder: str, cache: Cache) -> list[dict[str, Any]]:
     out = []
     for n, seeds in SEEDS.items():
         pairs = [(arm, baseline(arm)) for arm in (*MAIN, *MORE.get(n, ())) if baseline(arm) != arm]
-        pairs += [("grown", "u fixed at end")] if n in MORE else []
+        pairs += [("grown", "u fixed at end"), ("grown, 30 trees", "ratio 38, 30 trees")] if n in MORE else []
         for arm, base in pairs:
             found = compared(Comparison(arm, base, tuple(seeds)), Source(f"toy-{n}", folder), cache, (3,))
             out.append({"events": n, **found})

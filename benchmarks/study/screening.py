@@ -33,6 +33,7 @@ ASIDE = (
     ("damping 0.9", "grown"),
     ("plateau cut", "grown"),
     ("cut at zero", "grown"),
+    ("grown, 30 trees", "ratio 38, 30 trees"),
     ("grown, smooth cut", "grown"),
     ("u cross-fit", "grown"),
 )
