@@ -142,7 +142,7 @@ def _some(events: Events, n: int, seed: int) -> Any:
 
 WHOLE = {"subsample": 1.0, "colsample_bytree": 1.0}
 SHALLOW, DEEP = {"max_depth": 3}, {"max_depth": 9}
-LONGER = (60, 200)  # numbers of trees that only the toy's large test sample tells apart
+LONGER = (60, 200)
 HEAVY = {"min_child_weight": 20}  # leaves of at least so much: less variance
 SYSTEMATIC = GaussianBackground(sigma=50.0, b_reg=10.0)
 CONTROL = OnOff(tau=1.0, b_reg=10.0)
@@ -178,6 +178,7 @@ ARMS: dict[str, Arm] = {
     # capacity
     "plain, 30 trees": plain(n_trees=30),
     "grown, 30 trees": boosted(n_trees=30),
+    "ratio 38, 30 trees": fixed_ratio(38, n_trees=30),
     "plain, depth 3": plain(params=SHALLOW),
     "grown, depth 3": boosted(params=SHALLOW),
     "plain, depth 9": plain(params=DEEP),
@@ -188,6 +189,8 @@ ARMS: dict[str, Arm] = {
     "grown, eta 0.3": boosted(params={"learning_rate": 0.3}),
     **{f"plain, {n} trees": plain(n_trees=n) for n in LONGER},
     **{f"grown, {n} trees": boosted(n_trees=n) for n in LONGER},
+    "plain, early stopping": plain(n_trees=200, early_stopping=30),
+    "grown, early stopping": boosted(n_trees=200, early_stopping=30),
     # training events
     "plain, 10,000 events": plain(n_events=10_000),
     "grown, 10,000 events": boosted(n_events=10_000),

@@ -158,27 +158,27 @@ def _ensembles(screening: Sequence[Found], unseen: Sequence[Found]) -> None:
             rows = [{"window": p} for p in parts]
             _points(ax, [n + 0.15 * (shift - 1) for n in sizes], rows, label=arm, color=colour)
         ax.axhline(0, color="black", lw=0.8)
-        ax.set(title=title, xlabel="models in the blend", xticks=[1, 5, 10])
+        ax.set(title=title, xlabel="models in the blend", xticks=[1, 5, 10], xlim=(0, 10.5))
     axes[0].set_ylabel("gain over a blend of as many plain models")
-    axes[0].legend(fontsize=8, frameon=False)
+    axes[1].legend(fontsize=8, frameon=False)
     _write(figure, "ensembles")
 
 
 def _confirm(found: Sequence[Found]) -> None:
     """Events that no choice has seen: simulated and real."""
-    figure, axes = _panel(9.5, 2.6, columns=2)
+    figure, axes = _panel(9.5, 4.2, columns=2)
     for ax, kind, title in zip(axes, ("unseen", "folds"), ("simulated, sets b and u", "real, five folds"), strict=True):
-        rows = [f for f in found if f["events"] == kind and f["baseline"] == "plain"]
+        rows = [f for f in found if f["events"] == kind and _is_against_plain(f) and not _is_plain(f["arm"])]
         for k, (measure, colour) in enumerate((("window", "#333333"), ("own cut", "#c1440e"))):
             gains, errors = ([f[measure][part] for f in rows] for part in ("gain", "error"))
-            y = [i + 0.2 * k for i in range(len(rows))]
-            label = {"window": "cuts at 10-20 %", "own cut": "at the tuned cut"}[measure]
+            y = [i + 0.25 * k for i in range(len(rows))]
+            label = {"window": "cuts at 10-20 %", "own cut": "at the learner's own cut"}[measure]
             ax.errorbar(gains, y, xerr=errors, fmt="o", ms=4, color=colour, capsize=2, label=label)
         ax.axvline(0, color="black", lw=0.8)
         ax.set_yticks(range(len(rows)), [f["arm"] for f in rows], fontsize=8)
-        ax.invert_yaxis()
-        ax.set(title=title, xlabel="gain over plain")
-    axes[1].legend(fontsize=7, frameon=False)
+        ax.set_ylim(len(rows) - 0.3, -0.7)
+        ax.set(title=title, xlabel="gain over plain, with one error")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     _write(figure, "confirm")
 
 

@@ -17,12 +17,15 @@ from benchmarks.study.summary import Comparison, compared
 SEEDS = {30_000: range(3), 100_000: range(3), 300_000: range(2), 1_000_000: range(1)}
 MAIN = ("plain", "grown", "ratio 38", "decomposed")
 SIZES = ("depth 3", "30 trees", "60 trees", "200 trees")
-MORE = {
+MORE: dict[int, tuple[str, ...]] = {
+    30_000: ("cut at zero",),
     100_000: (
-        *("ratio 150", "ratio 10", "ratio 1", "u fixed at end"),
+        "cut at zero",
+        *("ratio 150", "ratio 10", "ratio 1", "u fixed at end", "ratio 38, 30 trees"),
         *(f"{name}, {what}" for what in SIZES for name in ("plain", "grown")),
-    )
+    ),
 }
+ASIDE = (("cut at zero", "grown"), ("grown", "u fixed at end"), ("grown, 30 trees", "ratio 38, 30 trees"))
 
 
 def runs(folder: str) -> list[Run]:
@@ -40,7 +43,7 @@ def results(folder: str, cache: Cache) -> list[dict[str, Any]]:
     out = []
     for n, seeds in SEEDS.items():
         pairs = [(arm, baseline(arm)) for arm in (*MAIN, *MORE.get(n, ())) if baseline(arm) != arm]
-        pairs += [("grown", "u fixed at end")] if n in MORE else []
+        pairs += [pair for pair in ASIDE if all(arm in (*MAIN, *MORE.get(n, ())) for arm in pair)]
         for arm, base in pairs:
             found = compared(Comparison(arm, base, tuple(seeds)), Source(f"toy-{n}", folder), cache, (3,))
             out.append({"events": n, **found})

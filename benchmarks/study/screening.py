@@ -20,7 +20,7 @@ MEASURES = {"AMS3": Measure(CUBIC), "OnOff": Measure(CONTROL), "Gaussian": Measu
 
 
 NO_CUT = ("path average", *MEASURES)
-TOY_ONLY = tuple(f"{n} trees" for n in arms.LONGER)
+TOY_ONLY = ("60 trees",)
 BLENDS = (2, 5)
 
 # Is it the path or its end? Do remedies help the cascade itself?
@@ -33,6 +33,11 @@ ASIDE = (
     ("damping 0.9", "grown"),
     ("plateau cut", "grown"),
     ("cut at zero", "grown"),
+    ("grown, 200 trees", "grown"),
+    ("plain, 200 trees", "plain"),
+    ("grown, early stopping", "grown"),
+    ("plain, early stopping", "plain"),
+    ("grown, 30 trees", "ratio 38, 30 trees"),
     ("grown, smooth cut", "grown"),
     ("u cross-fit", "grown"),
 )

@@ -59,16 +59,21 @@ def _screening(found: Sequence[Found]) -> str:
     rows = [
         [f["arm"], f"{f['window']['value']:.3f}", _gain(f["window"]), _gain(f.get("own cut")), _blend(f, 5, 2), _u(f)]
         for f in found
-        if f["baseline"].startswith("plain")
+        if not _is_aside(f)
     ]
     return _table(["setting", "AMS", "gain, cuts at 10-20 %", "gain, tuned cut", "gain of blends (of)", "last u"], rows)
+
+
+def _is_aside(found: Found) -> bool:
+    """Whether two cascades are compared, or two plain models."""
+    return bool(found["arm"].startswith("plain") or not found["baseline"].startswith("plain"))
 
 
 def _aside(found: Sequence[Found]) -> str:
     rows = [
         [f["arm"], f["baseline"], _gain(f["window"]), _gain(f.get("own cut")), _blend(f, 5, 2)]
         for f in found
-        if not f["baseline"].startswith("plain")
+        if _is_aside(f)
     ]
     return _table(["setting", "against", "gain, cuts at 10-20 %", "gain, tuned cut", "gain of blends (of)"], rows)
 
