@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -406,6 +407,37 @@ class TestStore:
 
         first, second = (pool().fit(X, y, weight).predict_proba(X) for _ in range(2))
         np.testing.assert_array_equal(first, second)
+
+    def test_nets_side_by_side_are_those_of_one_after_the_other(self) -> None:
+        X, y, weight = make_blobs(400)
+        net = NetClassifier(**{**SMALL, "dropout": 0.2, "n_jobs": None})
+        members = [("a", net), ("b", clone(net)), ("c", DecomposedClassifier(net))]
+        one, two = (
+            CascadePool(members, cv=2, random_state=0, n_jobs=n_jobs).fit(X, y, weight).member_scores(X)
+            for n_jobs in (1, 2)
+        )
+        for name, scores in one.items():
+            np.testing.assert_array_equal(scores, two[name])
+        assert not np.array_equal(one["a"], one["b"])
+
+    def test_a_checkpoint_asks_for_safetensors_before_training(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        X, y, weight = make_blobs(100)
+        monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+        monkeypatch.setattr("fivesigma.learners.torch.train", lambda *_: pytest.fail("trained first"))
+        pool = CascadePool([("net", NetClassifier(**SMALL))], checkpoint=tmp_path / "run", random_state=0, n_jobs=1)
+        with pytest.raises(MissingExtraError, match=r"fivesigma\[torch\]"):
+            pool.fit(X, y, weight)
+
+    def test_a_checkpoint_of_another_torch_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        X, y, weight = make_blobs(100)
+        net = NetClassifier(**SMALL)
+        pool = CascadePool([("net", net)], checkpoint=tmp_path / "run", random_state=0, n_jobs=1).fit(X, y, weight)
+        version = metadata.version
+        monkeypatch.setattr(metadata, "version", lambda name: "0.1" if name == "torch" else version(name))
+        with pytest.raises(InputError, match=r"by other versions of the libraries .*torch 0\.1"):
+            pool.fit(X, y, weight)
 
     def test_alone_it_has_no_cut_and_is_not_saved(self, tmp_path: Path) -> None:
         X, y, _ = make_blobs(100)

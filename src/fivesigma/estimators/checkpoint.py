@@ -48,7 +48,7 @@ def fingerprint(estimator: Any, *data: Any) -> dict[str, str]:
 def _versions() -> Iterator[tuple[str, str]]:
     """Versions of the libraries that train; from their metadata, as importing them takes long."""
     yield "fivesigma", __version__
-    for name in ("scikit-learn", "xgboost", "xgboost-cpu", "lightgbm"):
+    for name in ("scikit-learn", "xgboost", "xgboost-cpu", "lightgbm", "torch"):
         with suppress(metadata.PackageNotFoundError):
             yield name, metadata.version(name)
 

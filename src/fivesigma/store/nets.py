@@ -27,6 +27,7 @@ def _is_net(value: Any) -> bool:
 
 
 def _pack_net(packer: Packer, value: Any, where: str) -> dict[str, Any]:
+    safetensors = need("safetensors.numpy")  # for a net without weights too: a checkpoint asks before training
     packed = {"parameters": packer.pack(value.get_params(deep=False), where)}
     if not hasattr(value, "weights_"):
         return packed
@@ -34,7 +35,7 @@ def _pack_net(packer: Packer, value: Any, where: str) -> dict[str, Any]:
     arrays |= {name: getattr(value.inputs_, name).astype(dtype) for name, dtype in _INPUTS.items()}
     names = ("classes_", "n_features_in_", "feature_names_in_", "loss_")
     fitted = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    file = packer.add_file(need("safetensors.numpy").save(arrays), ".safetensors")
+    file = packer.add_file(safetensors.save(arrays), ".safetensors")
     return {**packed, "fitted": packer.pack(fitted, where), "file": file}
 
 
