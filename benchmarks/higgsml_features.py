@@ -4,8 +4,8 @@
 figures of docs/higgsml.md and writes them to the folder as JSON. Both cross-fit: `simulated` set t of a parquet file
 with the columns of the 2014 challenge in two folds, `real` the challenge's own csv file in five. A score is made
 comparable between folds by its rank. The learner is a plain weighted XGBoost with class-balanced weights. Gains and
-their errors are those of `benchmarks.decomposed`, which quotes mean AMS over cuts at 10 to 20 % of the events. A blend
-is the mean score of the seeds; its error has no part from the seeds.
+their errors are those of `benchmarks.protocol`: mean AMS over cuts at 10 to 20 % of the events. A blend is the mean
+score of the seeds; its error has no part from the seeds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.protocol import Events, entering_steps, mean_significance, paired_gain, read_set
+from benchmarks.protocol import Events, as_measured, entering_steps, mean_significance, paired_gain, ranks, read_set
 from fivesigma import datasets
 from fivesigma._extras import need
 from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, Array
-from fivesigma.datasets.htautau import YIELDS
 from fivesigma.higgsml.features import ALL_SETS, engineer
 from fivesigma.yields import rescale
 
@@ -60,7 +59,7 @@ def cross_fit(X: AnyArray, events: Events, n_folds: int, seed: int) -> Array:
         weight = rescale(events.weight[rows], signal, (rows.size / 2, rows.size / 2))
         model = need("xgboost").XGBClassifier(**PARAMS, random_state=seed)
         score = model.fit(X[rows], signal, sample_weight=weight).predict_proba(X[rest])[:, 1]
-        out[rest] = np.argsort(np.argsort(score, kind="stable")) / rest.size
+        out[rest] = ranks(score)
     return out
 
 
@@ -110,10 +109,7 @@ def simulated(path: str, folder: str, n_seeds: int = 2) -> None:
 def real(path: str, folder: str) -> None:
     """Raw against all, three times five folds."""
     source = datasets.load_events(path, weight="KaggleWeight")
-    signal = np.asarray(source.is_signal)
-    weight = rescale(source.weight, signal, (YIELDS["s"], YIELDS["b"]))
-    events = Events(source.X.astype(np.float64), signal, weight, signal)
-    run(source, events, Path(folder), [(v, seed) for seed in range(3) for v in (RAW, EVERY)], n_folds=5)
+    run(source, as_measured(source), Path(folder), [(v, seed) for seed in range(3) for v in (RAW, EVERY)], n_folds=5)
 
 
 if __name__ == "__main__":

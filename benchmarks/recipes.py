@@ -19,6 +19,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.protocol import Events, Steps, as_measured, entering_steps, paired_gain, ranks, selection_steps
 from benchmarks.protocol import step_significance as significance
+from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, Array
 from fivesigma.higgsml import ChallengeEvents, load
 from fivesigma.higgsml.recipes import Recipe, find_recipe
@@ -77,15 +78,21 @@ def cross_fit(recipe: Recipe, data: ChallengeEvents, folder: Path, seed: int) ->
 
 
 def whole(events: ChallengeEvents) -> ChallengeEvents:
-    """Let a part stand for the whole experiment."""
-    return replace(events, kaggle_set=np.full(len(events), "t")).subset("t")
+    """Let a part stand for the whole experiment.
+
+    Its weights are those of the file: `load` deals a sample to three sets of different size, each scaled to the yields.
+    """
+    weight = events.weight if events.original_weight is None else events.original_weight
+    return replace(events, kaggle_set=np.full(len(events), "t"), weight=weight).subset("t")
 
 
 def kept(path: Path, make: Callable[[], Scores]) -> Scores:
     """Results of an earlier run, or new ones."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, **make())  # type: ignore[arg-type]  # numpy's stub takes no mapping here
+        made = make()
+        with written_whole(path) as beside, beside.open("wb") as file:
+            np.savez(file, **made)  # type: ignore[arg-type]  # numpy's stub takes no mapping here
         print(f"  {path.name}", file=sys.stderr, flush=True)
     with np.load(path) as stored:
         return dict(stored)
