@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
+from benchmarks.recipes import whole
 from click.testing import CliRunner
 
 from fivesigma import AMS2
 from fivesigma.cli import main
 from fivesigma.errors import InputError
 from fivesigma.higgsml import ChallengeEvents, load, score_submission, write_simulated
+from fivesigma.higgsml.data import Census
 from fivesigma.higgsml.recipes import RECIPES, find_recipe
 from fivesigma.higgsml.reproduce import ALL, WITH, WITHOUT, reproduce
 
@@ -158,6 +161,58 @@ def test_command_refuses_a_folder_that_is_not_its_own(file: Path, tmp_path: Path
     assert done.exit_code == 1
     assert "thesis.tex" in done.output
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_command_keeps_the_results_of_another_recipe(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = ["higgsml", "reproduce", str(file), "--sample", "--quick", "--jobs", "1", "-o", str(folder)]
+    assert CliRunner().invoke(main, [*arguments, "--recipe", "plain"]).exit_code == 0
+    before = (folder / "results.json").read_bytes()
+    done = CliRunner().invoke(main, [*arguments, "--recipe", "paper-ten", "--seed", "1"])
+    assert done.exit_code == 1
+    assert "holds the results of another run (one plain XGBoost model of 500 trees, 5% of" in done.output
+    assert not (folder / "checkpoint-1").exists()
+    assert (folder / "results.json").read_bytes() == before
+    (folder / "results.json").write_text("[]")
+    done = CliRunner().invoke(main, [*arguments, "--recipe", "plain"])
+    assert isinstance(done.exception, SystemExit), "a traceback"
+    assert "another run" in done.output
+
+
+@pytest.mark.parametrize("name", ["training.csv", "test.csv"])
+def test_events_that_cannot_be_scored_are_refused_before_training(
+    name: str, toy_frame: pl.DataFrame, small_census: Census, tmp_path: Path
+) -> None:
+    training = name == "training.csv"
+    kept = pl.col("KaggleSet").is_in(["t"] if training else ["b", "v"])
+    frame = toy_frame.filter(kept).with_columns(Weight="KaggleWeight").drop("KaggleSet", "KaggleWeight")
+    (frame if training else frame.drop("Weight", "Label")).write_csv(tmp_path / name)
+    assert len(load(tmp_path / name)) == sum(small_census.events[k] for k in ("t" if training else "bv"))  # whole files
+    arguments = ["higgsml", "reproduce", str(tmp_path / name), "--recipe", "plain", "--quick"]
+    done = CliRunner().invoke(main, [*arguments, "-o", str(tmp_path / "out")])
+    assert isinstance(done.exception, SystemExit), "a traceback"
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: A recipe needs training events (set t) and test events with labels")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_lists_recipes_line_by_line() -> None:
+    lines = CliRunner().invoke(main, ["higgsml", "reproduce", "--help"]).output.splitlines()
+    assert [line.split()[0] for line in lines if line.strip().startswith(tuple(r.name for r in RECIPES))][:4] == [
+        r.name for r in RECIPES
+    ]
+
+
+def test_benchmark_on_real_events_has_the_weights_of_the_file(toy_frame: pl.DataFrame, tmp_path: Path) -> None:
+    toy_frame.filter(pl.col("KaggleSet") == "t").write_csv(tmp_path / "t.csv")
+    data = load(tmp_path / "t.csv", sample=True)
+    assert list(data.sets) == ["t", "b", "v"]  # dealt, and each of them scaled
+    part = whole(data)
+    assert part.original_weight is not None
+    ratio = part.weight / part.original_weight
+    for members in (part.is_signal, ~part.is_signal):
+        assert np.ptp(ratio[members]) < 1e-9 * ratio[members].max()
 
 
 def test_recipes_have_names_of_their_own() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from fivesigma.cli.options import jobs_option, sample_option
-from fivesigma.errors import InputError
 
 
 @click.command(
@@ -27,7 +26,7 @@ from fivesigma.errors import InputError
 def reproduce(
     events: Path, name: str, output: Path, *, sample: bool, seeds: int, seed: int, quick: bool, jobs: int | None
 ) -> None:
-    r"""Train a recipe on set t of the challenge's EVENTS, and score it on sets b (public) and v (private).
+    """Train a recipe on set t of the challenge's EVENTS, and score it on sets b (public) and v (private).
 
     All choices are made on set t. Labels and weights of b and v are read once, for the table.
 
@@ -35,14 +34,15 @@ def reproduce(
     plain       one XGBoost model
     paper-ten   five plain and five grown XGBoost models of 500 trees (the paper: 3.72 private)
     paper-full  retrained and grown cascades, XGBoost, a random forest and a net (the paper: 3.726)
-    best        engineered features, decomposed trees, nets and a cascade; needs fivesigma[torch]
-    """
+    best        engineered features, decomposed trees, nets and a cascade
+
+    paper-full and best need fivesigma[torch], paper-full fivesigma[store] as well.
+    """  # noqa: D301 - click wants the character, not a backslash
     from fivesigma.higgsml.data import load
     from fivesigma.higgsml.recipes import find_recipe
     from fivesigma.higgsml.reproduce import reproduce as run
 
     recipe = find_recipe(name)
-    check_folder(output)
     data = load(events, sample=sample)
     for note in data.notes:
         click.echo(note, err=True)
@@ -56,12 +56,3 @@ def reproduce(
         verbose=int(sys.stderr.isatty()),
     )
     click.echo(results)
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything but a run."""
-    if folder.is_file():
-        raise InputError(f"{folder} is a file; name a folder.")
-    for path in sorted(folder.iterdir()) if folder.exists() else []:
-        if path.name not in ("results.json", "table.md", "submission.csv") and not path.match("checkpoint-*"):
-            raise InputError(f"{folder} holds {path.name}, which no such run has written; name another folder.")

@@ -17,6 +17,7 @@ import numpy as np
 
 from fivesigma._files import written_whole
 from fivesigma.cut import scan
+from fivesigma.errors import InputError
 from fivesigma.estimators.blend import Blend
 from fivesigma.estimators.pool import CascadePool
 from fivesigma.higgsml.features import engineer
@@ -35,6 +36,7 @@ __all__ = ["Outcome", "Results", "Selection", "columns_of", "fit_recipe", "repro
 
 B_REG = 10.0  # of the challenge
 UTILITY = AMS2(b_reg=B_REG)
+RESULTS, TABLE, SUBMISSION = WRITTEN = ("results.json", "table.md", "submission.csv")
 SETS = {"b": "public", "v": "private"}
 WITHOUT, WITH, ALL = "without cascades", "with cascades", "all"
 STEADY = (0.10, 0.20)  # selected shares over which significance is averaged: less noise than at one cut
@@ -174,6 +176,9 @@ def reproduce(
     Results
     """
     start = time.perf_counter()
+    summary = recipe.summary + (f", {QUICK:.0%} of the trees and epochs" if quick else "")
+    _check_sets(data)
+    _check_folder(folder, summary)
     folder.mkdir(parents=True, exist_ok=True)
     effort = QUICK if quick else 1.0
     test_rows = np.isin(data.kaggle_set, list(SETS))
@@ -185,21 +190,48 @@ def reproduce(
         pool = fit_recipe(recipe, train, seed, effort=effort, checkpoint=checkpoint, n_jobs=n_jobs, verbose=verbose)
         runs.append(select(pool, recipe, train, test.X))
     assert ids is not None  # the challenge's events have them
-    write_submission(folder / "submission.csv", ids, runs[0][-1].score, selected=runs[0][-1].selected)
+    write_submission(folder / SUBMISSION, ids, runs[0][-1].score, selected=runs[0][-1].selected)
     del train, test
     # Nothing above has seen a label or a weight of the test sets.
     results = Results(
         recipe.name,
-        recipe.summary + (f", {QUICK:.0%} of the trees and epochs" if quick else ""),
+        summary,
         tuple(data.notes),
         time.perf_counter() - start,
         [_score(seed, run, data, test_sets) for seed, run in zip(seeds, runs, strict=True)],
     )
-    with written_whole(folder / "results.json") as beside:
+    with written_whole(folder / RESULTS) as beside:
         beside.write_text(json.dumps(asdict(results), indent=2, allow_nan=False) + "\n")
-    with written_whole(folder / "table.md") as beside:
+    with written_whole(folder / TABLE) as beside:
         beside.write_text(f"{results}\n")
     return results
+
+
+def _check_sets(data: ChallengeEvents) -> None:
+    """Refuse before training what could not be scored after it."""
+    if "t" not in data.sets or not any(name in data.sets for name in SETS):
+        seen = ", ".join(f"{name} {count:,}" for name, count in data.sets.items())
+        raise InputError(
+            f"A recipe needs training events (set t) and test events with labels (set b or v), and these are {seen}; "
+            "use the CERN file, or training events with sample=True (--sample), which splits them."
+        )
+
+
+def _check_folder(folder: Path, summary: str) -> None:
+    """Refuse a folder that holds anything but a run of this recipe."""
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; name a folder.")
+    for path in sorted(folder.iterdir()) if folder.exists() else []:
+        if path.name not in WRITTEN and not path.match("checkpoint-*"):
+            raise InputError(f"{folder} holds {path.name}, which no such run has written; name another folder.")
+    # Checkpoints say so too, but those of other seeds are not looked at.
+    if (folder / RESULTS).exists():
+        try:
+            found = json.loads((folder / RESULTS).read_text(encoding="utf-8"))["summary"]
+        except (ValueError, TypeError, KeyError):
+            found = "another program"
+        if found != summary:
+            raise InputError(f"{folder} holds the results of another run ({found}); name another folder.")
 
 
 def columns_of(events: Events, recipe: Recipe) -> Events:
