@@ -19,7 +19,7 @@ lint: $(READY)  ## style and types
 bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-study: $(READY)  ## the study of docs/study.md: DATA=folder-of-events; long, goes on where it was stopped
+study: $(READY)  ## the study of docs/study.md: make study DATA=folder-of-events; goes on where it was stopped
 	$(BIN)/python -m benchmarks.study all $(DATA) --jobs 2
 	$(BIN)/python -m benchmarks.study figures
 

@@ -37,7 +37,7 @@ def main() -> int:
         write_tables()
         return 0
     if given.data is None or not Path(given.data).is_dir():
-        print(f"{given.data!r} is not a folder; give the folder with the files of events", file=sys.stderr)
+        print(f"{given.data or 'nothing'} is not a folder; give the folder with the files of events", file=sys.stderr)
         return 2
     absent = [name for name in (SIMULATED, REAL) if not (Path(given.data) / name).exists()]
     if absent:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.study.screening import CUTS
 from benchmarks.study.stages import load
 from fivesigma._extras import need
 
@@ -25,9 +26,8 @@ def draw_all() -> None:
     results = {stage: r["found"] for stage, r in load().items()}
     screening, scaling = results.get("screening", []), results.get("scaling", [])
     if screening:
-        _forest(
-            "screening", [f for f in screening if _is_against_plain(f)], "gain over the plain model of the same trees"
-        )
+        shown = [f for f in screening if _is_against_plain(f) and f["arm"] not in CUTS and not _is_plain(f["arm"])]
+        _forest("screening", shown, "gain over the plain model of the same trees")
     if screening and scaling:
         _ratios(screening, [f for f in scaling if f["events"] == 100_000])
         _capacity(screening, [f for f in scaling if f["events"] == 100_000])
@@ -86,21 +86,25 @@ def _points(ax: Any, x: Sequence[float], found: Sequence[Found], measure: str = 
 
 
 def _ratios(screening: Sequence[Found], toy: Sequence[Found]) -> None:
-    """Gain against the class ratio; the ratios at which cascades end are marked."""
+    """Gain against the class ratio; cascades stand at the ratios of their last u, least to most of the seeds."""
     figure, ax = _panel(7.0, 3.6)
     for label, found, colour in (("simulated", screening, "#1f5a96"), ("toy, 300,000 test events", toy, "#4b8b3b")):
-        chosen = [f for f in found if f["arm"] in RATIOS and f["baseline"] == "plain"]
+        chosen = [f for name in RATIOS for f in found if f["arm"] == name and f["baseline"] == "plain"]
         _points(ax, [RATIOS[f["arm"]] for f in chosen], chosen, label=f"fixed ratio, {label}", color=colour)
-        ends = _one(found, "grown", "plain")
+        grown = _one(found, "grown", "plain")
+        ends = sorted(2 / u for u in grown["u"])
+        middle = ends[len(ends) // 2]
         ax.errorbar(
-            [2 / u for u in ends["u"]],
-            [ends["window"]["gain"]] * len(ends["u"]),
-            [ends["window"]["error"]] * len(ends["u"]),
-            fmt="|",
-            color="#c1440e" if label == "simulated" else "#e0a030",
-            lw=0.6,
-            ms=9,
-            label=f"grown, {label}, at its last u (one mark a seed)",
+            [middle],
+            [grown["window"]["gain"]],
+            [[grown["window"]["error"]], [grown["window"]["error"]]],
+            [[middle - ends[0]], [ends[-1] - middle]],
+            fmt="D",
+            ms=6,
+            lw=1.5,
+            color=colour,
+            markerfacecolor="white",
+            label=f"grown cascade, {label}",
         )
     ax.plot(BALANCED, 0, "ks", ms=5, label="plain: balanced classes")
     ax.axhline(0, color="black", lw=0.8)

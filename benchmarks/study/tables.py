@@ -42,6 +42,8 @@ def _gain(measured: Found | None) -> str:
     """A gain with its error, in bold from two errors on."""
     if measured is None:
         return ""
+    if measured["error"] == 0:
+        return "same scores"
     text = f"{measured['gain']:+.3f} ± {measured['error']:.3f}"
     return f"**{text}**" if abs(measured["gain"]) >= 2 * measured["error"] else text
 
