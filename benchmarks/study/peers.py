@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.protocol import UTILITY, Events, selection_steps, step_significance
+from benchmarks.protocol import UTILITY, Events
 from benchmarks.study import nets
 from benchmarks.study.arms import SHAPE, TREES, Arm, boosted, decomposed, fitted, fixed_ratio, plain
 from benchmarks.study.data import Source
 from benchmarks.study.runs import Cache, Fitted, Run
 from benchmarks.study.summary import Comparison, compared
-from fivesigma import CascadeClassifier, CascadePool, GrownCascadeClassifier, scan
+from fivesigma import CascadeClassifier, CascadePool, GrownCascadeClassifier, make_scorer, scan
 from fivesigma._extras import need
-from fivesigma._types import Array, BoolArray
-from fivesigma.yields import balanced_class_weights, learner_weights, rescale
+from fivesigma._types import Array
+from fivesigma.yields import balanced_class_weights, learner_weights
 
 SAMPLED = {"subsample": 0.8, "colsample_bytree": 0.8}
 
@@ -77,20 +77,13 @@ def lightgbm(seed: int) -> Any:
 def tuned_threshold(train: Events, seed: int) -> Fitted:
     """scikit-learn's TunedThresholdClassifierCV with an AMS scorer, refitted on all training events."""
     from sklearn import config_context
-    from sklearn.metrics import make_scorer
     from sklearn.model_selection import StratifiedShuffleSplit, TunedThresholdClassifierCV
-
-    def ams(y: Array, selected: Array, sample_weight: Array) -> float:
-        # It tries cuts that keep nothing, too.
-        return step_significance(
-            selection_steps(selected == 1), Events(train.X[:0], y == 1, _full(sample_weight, y == 1, train), y)
-        )
 
     with config_context(enable_metadata_routing=True):
         learner = xgboost(seed).set_fit_request(sample_weight=True)
         model = TunedThresholdClassifierCV(
             learner,
-            scoring=make_scorer(ams).set_score_request(sample_weight=True),
+            scoring=make_scorer(UTILITY, yields=train.totals).set_score_request(sample_weight=True),
             cv=StratifiedShuffleSplit(1, test_size=0.25, random_state=seed),
             refit=True,
         )
@@ -167,10 +160,6 @@ def pool(*cascades: bool) -> Arm:
         return Fitted(lambda X: np.asarray(model.predict_proba(X)[:, 1]), model.cut_)
 
     return fit
-
-
-def _full(weight: Array, signal: BoolArray, train: Events) -> Array:
-    return rescale(weight, signal, train.totals)
 
 
 def _tenth(train: Events, seed: int) -> Events:

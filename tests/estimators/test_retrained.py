@@ -15,6 +15,7 @@ import sklearn
 from scipy.sparse import csr_array
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -24,6 +25,7 @@ from sklearn.model_selection import (
     KFold,
     RepeatedStratifiedKFold,
     StratifiedKFold,
+    TunedThresholdClassifierCV,
     cross_val_score,
 )
 from sklearn.neighbors import KNeighborsClassifier
@@ -390,6 +392,24 @@ def test_two_weights_by_metadata_routing() -> None:
     best = optimal_significance(1.5, YIELDS)
     assert np.all(scores > 0.85 * best)
     assert np.all(scores < 1.15 * best)
+
+
+@pytest.mark.usefixtures("metadata_routing")
+def test_scorer_finds_a_threshold_with_scikit_learn() -> None:
+    # Its thresholds reach to where nothing is selected.
+    scorer = make_scorer(AMS2(), yields=YIELDS).set_score_request(sample_weight=True)
+    learner = LogisticRegression().set_fit_request(sample_weight=True)
+    model = TunedThresholdClassifierCV(learner, scoring=scorer, cv=2, thresholds=50)
+    model.fit(X, Y, sample_weight=W)
+    assert model.best_score_ > 0.85 * optimal_significance(1.5, YIELDS)
+
+
+def test_selections_without_background_do_not_count() -> None:
+    model = DummyClassifier(strategy="constant", constant=0).fit(X, Y)
+    assert make_scorer()(model, X, Y, sample_weight=W) == 0.0
+    everything = DummyClassifier(strategy="constant", constant=1).fit(X, Y)
+    signal_alone = np.where(Y == 1, W, 0.0)
+    assert make_scorer()(everything, X, Y, sample_weight=signal_alone) == 0.0
 
 
 def test_scorer_without_weights_says_what_to_do() -> None:

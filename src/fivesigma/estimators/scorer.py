@@ -30,8 +30,9 @@ def make_scorer(
     Returns
     -------
     scorer
-        Called as ``scorer(model, X, y, sample_weight=w)``. In cross-validation, weights reach it by metadata routing:
-        ``scorer.set_score_request(sample_weight=True)``.
+        Called as ``scorer(model, X, y, sample_weight=w)``. A selection that keeps no background, or nothing, does not
+        count and has the score 0, so that scikit-learn's ``TunedThresholdClassifierCV`` passes by it. In
+        cross-validation, weights reach it by metadata routing: ``scorer.set_score_request(sample_weight=True)``.
 
     Examples
     --------
@@ -68,6 +69,4 @@ def _significance(
         weight = rescale(weight, signal, yields)
     selected = np.asarray(y_pred) == classes[1]
     s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
-    if s < 0 or b <= 0:
-        raise InputError(f"the selection keeps s = {s:g} and b = {b:g}; significance needs s >= 0 and b > 0")
-    return float(utility.value(s, b))
+    return float(utility.value(s, b)) if s >= 0 and b > 0 else 0.0
