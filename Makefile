@@ -8,8 +8,8 @@ READY := .venv/ready
 demo: $(READY)  ## the main job on the embedded default
 	$(BIN)/fivesigma demo
 
+# SCIPY_ARRAY_API: without it scikit-learn skips one of its checks. One thread: small fits only wait for more.
 test: $(READY)  ## all tests, warnings are errors, branch coverage
-	# SCIPY_ARRAY_API: without it scikit-learn skips one of its checks. One thread: small fits only wait for more.
 	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: $(READY)  ## style and types
