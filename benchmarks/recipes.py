@@ -46,18 +46,26 @@ def run(recipe: Recipe, train: ChallengeEvents, test: ChallengeEvents, seed: int
 def simulated(data: ChallengeEvents, folder: Path) -> None:
     """Train on set t, quote set b."""
     train, test = data.subset("t"), data.subset("b")
-    for name in RECIPES:
-        for seed in SEEDS:
+    found = {
+        name: [
             kept(folder / f"simulated-{name}-{seed}.npz", partial(run, find_recipe(name), train, test, seed))
-    show(folder, "simulated", list(SEEDS), as_measured(test))
+            for seed in SEEDS
+        ]
+        for name in RECIPES
+    }
+    show(found, as_measured(test))
 
 
 def real(data: ChallengeEvents, folder: Path) -> None:
     """Cross-fit; scores of different folds are compared by their ranks within the fold."""
-    for name in RECIPES:
-        for seed in range(REPEATS):
+    found = {
+        name: [
             kept(folder / f"real-{name}-{seed}.npz", partial(cross_fit, find_recipe(name), data, folder, seed))
-    show(folder, "real", list(range(REPEATS)), as_measured(whole(data)))
+            for seed in range(REPEATS)
+        ]
+        for name in RECIPES
+    }
+    show(found, as_measured(whole(data)))
 
 
 def cross_fit(recipe: Recipe, data: ChallengeEvents, folder: Path, seed: int) -> Scores:
@@ -98,12 +106,11 @@ def kept(path: Path, make: Callable[[], Scores]) -> Scores:
         return dict(stored)
 
 
-def show(folder: Path, what: str, seeds: list[int], test: Events) -> None:
+def show(results: dict[str, list[Scores]], test: Events) -> None:
     """Print each blend of each recipe with its gain over the plain recipe."""
     rows: dict[str, list[tuple[Array, Array]]] = {}
     seconds = {}
-    for recipe in RECIPES:
-        found = [kept(folder / f"{what}-{recipe}-{seed}.npz", dict) for seed in seeds]
+    for recipe, found in results.items():
         seconds[recipe] = np.mean([f["seconds"] for f in found])
         for blend in found[0]:
             if blend != "seconds" and not blend.endswith(" selected"):
