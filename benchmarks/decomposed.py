@@ -51,7 +51,7 @@ def _models(seed: int) -> dict[str, Any]:
     """The learners, with the same classifier, held-out events and rule for the cut."""
     shared: dict[str, Any] = {"b_reg": 10.0, "random_state": seed, "n_jobs": 1}
     return {
-        "plain": CascadeClassifier(_learner(), max_rounds=0, **shared),
+        "plain": CascadeClassifier(_learner(), cascade=False, **shared),
         "decomposed": DecomposedClassifier(_learner(), **shared),
     }
 

@@ -45,10 +45,10 @@ def test_exact_learner_never_loses(utility: Utility, problem: tuple[Array, Array
     s, b = problem
     schedule = Schedule(utility)
     rounds = list(itertools.islice(cascade(Exact(s, b), schedule, schedule.at(u), p=float(s.sum())), 8))
-    counted = [r.significance for r in rounds if r.counts]
+    counted = [r.significance for r in rounds if r.valid]
     assert counted, "halving u must end in a selection of everything"
     # A round that does not count restarts the ascent from another u; from then on nothing may fall.
-    tail = [r.significance for r in itertools.takewhile(lambda r: r.counts, reversed(rounds))][::-1]
+    tail = [r.significance for r in itertools.takewhile(lambda r: r.valid, reversed(rounds))][::-1]
     assert all(later >= earlier * (1 - 1e-12) for earlier, later in itertools.pairwise(tail))
 
 
@@ -58,7 +58,7 @@ def test_surrogate_falls_and_bounds_the_significance(problem: tuple[Array, Array
     s, b = problem
     schedule = Schedule(AMS2())
     for r in itertools.islice(cascade(Exact(s, b), schedule, schedule.at(u), p=float(s.sum())), 6):
-        if not r.counts:
+        if not r.valid:
             continue
         assert r.surrogate_after is not None
         assert -(r.significance**2) / 2 <= r.surrogate_after + 1e-9
@@ -113,20 +113,20 @@ GOOD = Outcome(20.0, 100.0, 50.0)
 def test_degenerate_round_is_recorded_and_answered_by_half_the_u(bad: Outcome) -> None:
     schedule = Schedule(AMS2())
     rounds, asked = run(schedule, schedule.at(0.4), bad, GOOD, GOOD)
-    assert not rounds[0].counts
+    assert not rounds[0].valid
     assert rounds[0].significance == 0.0
     assert not rounds[0].improved
-    assert rounds[1].counts
+    assert rounds[1].valid
     assert u_of(asked)[:2] == [0.4, 0.2]
     for r in rounds:
-        values = [v for v in r.to_dict().values() if isinstance(v, float)]
+        values = [v for (v,) in History([r]).to_columns().values() if isinstance(v, float)]
         assert np.isfinite(values).all()
 
 
 def test_everything_selected_is_a_valid_round() -> None:
     schedule = Schedule(AMS2())
     rounds, asked = run(schedule, schedule.at(0.4), Outcome(100.0, 10_000.0, 500.0), GOOD)
-    assert rounds[0].counts
+    assert rounds[0].valid
     assert asked[1].u == pytest.approx(np.log1p(0.01))
 
 
@@ -222,7 +222,7 @@ def test_resumed_cascade_goes_on_as_if_nothing_had_happened() -> None:
     for utility in (AMS2(), RelativeBackground(0.1)):
         schedule, start = Schedule(utility, update_every=2), ClassWeights(1.0, 0.01)
         whole, _ = run(schedule, start, *outcomes)
-        saved = [Round.from_dict(json.loads(json.dumps(r.to_dict()))) for r in whole[:3]]
+        saved = History.from_columns(json.loads(json.dumps(History(whole[:3]).to_columns())))
         assert saved == whole[:3]
         rest = cascade(Scripted(*outcomes[3:]), schedule, start, p=100.0, resume=saved)
         for before, after in zip(whole[3:], itertools.islice(rest, 3), strict=True):

@@ -1,9 +1,13 @@
-"""The one place where optional libraries are imported."""
+"""The one place where optional libraries are imported, and asked for their versions."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import platform
+import sys
+from contextlib import suppress
+from importlib import metadata
 from typing import Any
 
 from fivesigma.errors import MissingExtraError
@@ -41,3 +45,28 @@ def need(module: str) -> Any:
             raise  # the package is there, something inside it is not
         msg = f"{package} is needed here. Install it with: pip install 'fivesigma[{EXTRA_OF[package]}]'"
         raise MissingExtraError(msg, name=package) from err
+
+
+# Libraries that decide what a model is: by the names that are imported, and by those that are installed.
+_MODULES = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm", "skops", "torch")
+_TRAINERS = ("scikit-learn", "xgboost", "xgboost-cpu", "lightgbm", "torch")
+
+
+def version_of(module: str) -> str | None:
+    """Version of a library that was imported; None if it was not."""
+    return str(sys.modules[module].__version__) if module in sys.modules else None
+
+
+def versions_in_use() -> dict[str, str]:
+    """Versions of Python and of the libraries that were imported."""
+    found = {name: version for name in _MODULES if (version := version_of(name)) is not None}
+    return {"python": platform.python_version(), **found}
+
+
+def versions_of_trainers() -> dict[str, str]:
+    """Versions of the installed libraries that train; from their metadata, as importing them takes long."""
+    found = {}
+    for name in _TRAINERS:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

@@ -3,7 +3,7 @@
 On round t a learner minimises the weighted classification error b(g) f*(u) + s~(g) u at u = u_{t-1}, which gives g_t;
 then u_t = f'(s(g_t) / b(g_t)). This module knows no learner: it asks a `Step` for the yields of g_t.
 
-Safeguards. A round *counts* if its selection keeps some signal and at least `floor` effective background events. A
+Safeguards. A round is *valid* if its selection keeps some signal and at least `floor` effective background events. A
 round that does not count (nothing selected, s = 0, b = 0, background too thin) is recorded with significance zero and
 never improves; the weight of background against signal is halved for the next round, so that more is selected. u stays
 within its bounds, which lie inside the domain of f*, whatever moves it. Without a guarantee of ascent
@@ -16,15 +16,16 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
 from fivesigma.errors import InputError, is_number
 from fivesigma.significance import Utility, VariationalUtility
 
-__all__ = ["ClassWeights", "History", "Outcome", "Round", "Schedule", "cascade", "until_no_increase"]
+__all__ = ["ClassWeights", "History", "Outcome", "Round", "Schedule", "cascade", "plain_round", "until_no_increase"]
 
 
 _LEAST_U = 1e-6  # halving stops here: at so small a u every event is selected
@@ -70,7 +71,7 @@ class Round:
         Effective background count there.
     significance : float
         Z(s, b); zero if the round does not count.
-    counts : bool
+    valid : bool
         Whether the selection keeps signal and enough background.
     improved : bool
         Whether the significance is the highest so far.
@@ -93,7 +94,7 @@ class Round:
     b: float
     effective_background: float
     significance: float
-    counts: bool
+    valid: bool
     improved: bool
     surrogate_before: float | None
     surrogate_after: float | None
@@ -103,15 +104,18 @@ class Round:
     following: ClassWeights
     restart: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary of plain values."""
-        return asdict(self)
+    @property
+    def counts(self) -> bool:
+        """Deprecated name of `valid`."""
+        warnings.warn("Round.counts is now called Round.valid.", DeprecationWarning, stacklevel=2)
+        return self.valid
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Round:
-        """Make a round of what `to_dict` gave, also after a passage through JSON."""
-        pairs = {"class_weights": tuple(fields["class_weights"]), "following": ClassWeights(*fields["following"])}
-        return cls(**fields | pairs)
+
+# How a round is flattened: its columns, and which of them are whole numbers, flags, or may be None.
+_FLAT = {"class_weights": ("signal", "background"), "following": ClassWeights._fields}
+_WHOLE = ("index", "restart")
+_FLAGS = ("valid", "improved")
+_MAYBE = ("u", "surrogate_before", "surrogate_after", "train_s", "train_b", "following.u")
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,7 @@ class Schedule:
         # Where nothing was changed the slopes are more precise than f*(u).
         return ClassWeights(signal, background, u) if u == signal else self.at(u)
 
-    def counts(self, outcome: Outcome) -> bool:
+    def is_valid(self, outcome: Outcome) -> bool:
         """Whether a selection keeps signal and enough background to be believed."""
         return outcome.s > 0 and outcome.b > 0 and outcome.effective_background >= self.floor * (1 - 1e-9)
 
@@ -243,39 +247,62 @@ def cascade(
         find_u = start.u is None and t - first == schedule.warmup
         outcome = step(weights, find_u, monitor_every > 0 and t % monitor_every == 0)
 
-        counts = schedule.counts(outcome)
-        z = float(utility.value(outcome.s, outcome.b)) if counts else 0.0
-        improved = counts and (best is None or z > best.significance)
+        this = _judged(
+            schedule, t, weights, outcome, previous=previous, best=best, p=p, seconds=time.perf_counter() - clock
+        )
         following = weights
         if updating and outcome.tuned is not None:
             following = schedule.following(*outcome.tuned, weights)
-        elif updating and not counts:
+        elif updating and not this.valid:
             following = schedule.selecting_more(weights)
-        elif updating and (utility.guaranteed or improved or best is None or not schedule.can_go_back):
+        elif updating and (utility.guaranteed or this.improved or best is None or not schedule.can_go_back):
             following = schedule.following(outcome.s, outcome.b, weights)
         elif updating and best is not None:
             following = _halfway(weights, ClassWeights(*best.class_weights))
-        this = Round(
-            index=t,
-            u=weights.u,
-            class_weights=(weights.signal, weights.background),
-            s=outcome.s,
-            b=outcome.b,
-            effective_background=outcome.effective_background,
-            significance=z,
-            counts=counts,
-            improved=improved,
-            surrogate_before=_surrogate(utility, weights, previous, p),
-            surrogate_after=_surrogate(utility, weights, outcome, p),
-            train_s=outcome.train[0] if outcome.train else None,
-            train_b=outcome.train[1] if outcome.train else None,
-            seconds=time.perf_counter() - clock,
-            following=following,
-        )
+        this = replace(this, following=following)
         yield this
         weights, previous = following, outcome
-        if improved:
+        if this.improved:
             best = this
+
+
+def plain_round(schedule: Schedule, weights: ClassWeights, outcome: Outcome, *, p: float, seconds: float) -> Round:
+    """Return the only round of a plain model, which no other follows; parameters as in `cascade`."""
+    this = _judged(schedule, 0, weights, outcome, previous=None, best=None, p=p, seconds=seconds)
+    return this if outcome.tuned is None else replace(this, following=schedule.following(*outcome.tuned, weights))
+
+
+def _judged(
+    schedule: Schedule,
+    t: int,
+    weights: ClassWeights,
+    outcome: Outcome,
+    *,
+    previous: Outcome | None,
+    best: Round | None,
+    p: float,
+    seconds: float,
+) -> Round:
+    """Record what a round reached; the class weights that follow are not known yet."""
+    valid = schedule.is_valid(outcome)
+    z = float(schedule.utility.value(outcome.s, outcome.b)) if valid else 0.0
+    return Round(
+        index=t,
+        u=weights.u,
+        class_weights=(weights.signal, weights.background),
+        s=outcome.s,
+        b=outcome.b,
+        effective_background=outcome.effective_background,
+        significance=z,
+        valid=valid,
+        improved=valid and (best is None or z > best.significance),
+        surrogate_before=_surrogate(schedule.utility, weights, previous, p),
+        surrogate_after=_surrogate(schedule.utility, weights, outcome, p),
+        train_s=outcome.train[0] if outcome.train else None,
+        train_b=outcome.train[1] if outcome.train else None,
+        seconds=seconds,
+        following=weights,
+    )
 
 
 def _surrogate(utility: Utility, weights: ClassWeights, outcome: Outcome | None, p: float) -> float | None:
@@ -321,10 +348,65 @@ class History(list[Round]):
                 lines.append(f"{'...':>5}  ({len(self) - 40} rounds)")
                 continue
             u = "-" if r.u is None else f"{r.u:.5f}"
-            mark = "" if r.counts else "  does not count"
+            mark = "" if r.valid else "  not valid"
             line = (
                 f"{r.index:>5} {u:>9} {r.s:>10.4g} {r.b:>11.5g} {r.effective_background:>9.1f} "
                 f"{r.significance:>12.4f} {r.seconds:>8.2f}{'  *' if r.improved else mark}"
             )
             lines.append(f"{r.restart:>7} {line}" if restarts else line)
         return "\n".join(lines)
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the rounds column by column, as numbers, flags and None: the one form in which they are stored."""
+        columns: dict[str, list[Any]] = {}
+        for field in fields(Round):
+            values = [getattr(r, field.name) for r in self]
+            if field.name in _FLAT:
+                for k, part in enumerate(_FLAT[field.name]):
+                    columns[f"{field.name}.{part}"] = [value[k] for value in values]
+            else:
+                columns[field.name] = values
+        return columns
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Sequence[Any]]) -> History:
+        """Make rounds of what `to_columns` gave, also after a passage through JSON or an array, where None is NaN.
+
+        A field that was added since takes its default; a column that no field has is refused.
+        """
+        given = {name: [_restored(name, value) for value in values] for name, values in columns.items()}
+        if len({len(values) for values in given.values()}) > 1:
+            raise InputError("The columns of the rounds differ in length.")
+        values_of: dict[str, list[Any]] = {}
+        for field in fields(Round):
+            if field.name in _FLAT:
+                parts = [given.pop(f"{field.name}.{part}", None) for part in _FLAT[field.name]]
+                if None not in parts:
+                    kind = ClassWeights if field.name == "following" else _pair
+                    values_of[field.name] = [kind(*pair) for pair in zip(*parts, strict=True)]
+            elif field.name in given:
+                values_of[field.name] = given.pop(field.name)
+            if field.name not in values_of and field.default is MISSING:
+                raise InputError(f"The rounds have no column {field.name!r}.")
+        if given:
+            raise InputError(f"The rounds have a column {next(iter(given))[:40]!r}, which is unknown.")
+        rows = zip(*values_of.values(), strict=True)
+        return cls(Round(**dict(zip(values_of, row, strict=True))) for row in rows)
+
+
+def _pair(signal: float, background: float) -> tuple[float, float]:
+    return signal, background
+
+
+def _restored(name: str, value: Any) -> Any:
+    """A value of a column with its type."""
+    missing = value is None or value != value  # noqa: PLR0124 - NaN
+    if missing and name in _MAYBE:
+        return None
+    if not isinstance(value, int | float):
+        raise InputError(f"The column {name!r} of the rounds has {str(value)[:40]!r} where a number belongs.")
+    if name in _FLAGS or name in _WHOLE:
+        if missing or value != int(value) or (name in _FLAGS and value not in (0, 1)):
+            raise InputError(f"The column {name!r} of the rounds cannot hold {value!r}.")
+        return bool(value) if name in _FLAGS else int(value)
+    return float(value)

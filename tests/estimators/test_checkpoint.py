@@ -28,7 +28,8 @@ from xgboost import XGBClassifier
 
 from fivesigma import CascadeClassifier, CascadePool, FDivergence, GrownCascadeClassifier
 from fivesigma.errors import InputError
-from fivesigma.estimators.checkpoint import Checkpoint, fingerprint, write_atomically
+from fivesigma.estimators import fits
+from fivesigma.store.checkpoint import Checkpoint, fingerprint, write_atomically
 from tests.estimators.blobs import make_blobs
 
 X, Y, W = make_blobs()
@@ -101,7 +102,7 @@ def test_resumes_after_the_last_written_tree(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         grown(tmp_path / "b").set_callbacks(StopAt("round", 12)).fit(X, Y, W)
     state = json.loads((tmp_path / "b" / "checkpoint.json").read_text())["state"]
-    assert len(state["rounds"]) == 8
+    assert len(state["rounds"]["index"]) == 8
     resumed = grown(tmp_path / "b").fit(X, Y, W)
     assert np.array_equal(whole.predict_proba(X), resumed.predict_proba(X))
     assert [r.u for r in whole.history_] == [r.u for r in resumed.history_]
@@ -354,7 +355,7 @@ def test_settings_that_cannot_be_compared_are_refused() -> None:
 
 def test_other_versions_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grown(tmp_path).fit(X, Y, W)
-    monkeypatch.setattr("fivesigma.estimators.checkpoint.__version__", "9.9")
+    monkeypatch.setattr("fivesigma.store.checkpoint.__version__", "9.9")
     with pytest.raises(InputError, match=r"by other versions of the libraries .*now fivesigma 9\.9"):
         grown(tmp_path).fit(X, Y, W)
 
@@ -374,7 +375,7 @@ class Mine(GaussianNB):
 def test_pool_that_a_checkpoint_cannot_hold_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any, words: str
 ) -> None:
-    monkeypatch.setattr(CascadePool, "_fit_one", None)  # training would fail with another error
+    monkeypatch.setattr(fits, "_fit", None)  # training would fail with another error
     with pytest.raises(InputError, match=words) as caught:
         small_pool(tmp_path / "run", **options).fit(X, Y, W)
     assert "\n" not in str(caught.value)
@@ -438,7 +439,7 @@ def test_a_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: py
             raise OSError("disk full")
         write_atomically(path, content)
 
-    monkeypatch.setattr("fivesigma.estimators.checkpoint.write_atomically", fail)
+    monkeypatch.setattr("fivesigma.store.checkpoint.write_atomically", fail)
     with pytest.raises(OSError, match="disk full"):
         checkpoint.write({"rounds": [1, 2]}, {"part": b"new"})
     assert checkpoint.read() == ({"rounds": [1]}, {"part": b"old"})

@@ -200,7 +200,7 @@ def test_one_round_with_the_held_out_yields_at_the_cut() -> None:
     (only,) = model.history_
     assert only.index == 0
     assert only.u is None
-    assert only.counts
+    assert only.valid
     assert only.significance == pytest.approx(float(AMS2(b_reg=10.0).value(only.s, only.b)))
     assert only.class_weights[0] / only.class_weights[1] == pytest.approx(np.exp(model.models_[0].log_balance))
     assert only.following.u == pytest.approx(float(AMS2(b_reg=10.0).u(only.s, only.b)), rel=0.2)

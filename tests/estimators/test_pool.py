@@ -20,9 +20,9 @@ from sklearn.neural_network import MLPClassifier
 
 import fivesigma
 from fivesigma import AMS2, CascadeClassifier, CascadePool, GrownCascadeClassifier
+from fivesigma.blend import Blend
 from fivesigma.errors import InputError
-from fivesigma.estimators import progress
-from fivesigma.estimators.blend import Blend
+from fivesigma.estimators import callbacks
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
 
@@ -178,9 +178,13 @@ def test_callback_that_returns_true_stops_the_pool(number: int, names: list[str]
 
 def test_bagged_members_have_folds_of_their_own() -> None:
     model = CascadePool([("a", grown()), ("b", grown())], cv=2, random_state=0, n_jobs=1).fit(X, Y, W)
-    splits = [m.cv[0][1] for _, m in model.members_]
-    assert not np.array_equal(splits[0], splits[2])
-    assert np.array_equal(np.sort(np.concatenate(splits[:2])), np.arange(4000))
+    scores = [m.predict_proba(X)[:, 1] for _, m in model.members_]
+    held_out = [
+        np.isclose(model.held_out_scores_[name], p) for (name, _), p in zip(model.members_, scores, strict=True)
+    ]
+    assert not np.array_equal(held_out[0], held_out[2])
+    assert (held_out[0] ^ held_out[1]).all()  # each event was held out of one of the two fits
+    assert all(m.cv == 0.25 for _, m in model.members_), "the rows of a split are not a parameter of a member"
 
 
 def test_members_get_different_seeds_and_the_utility_of_the_pool() -> None:
@@ -229,7 +233,7 @@ def test_margins_are_averaged_on_their_own_scale() -> None:
 
 def test_same_seed_same_pool() -> None:
     scores = [few(n_jobs=2).fit(X, Y, W).predict_proba(X) for _ in range(2)]
-    assert np.array_equal(*scores)
+    assert np.array_equal(scores[0], scores[1])
 
 
 def test_paper_recipe_in_one_line() -> None:
@@ -266,7 +270,7 @@ def test_progress_tells_member_round_u_and_significance(
         assert (what, total) == ("pool", 20 + 1 + 1) if visible else what != "pool"
         yield lambda _, state: states.append(state)
 
-    monkeypatch.setattr(progress, "steps", record)
+    monkeypatch.setattr(callbacks, "steps", record)
     model = few(verbose=1).fit(X, Y, W)
     last = model.history_[19]
     expected = f"grown-0  round {last.index}  u {last.u:.4f}  significance {last.significance:.3f}"
@@ -285,7 +289,7 @@ def test_progress_tells_member_round_u_and_significance(
         ({"estimators": [GaussianNB()]}, "must be (name, estimator) pairs"),
         ({"estimators": [("knn", KNeighborsClassifier())]}, "does not take sample_weight"),
         ({"blend": "median"}, "blend must be one of rank, margin, probability"),
-        ({"weights": "best"}, "weights must be 'even' or 'fit'"),
+        ({"weights": "best"}, "weights must be one of even, fit"),
         ({"keep": 0}, "keep must be an integer of at least 1"),
         ({"n_repeats": 0}, "n_repeats must be an integer of at least 1"),
         ({"cv": 1.5}, "cv=1.5 is not between 0 and 1"),

@@ -104,6 +104,7 @@ def test_round_zero_is_balanced_and_the_others_follow_u() -> None:
     assert [r.index for r in history] == [0, 1, 2, 3]
     assert history[0].u is None
     for before, after in itertools.pairwise(history[1:]):
+        assert after.u is not None
         assert after.u == pytest.approx(float(AMS2().u(before.s, before.b)))
         assert after.class_weights == pytest.approx([float(v) for v in AMS2().weights_at(after.u)])
         assert after.significance == pytest.approx(float(AMS2().value(after.s, after.b)))
@@ -112,7 +113,7 @@ def test_round_zero_is_balanced_and_the_others_follow_u() -> None:
 
 
 def test_no_rounds_leave_the_plain_model() -> None:
-    model = CascadeClassifier(small_xgb(), max_rounds=0, random_state=0).fit(X, Y, W)
+    model = CascadeClassifier(small_xgb(), cascade=False, random_state=0).fit(X, Y, W)
     assert [r.index for r in model.history_] == [0]
     signal, background = model.history_[0].class_weights
     assert signal * YIELDS[0] == pytest.approx(background * YIELDS[1])
@@ -150,7 +151,7 @@ def test_same_seed_same_model(learner: str, cv: Any) -> None:
         .predict_proba(X)
         for _ in range(2)
     ]
-    assert np.array_equal(*fits)
+    assert np.array_equal(fits[0], fits[1])
 
 
 def test_restarts_differ_and_the_best_of_all_are_blended() -> None:
@@ -238,13 +239,13 @@ def test_boolean_splits_and_processes_with_gaps() -> None:
     by_rows = CascadeClassifier(small_xgb(), cv=rows, max_rounds=1, random_state=0).fit(X, Y, W)
     assert np.array_equal(by_mask.predict_proba(X), by_rows.predict_proba(X))
     gaps = [None if k % 3 == 0 else "known" for k in range(4000)]
-    CascadeClassifier(small_xgb(), max_rounds=0, random_state=0).fit(X, Y, W, process=gaps)
+    CascadeClassifier(small_xgb(), cascade=False, random_state=0).fit(X, Y, W, process=gaps)
 
 
 def test_repeated_splits_do_not_make_events_more_precise() -> None:
-    once = CascadeClassifier(LogisticRegression(), cv=2, max_rounds=0, random_state=0).fit(X, Y, W).history_[0]
+    once = CascadeClassifier(LogisticRegression(), cv=2, cascade=False, random_state=0).fit(X, Y, W).history_[0]
     splitter = RepeatedStratifiedKFold(n_splits=2, n_repeats=5, random_state=0)
-    often = CascadeClassifier(LogisticRegression(), cv=splitter, max_rounds=0, random_state=0).fit(X, Y, W).history_[0]
+    often = CascadeClassifier(LogisticRegression(), cv=splitter, cascade=False, random_state=0).fit(X, Y, W).history_[0]
     assert often.effective_background == pytest.approx(once.effective_background, rel=0.05)
 
 
@@ -252,8 +253,8 @@ def test_only_rounds_that_count_are_blended() -> None:
     model = CascadeClassifier(
         LogisticRegression(), u_init=3.0, max_rounds=4, extra_rounds=4, keep=5, random_state=0, n_jobs=1
     ).fit(X, Y, W)
-    assert not all(r.counts for r in model.history_)
-    assert all(r.counts for r in model.kept_)
+    assert not all(r.valid for r in model.history_)
+    assert all(r.valid for r in model.kept_)
     relative = CascadeClassifier(
         LogisticRegression(), utility=RelativeBackground(0.1), keep=4, random_state=0, n_jobs=1
     )
@@ -264,7 +265,7 @@ def test_significances_below_zero_are_ranked_too() -> None:
     utility = FDivergence(lambda t: t**2 / 2, lambda t: t, h=lambda F: np.log(F) - 20)
     model = CascadeClassifier(LogisticRegression(), utility=utility, max_rounds=3, u_init=3.0, random_state=0, n_jobs=1)
     kept = model.fit(X, Y, W).kept_[0]
-    assert kept.counts
+    assert kept.valid
     assert kept.significance < 0
 
 
@@ -277,8 +278,8 @@ def test_weights_reach_a_pipeline_with_routing_on() -> None:
 
 
 def test_scale_of_weights_does_not_matter_to_the_model() -> None:
-    tiny = CascadeClassifier(small_xgb(), max_rounds=0, utility="ams3", random_state=0).fit(X, Y, W * 1e-150)
-    usual = CascadeClassifier(small_xgb(), max_rounds=0, utility="ams3", random_state=0).fit(X, Y, W)
+    tiny = CascadeClassifier(small_xgb(), cascade=False, utility="ams3", random_state=0).fit(X, Y, W * 1e-150)
+    usual = CascadeClassifier(small_xgb(), cascade=False, utility="ams3", random_state=0).fit(X, Y, W)
     assert np.allclose(tiny.predict_proba(X), usual.predict_proba(X), atol=1e-6)
     assert tiny.selected_fraction_ == pytest.approx(usual.selected_fraction_)
 
@@ -508,7 +509,7 @@ class NoWeights(ClassifierMixin, BaseEstimator):
         (CascadeClassifier(small_xgb(), cut=3.0), "cut=3.0 is not between 0 and 1"),
         (CascadeClassifier(small_xgb(), update_cut="one"), "update_cut must be one of"),
         (CascadeClassifier(small_xgb(), max_rounds=-1), "max_rounds must be an integer of at least 0"),
-        (CascadeClassifier(small_xgb(), max_rounds=0, u_init=0.1), "max_rounds=0 trains no round at u_init=0.1"),
+        (CascadeClassifier(small_xgb(), cascade=False, u_init=0.1), "cascade=False trains no round at u_init=0.1"),
         (CascadeClassifier(small_xgb(), keep=0), "keep must be an integer of at least 1"),
         (CascadeClassifier(small_xgb(), negative_weights="drop"), "negative_weights must be one of"),
     ],

@@ -17,6 +17,7 @@ from fivesigma import (
     OnOff,
     RelativeBackground,
 )
+from fivesigma.cascade import History
 from fivesigma.errors import InputError
 from fivesigma.significance import Utility
 from tests.estimators.blobs import YIELDS, make_blobs
@@ -83,4 +84,4 @@ def test_every_utility_trains_every_estimator(model: Any, utility: Utility) -> N
     everything = float(utility.value(*YIELDS))
     assert z > 1.15 * everything
     for r in fitted.history_:
-        assert all(np.isfinite(v) for v in r.to_dict().values() if isinstance(v, float))
+        assert np.isfinite([v for (v,) in History([r]).to_columns().values() if isinstance(v, float)]).all()

@@ -40,7 +40,7 @@ def make_round(t: int, u: float, s: float, b: float) -> Round:
         b=b,
         effective_background=100.0,
         significance=float(UTILITY.value(s, b)),
-        counts=True,
+        valid=True,
         improved=True,
         surrogate_before=None,
         surrogate_after=None,

@@ -153,7 +153,7 @@ def test_hash_depends_on_all_that_counts(test_events: Events) -> None:
 
 
 def test_little_background_is_a_warning() -> None:
-    model = CascadeClassifier(LogisticRegression(), max_rounds=0, random_state=0)
+    model = CascadeClassifier(LogisticRegression(), cascade=False, random_state=0)
     events = blobs()
     model.fit(events.X, events.y, events.weight)
     model.cut_ = float(np.sort(model.predict_proba(events.X)[events.y == 0, 1])[-4])
@@ -195,7 +195,7 @@ def test_utility_without_u_and_utilities_of_ones_own() -> None:
 def test_negative_weights_are_shown() -> None:
     events = blobs()
     weight = np.where(np.arange(len(events)) % 20 == 0, -events.weight, events.weight)
-    model = CascadeClassifier(LogisticRegression(), max_rounds=0, negative_weights="zero", random_state=0)
+    model = CascadeClassifier(LogisticRegression(), cascade=False, negative_weights="zero", random_state=0)
     model.fit(events.X, events.y, weight)
     data = fivesigma.report(model, replace(events, weight=weight), n_boot=20).data
     assert any("5.0 % of the events have negative weights" in f.text for f in data.verdict.findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -15,28 +15,33 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade import History
 from fivesigma.cut import RULES
-from fivesigma.errors import InputError, did_you_mean, is_number
-from fivesigma.estimators.sample import Gauge, Sample
+from fivesigma.errors import InputError
+from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
+from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, one_of
+from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.step import Splits
 from fivesigma.significance import Utility, resolve_utility
+from fivesigma.store.checkpoint import Checkpoint
 from fivesigma.variations import Varied, YieldShifts, yield_shifts
 from fivesigma.yields import check_weights, rescale
 
 CUTS = (*RULES, "zero")
-UPDATE_CUTS = ("zero", "plateau")
+CASCADE_CHECKS: dict[str, Check] = {"update_cut": one_of(("zero", "plateau")), "u_init": auto_or_number}
 
 
-class SignificanceClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the estimators; subclasses set ``held_out_`` scores in `fit` and say how to score events."""
+class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """Base of the estimators: `fit` checks the events and tunes the cut, and subclasses train in `_fit`."""
 
-    # Parameters of the estimators.
+    # Parameters that all estimators have.
     utility: str | Utility
     b_reg: float | None
     cv: Any
     cut: str | float
     pos_label: Any
     negative_weights: str
-    update_cut: str
-    u_init: float | str
+    checkpoint: Any
+    random_state: Any
 
     # What `fit` leaves behind.
     classes_: AnyArray
@@ -45,16 +50,88 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
     utility_: Utility
     n_features_in_: int
     history_: History
+    models_: list[Any]
 
     _doc_link_module: ClassVar[str] = "fivesigma"
+    _checks: ClassVar[Mapping[str, Check]] = {"cut": cut_rule(CUTS)}
+    _stored: ClassVar[Mapping[str, type | tuple[type, ...]]] = {
+        "classes_": np.ndarray,
+        "cut_": float,
+        "selected_fraction_": float,
+        "utility_": Utility,
+        "n_features_in_": int,
+    }
 
     @abstractmethod
-    def _signal_probability(self, X: Any) -> Array:
-        """P(signal) of checked events."""
+    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+        """Train, tune the cut, and return P(signal) of the held-out rows, each by models that were not fitted on it."""
 
     @abstractmethod
     def _learners(self) -> Iterable[Any]:
-        """Learners whose tags say which tables are taken."""
+        """Learners whose tags say which tables are taken; none if trees are grown here."""
+
+    def _checkpoint_interval(self) -> int:
+        """Rounds between two writes of a checkpoint, if they decide what is trained."""
+        return 0
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, process: Any = None) -> Self:
+        """Train on weighted events and tune the cut.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_events, n_features)
+            What it may hold (NaN, sparse rows, columns of a frame) is the learner's to decide.
+        y : array-like of shape (n_events,)
+            Two labels.
+        sample_weight : array-like of shape (n_events,), optional
+            Physics weights: the expected yield of each event. One each if not given.
+        process : array-like of shape (n_events,), optional
+            Process of each event; splits are stratified by it.
+
+        Returns
+        -------
+        self
+        """
+        self.check_parameters()
+        self.fit_sample(self._check_sample(X, y, sample_weight, process))
+        return self
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot be used; `fit` does it first, and a pool for its members."""
+        resolve_utility(self.utility, self.b_reg)
+        for name, check in self._checks.items():
+            check(name, getattr(self, name))
+
+    @with_callbacks
+    def fit_sample(self, sample: Sample, splits: Splits | None = None) -> Array:
+        """Train on checked events; a pool calls it with splits of its own.
+
+        Parameters
+        ----------
+        sample : Sample
+        splits : list of (train, held-out) rows, optional
+            By default those that `cv` describes.
+
+        Returns
+        -------
+        array
+            P(signal) of the held-out rows of all splits, one split after the other.
+        """
+        self.utility_ = resolve_utility(self.utility, self.b_reg)
+        self.classes_, self.n_features_in_ = sample.classes, sample.X.shape[1]
+        if sample.feature_names is not None:
+            self.feature_names_in_ = sample.feature_names
+        data = (sample.X, sample.signal, sample.weight, sample.process, splits)
+        checkpoint = Checkpoint.of(self, self._checkpoint_interval(), *data)
+        try:
+            return self._fit(sample, splits, checkpoint)
+        finally:
+            if checkpoint:
+                checkpoint.release()
+
+    def _signal_probability(self, X: Any) -> Array:
+        """P(signal) of checked events: the mean over the trained models."""
+        return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -203,27 +280,8 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         weight = check_weights(sample_weight, labels.size)
         return signal, weight if yields is None else rescale(weight, signal, yields)
 
-    def _check_integers(self, **least: int) -> None:
-        """Refuse parameters that are not integers of at least so much."""
-        for name, lowest in least.items():
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < lowest:
-                raise InputError(f"{name} must be an integer of at least {lowest}, got {value!r}")
-
-    def _check_update_cut(self) -> None:
-        """Refuse what the cascades' `update_cut` and `u_init` cannot be."""
-        if self.update_cut not in UPDATE_CUTS:
-            raise InputError(f"update_cut must be one of {', '.join(UPDATE_CUTS)}, got {self.update_cut!r}")
-        if self.u_init != "auto" and not is_number(self.u_init):
-            raise InputError(f"u_init must be 'auto' or a number, got {self.u_init!r}")
-
     def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any) -> Sample:
-        """Check all input of `fit`, and the parameters that all estimators share."""
-        self.utility_ = resolve_utility(self.utility, self.b_reg)
-        if isinstance(self.cut, str) and self.cut not in CUTS:
-            raise InputError(f"cut={self.cut!r} is not one of {', '.join(CUTS)}.{did_you_mean(self.cut, CUTS)}")
-        if not isinstance(self.cut, str) and not (is_number(self.cut) and 0 <= self.cut <= 1):
-            raise InputError(f"cut={self.cut!r} is not between 0 and 1, the scale of predict_proba")
+        """Check all input of `fit`."""
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")
         table = self._check_table(X, reset=True)
@@ -231,11 +289,15 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
         check_consistent_length(table, labels)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
-        sample = Sample.checked(
-            table, labels, sample_weight, process, pos_label=self.pos_label, negative=self.negative_weights
+        return Sample.checked(
+            table,
+            labels,
+            sample_weight,
+            process,
+            feature_names=getattr(self, "feature_names_in_", None),
+            pos_label=self.pos_label,
+            negative=self.negative_weights,
         )
-        self.classes_ = sample.classes
-        return sample
 
     def _check_table(self, X: Any, *, reset: bool) -> Any:
         """Check a table; a frame keeps its columns and types, so that the learner sees them."""
@@ -244,14 +306,9 @@ class SignificanceClassifier(ClassifierMixin, BaseEstimator):
             if len(X) == 0:
                 check_array(X)  # raises scikit-learn's sentence about empty input
             return X
-        tags = self.__sklearn_tags__().input_tags
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse=["csr", "csc"] if tags.sparse else False,
-            ensure_all_finite="allow-nan" if tags.allow_nan else True,
-        )
+        # Whether NaN and sparse rows can be used, the learner says: a Pipeline, for one, may impute what is missing.
+        sparse = ["csr", "csc"] if any(True for _ in self._learners()) else False
+        return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite="allow-nan")
 
     def _tune_cut(self, held_out: Gauge, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import time
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
 
 from fivesigma._types import Array, IntArray
-from fivesigma.cascade import ClassWeights, History, Outcome, Schedule, cascade
+from fivesigma.cascade import ClassWeights, History, Outcome, Schedule, plain_round
 from fivesigma.estimators.base import SignificanceClassifier
-from fivesigma.estimators.checkpoint import Checkpoint
+from fivesigma.estimators.callbacks import reporting
+from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parallel import spread_seeds, spread_threads
-from fivesigma.estimators.progress import CallbackSupportMixin, reporting, with_callbacks
-from fivesigma.estimators.sample import Gauge, Sample
+from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.step import Splits
 from fivesigma.learners import Binding, check_learner, default_learner
 from fivesigma.learners.ratio import RatioModel, fit_ratio
 from fivesigma.learners.regression import check_regressor, default_regressor
 from fivesigma.significance import Utility
-from fivesigma.store import parts, values
-from fivesigma.store.packing import Packer, Unpacker
-
-_CODECS = (*values.CODECS, *parts.CODECS)
+from fivesigma.store import from_parts, to_parts
+from fivesigma.store.checkpoint import Checkpoint
 
 
-class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceClassifier):
+class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     """Ratio of signal to background from an unweighted classifier and the mean weights of both classes.
 
     What a selection needs is R(x) = E[w 1(y=s) | x] / E[w 1(y=b) | x], and it factors into
@@ -103,6 +103,8 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
     True
     """
 
+    _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "models_": list}
+
     def __init__(
         self,
         estimator: Any = None,
@@ -134,62 +136,43 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, process: Any = None) -> DecomposedClassifier:
-        """Train the classifier and the regressions, and tune the cut.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
-            Frames reach the learners as they are. NaN passes if both learners take it.
-        y : array-like of shape (n_events,)
-            Two labels.
-        sample_weight : array-like of shape (n_events,), optional
-            Physics weights: the expected yield of each event. One each if not given.
-        process : array-like of shape (n_events,), optional
-            Process of each event; splits are stratified by it.
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         classifier, regressor = self._learners()
         check_learner(classifier, weighted=False)
         check_regressor(regressor)
-        sample = self._check_sample(X, y, sample_weight, process)
-        checkpoint = Checkpoint.of(self, 0, sample.X, sample.signal, sample.weight, process)
         split_seed, seed = spread_seeds(self.random_state, 2)
-        splits = sample.splits(self.cv, split_seed)
+        splits = sample.splits(self.cv, split_seed) if splits is None else splits
         held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
         held_out.warn_if_small()
-
-        def step(_weights: ClassWeights, _find_u: bool, _monitored: bool) -> Outcome:
+        with reporting(self, 1, "decomposed") as report:
+            clock = time.perf_counter()
             self.models_ = self._fit_splits(sample, [train for train, _ in splits], seed, checkpoint)
             parts = zip(self.models_, splits, strict=True)
             probability = np.concatenate([m.signal_probability(sample.rows(rows)) for m, (_, rows) in parts])
             self._tune_cut(held_out, probability)
             best = held_out.scan(probability)
-            return Outcome(*held_out.at(probability >= self.cut_), tuned=(best.s, best.b))
-
-        start = sample.balanced(np.concatenate([train for train, _ in splits]))
-        with reporting(self, 1, "decomposed") as report:
-            only = next(cascade(step, Schedule(self.utility_, floor=held_out.floor), start, p=sample.totals[0]))
+            outcome = Outcome(*held_out.at(probability >= self.cut_), tuned=(best.s, best.b))
+            schedule = Schedule(self.utility_, floor=held_out.floor)
+            start = sample.balanced(np.concatenate([train for train, _ in splits]))
+            seconds = time.perf_counter() - clock
+            only = plain_round(schedule, start, outcome, p=sample.totals[0], seconds=seconds)
             self.history_ = History([only])
             if self.refit:
                 self.models_ = [self._fit_rows(sample, np.flatnonzero(sample.weight), seed)]
             report(only)
-        return self
+        return probability
 
     def _fit_splits(
         self, sample: Sample, trains: list[IntArray], seed: int, checkpoint: Checkpoint | None
     ) -> list[RatioModel]:
         """Train on each split, or take its models from the checkpoint."""
         saved = checkpoint.read() if checkpoint else None
-        models = [] if saved is None else _unpack(*saved)
+        models: list[RatioModel] = [] if saved is None else from_parts(saved[0]["models"], saved[1], "models")
         for train in trains[len(models) :]:
             models.append(self._fit_rows(sample, train, seed))
             if checkpoint:
-                checkpoint.write(*_pack(models))
+                packed, files = to_parts(models, "models")
+                checkpoint.write({"models": packed}, files)
         return models
 
     def _fit_rows(self, sample: Sample, rows: IntArray, seed: int) -> RatioModel:
@@ -200,20 +183,6 @@ class DecomposedClassifier(CallbackSupportMixin, MetaEstimatorMixin, Significanc
         binding = Binding(sample.X, sample.target, rows[seen], rows[:1], seed, threads)
         return fit_ratio(*self._learners(), binding, weight[seen])
 
-    def _signal_probability(self, X: Any) -> Array:
-        return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
-
     def _learners(self) -> tuple[Any, Any]:
         classifier = default_learner() if self.estimator is None else self.estimator
         return classifier, default_regressor() if self.weight_estimator is None else self.weight_estimator
-
-
-def _pack(models: list[RatioModel]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Models as a state and files of a checkpoint, in the formats of the store."""
-    packer = Packer(_CODECS)
-    return {"models": packer.pack(models, "models")}, packer.files
-
-
-def _unpack(state: dict[str, Any], files: dict[str, bytes]) -> list[RatioModel]:
-    models: list[RatioModel] = Unpacker({c.tag: c for c in _CODECS}, files).unpack(state["models"], "models")
-    return models

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._types import Array, IntArray
-from fivesigma.cascade import ClassWeights, History, Round, Schedule, cascade
-from fivesigma.errors import InputError
-from fivesigma.estimators.base import SignificanceClassifier
-from fivesigma.estimators.checkpoint import Checkpoint
+from fivesigma.cascade import ClassWeights, History, Schedule, cascade
+from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
+from fivesigma.estimators.callbacks import reporting
+from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.growth import Growth, Weigher
 from fivesigma.estimators.parallel import spread_seeds, spread_threads
-from fivesigma.estimators.progress import CallbackSupportMixin, reporting, with_callbacks
+from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.step import Splits
 from fivesigma.learners import Binding, StagedModel, check_library, grower
 from fivesigma.significance import Utility
+from fivesigma.store.checkpoint import Checkpoint
 
 UPDATES = ("held-out", "cross-fit", "train")
 EARLY_WINDOW = 20  # trees whose mean significance early stopping looks at
 
 
-class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
+class GrownCascadeClassifier(SignificanceClassifier):
     """Weighted classification cascade that grows one booster, a tree a round.
 
     Each tree is fitted to the gradient of the weighted error at the present class weights (u, f*(u)); then u follows
@@ -127,6 +129,17 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
     20
     """
 
+    _checks: ClassVar = {
+        **SignificanceClassifier._checks,
+        **CASCADE_CHECKS,
+        "n_trees": whole(1),
+        "monitor_every": whole(0),
+        "checkpoint_every": whole(1),
+        "early_stopping": none_or(whole(1)),
+        "update": one_of(UPDATES),
+    }
+    _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "n_trees_": int, "models_": list}
+
     def __init__(
         self,
         library: str = "xgboost",
@@ -182,44 +195,26 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, process: Any = None) -> GrownCascadeClassifier:
-        """Grow the booster.
+    def _checkpoint_interval(self) -> int:
+        return self.checkpoint_every
 
-        Parameters
-        ----------
-        X : array or frame of shape (n_events, n_features)
-            NaN is a missing value.
-        y : array-like of shape (n_events,)
-            Two labels.
-        sample_weight : array-like of shape (n_events,), optional
-            Physics weights: the expected yield of each event. One each if not given.
-        process : array-like of shape (n_events,), optional
-            Process of each event; splits are stratified by it.
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         params = check_library(self.library, self.params)
-        sample = self._check_sample(X, y, sample_weight, process)
-        self._check_parameters()
-        checkpoint = Checkpoint.of(self, self.checkpoint_every, sample.X, sample.signal, sample.weight, process)
-
         _, threads = spread_threads(self.n_jobs, 1)
         split_seed, seed = spread_seeds(self.random_state, 2)
-        folds = max(2, round(1 / self.cv)) if self.update == "cross-fit" and isinstance(self.cv, float) else self.cv
-        splits = sample.splits(folds, split_seed)
+        if splits is None:
+            few = self.update == "cross-fit" and isinstance(self.cv, float)
+            splits = sample.splits(max(2, round(1 / self.cv)) if few else self.cv, split_seed)
         growth = Growth(
             sample,
             splits,
-            self.utility_,
+            Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_),
             library=self.library,
             params=params,
             seed=seed,
             threads=threads,
-            on_train=self.update == "train",
             update_cut=self.update_cut,
+            on_train=self.update == "train",
         )
         growth.gauge.warn_if_small()
         train = np.concatenate([rows for rows, _ in splits])
@@ -233,7 +228,7 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
         self._tune_cut(growth.held_out, probability)
         if self.refit:
             self.models_ = [self._grow_on_all(params, sample, seed, threads)]
-        return self
+        return probability
 
     def _grow(
         self, growth: Growth, sample: Sample, train: IntArray, checkpoint: Checkpoint | None
@@ -244,7 +239,7 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
         start = schedule.at(float(self.u_init)) if by_number else sample.balanced(train)
         history, judged = History(), list[float]()
         if checkpoint and (saved := checkpoint.read()):
-            history, judged = History(Round.from_dict(r) for r in saved[0]["rounds"]), list(saved[0]["judged"])
+            history, judged = History.from_columns(saved[0]["rounds"]), list(saved[0]["judged"])
             growth.restore([saved[1][f"booster-{k}"] for k in range(len(saved[1]))], len(history))
         rounds = cascade(
             growth, schedule, start, p=sample.totals[0], monitor_every=self.monitor_every, resume=tuple(history)
@@ -259,7 +254,7 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
                     if checkpoint and len(history) % self.checkpoint_every == 0:
                         dumped = growth.dump()
                         files = {f"booster-{k}": d for k, d in enumerate(dumped)}
-                        checkpoint.write({"rounds": [r.to_dict() for r in history], "judged": judged}, files)
+                        checkpoint.write({"rounds": history.to_columns(), "judged": judged}, files)
                         growth.restore(dumped, len(history))
                     if report(r):
                         break
@@ -268,14 +263,6 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
                 checkpoint.say_interrupted(len(history), len(history) - len(history) % self.checkpoint_every, "tree")
             raise
         return history, judged
-
-    def _check_parameters(self) -> None:
-        self._check_integers(n_trees=1, monitor_every=0, checkpoint_every=1)
-        if self.early_stopping is not None:
-            self._check_integers(early_stopping=1)
-        if self.update not in UPDATES:
-            raise InputError(f"update must be one of {', '.join(UPDATES)}, got {self.update!r}")
-        self._check_update_cut()
 
     def _schedule(self, floor: float) -> Schedule:
         if not self.cascade:
@@ -334,9 +321,6 @@ class GrownCascadeClassifier(CallbackSupportMixin, SignificanceClassifier):
             selected = np.mean(parts, axis=0) >= self.cut_
             s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
             yield float(self.utility_.value(s, b)) if s >= 0 and b > 0 else 0.0
-
-    def _signal_probability(self, X: Any) -> Array:
-        return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
 
     def _learners(self) -> tuple[()]:
         return ()

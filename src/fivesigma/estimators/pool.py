@@ -4,58 +4,40 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._types import Array, IntArray
+from fivesigma.blend import BLENDS, Blend
 from fivesigma.cascade import History
-from fivesigma.errors import InputError, StoreError
+from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
-from fivesigma.estimators.blend import Blend
-from fivesigma.estimators.checkpoint import Checkpoint
+from fivesigma.estimators.fits import Fit, as_member, check_members, check_storable, derived_seed, plan, run_fits
+from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.parallel import run_parallel, spread_seeds, spread_threads
-from fivesigma.estimators.progress import CallbackSupportMixin, PoolProgress, with_callbacks
-from fivesigma.estimators.retrained import CascadeClassifier
-from fivesigma.estimators.sample import Gauge, Sample
-from fivesigma.learners import check_learner
+from fivesigma.estimators.parameters import none_or, one_of, whole
+from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.step import Splits
 from fivesigma.significance import Utility
+from fivesigma.store.checkpoint import Checkpoint
 
-_RUNNING = ".running"  # ends the name of the checkpoint of a fit that is not finished
-
-
-class _Task(NamedTuple):
-    """One fit: a member on one split."""
-
-    member: int
-    name: str
-    number: int
-    train: IntArray
-    held_out: IntArray
-    seed: int
-
-    @property
-    def key(self) -> str:
-        """Name of the fit in a checkpoint."""
-        return f"{self.name}-{self.number}"
+_ENOUGH = 20_000  # events whose scores by all fits say where a share of them begins
 
 
-class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition):
+class CascadePool(SignificanceClassifier, _BaseComposition):
     """Blend of cascades and plain models.
 
     Parameters
     ----------
     estimators : list of (str, estimator)
         Members: cascades of fivesigma, plain models (``GrownCascadeClassifier(cascade=False)``), or any classifier that
-        takes ``sample_weight``, which becomes the plain ``CascadeClassifier(classifier, max_rounds=0)``. All of them
+        takes ``sample_weight``, which becomes the plain ``CascadeClassifier(classifier, cascade=False)``. All of them
         take the pool's utility, its policy for negative weights and its held-out events, which they are never trained
         on: a member's own ``utility``, ``b_reg``, ``cv``, ``refit``, ``pos_label``, ``negative_weights``,
         ``checkpoint``, ``random_state`` and ``n_jobs`` do not count.
@@ -129,6 +111,21 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
     ['cascade', 'plain']
     """
 
+    _checks: ClassVar = {
+        **SignificanceClassifier._checks,
+        "estimators": check_members,
+        "n_repeats": whole(1),
+        "keep": none_or(whole(1)),
+        "weights": one_of(("even", "fit")),
+        "blend": one_of(BLENDS),
+    }
+    _stored: ClassVar = {
+        **SignificanceClassifier._stored,
+        "members_": list,
+        "blend_": Blend,
+        "member_significance_": dict,
+    }
+
     def __init__(
         self,
         estimators: Sequence[tuple[str, Any]] = (),
@@ -192,198 +189,76 @@ class CascadePool(CallbackSupportMixin, SignificanceClassifier, _BaseComposition
         self._set_params("estimators", **params)
         return self
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, process: Any = None) -> CascadePool:
-        """Train the members and blend them.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
-        y : array-like of shape (n_events,)
-            Two labels.
-        sample_weight : array-like of shape (n_events,), optional
-            Physics weights: the expected yield of each event. One each if not given.
-        process : array-like of shape (n_events,), optional
-            Process of each event; splits are stratified by it.
-
-        Returns
-        -------
-        self
-        """
-        self._check_members()
-        sample = self._check_sample(X, y, sample_weight, process)
-        self._check_integers(n_repeats=1, **({} if self.keep is None else {"keep": 1}))
-        if self.weights not in ("even", "fit"):
-            raise InputError(f"weights must be 'even' or 'fit', got {self.weights!r}")
+    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+        self._validate_names([name for name, _ in self.estimators])
         if self.cut == "zero" and self.blend == "rank":
             raise InputError(
                 "cut='zero' is the sign of a margin and blend='rank' has none: use blend='margin' or another cut"
             )
-        if self.checkpoint is not None:
-            self._check_storable()
-        tasks = self._tasks(sample)
-        checkpoint = Checkpoint.of(self, 0, sample.X, sample.signal, sample.weight, process)
-        try:
-            tasks, models = self._fit_all(tasks, sample, checkpoint)
-        finally:
-            if checkpoint:
-                checkpoint.release()
-        self._blend_members(sample, tasks, models)
-        return self
-
-    def _fit_all(
-        self, tasks: list[_Task], sample: Sample, checkpoint: Checkpoint | None
-    ) -> tuple[list[_Task], list[SignificanceClassifier]]:
-        """Run the fits; those of a member that a callback stopped in between are left out."""
-        workers, threads = spread_threads(self.n_jobs, len(tasks))
-        done = set() if checkpoint is None else _finished(checkpoint)
+        members = [as_member(estimator) for _, estimator in self.estimators]
+        names = [name for name, _ in self.estimators]
         if checkpoint:
-            _clear_leftovers(checkpoint, done)
-        rounds = {t.key: self._rounds(t.member) for t in tasks}
-        with PoolProgress(self, rounds).showing() as progress:
-
-            def work(task: _Task) -> SignificanceClassifier | None:
-                if progress.stopped and task.member > 0:  # a pool needs one member
-                    return None
-                with progress.fit(task.key):
-                    return self._fit_one(task, sample, threads, checkpoint, done)
-
-            try:
-                models = run_parallel(work, [(t,) for t in tasks], workers)
-            except KeyboardInterrupt:
-                if checkpoint:
-                    checkpoint.say_interrupted(progress.finished, len(_finished(checkpoint)), "fit")
-                raise
-        left_out = {t.member for t, m in zip(tasks, models, strict=True) if m is None}
-        pairs = [(t, m) for t, m in zip(tasks, models, strict=True) if m is not None and t.member not in left_out]
-        return [t for t, _ in pairs], [m for _, m in pairs]
-
-    def _check_members(self) -> None:
-        if not self.estimators:
-            raise InputError("estimators is empty; a pool needs at least one (name, estimator) pair")
-        try:
-            names: list[Any] = [name for name, _ in self.estimators]
-        except (TypeError, ValueError):
-            raise InputError(f"estimators must be (name, estimator) pairs, got {self.estimators!r}") from None
-        for name in names:
-            if not isinstance(name, str) or not name or name.startswith(".") or set(name) & set("/\\\0"):
-                raise InputError(f"{name!r} cannot name a member: it must be text that could name a file")
-        self._validate_names(names)
-        for name, estimator in self.estimators:
-            if not isinstance(estimator, SignificanceClassifier):
-                check_learner(estimator)
-            elif getattr(estimator, "update", None) == "cross-fit":
-                raise InputError(
-                    f"member {name!r} has update='cross-fit', which needs folds of its own, but each fit of a pool has "
-                    "one split; use update='held-out'"
-                )
-
-    def _check_storable(self) -> None:
-        """Refuse before training what a checkpoint could not hold after it."""
-        from fivesigma.store import parts, values
-        from fivesigma.store.packing import Packer
-
-        what = [(f"member {name!r}", self._member(k)) for k, (name, _) in enumerate(self.estimators)]
-        for where, value in [*what, ("utility", self.utility_)]:
-            try:
-                Packer((*values.CODECS, *parts.CODECS)).pack(value, where)
-            except StoreError as err:
-                reason = str(err).partition(";")[0]
-                raise InputError(f"checkpoint cannot hold this pool: {reason}; leave checkpoint out") from err
-
-    def _tasks(self, sample: Sample) -> list[_Task]:
-        """All fits: every member on every split."""
+            check_storable(list(zip(names, members, strict=True)), self.utility_)
         (root,) = spread_seeds(self.random_state, 1)
-        bagged = isinstance(self.cv, (int, np.integer))  # only then has each member folds of its own
-        common = [] if bagged else [sample.splits(self.cv, _seed(root, 0, r)) for r in range(self.n_repeats)]
-        tasks = []
-        for k, (name, _) in enumerate(self.estimators):
-            repeats = [sample.splits(self.cv, _seed(root, k, r)) for r in range(self.n_repeats)] if bagged else common
-            for at, (train, held_out) in enumerate(itertools.chain.from_iterable(repeats)):
-                # A row that is held out twice is one event: it counts once.
-                tasks.append(_Task(k, name, at, train, np.unique(held_out), _seed(root, k, at, 1)))
-        return tasks
+        tasks = plan(names, self._splits(sample, splits, root), root)
+        fits = run_fits(self, members, tasks, sample, checkpoint)
+        self._blend_members(sample, fits)
+        if splits is None:
+            splits = [(task.train, task.held_out) for task in tasks]
+        score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
+        return score
 
-    def _rounds(self, member: int) -> int:
-        """Rounds that a member reports at most."""
-        model = self._member(member)
-        if isinstance(model, CascadeClassifier):
-            return (model.max_rounds + (model.u_init == "auto")) * model.n_restarts
-        return int(getattr(model, "n_trees", 1))
+    def _splits(self, sample: Sample, given: Splits | None, root: int) -> Callable[[int], Splits]:
+        """Splits of each member by its number, all repeats one after the other."""
 
-    def _member(self, k: int) -> SignificanceClassifier:
-        """Return a member, a bare classifier as the plain model that it makes."""
-        estimator = self.estimators[k][1]
-        if isinstance(estimator, SignificanceClassifier):
-            return estimator
-        return CascadeClassifier(estimator, max_rounds=0)
+        def repeats(member: int) -> Splits:
+            seeds = (derived_seed(root, member, r) for r in range(self.n_repeats))
+            return list(itertools.chain.from_iterable(sample.splits(self.cv, seed) for seed in seeds))
 
-    def _fit_one(
-        self, task: _Task, sample: Sample, threads: int, checkpoint: Checkpoint | None, done: set[str]
-    ) -> SignificanceClassifier:
-        """Fit a member on one split, or take it from the checkpoint."""
-        from fivesigma.store import load, save  # the store knows all estimators, this one too
+        if given is None and isinstance(self.cv, (int, np.integer)):  # only then has each member folds of its own
+            return repeats
+        common = repeats(0) if given is None else given
+        return lambda _: common
 
-        if checkpoint and task.key in done:
-            stored: SignificanceClassifier = load(checkpoint.folder / task.key)
-            return stored
-        model: SignificanceClassifier = clone(self._member(task.member))
-        if "refit" in model.get_params():
-            model.set_params(refit=False)  # it would train on the events that judge it
-        model.set_params(
-            utility=self.utility_,
-            b_reg=None,
-            cv=[(task.train, task.held_out)],
-            pos_label=None,  # members see 1 and 0
-            negative_weights=self.negative_weights,
-            checkpoint=checkpoint.folder / f"{task.key}{_RUNNING}" if checkpoint else None,
-            random_state=task.seed,
-            n_jobs=threads,
-        )
-        model.fit(sample.X, sample.target, sample.weight)
-        if checkpoint:
-            # In this order a kill between any two steps leaves a fit that is finished or can go on.
-            save(model, checkpoint.folder / task.key, force=True)
-            with checkpoint.lock:
-                checkpoint.write({"fits": sorted(_finished(checkpoint) | {task.key})}, {})
-            shutil.rmtree(checkpoint.folder / f"{task.key}{_RUNNING}", ignore_errors=True)
-        return model
-
-    def _blend_members(self, sample: Sample, tasks: list[_Task], models: list[SignificanceClassifier]) -> None:
+    def _blend_members(self, sample: Sample, fits: list[Fit]) -> None:
         """Choose members, weigh them, and tune the cut, all on held-out scores."""
-        members = sorted({t.member for t in tasks})
-        names = [self.estimators[k][0] for k in members]
+        names = list(dict.fromkeys(fit.task.name for fit in fits))
         n = sample.signal.size
-        total, count = np.zeros((len(members), n)), np.zeros((len(members), n))
-        for task, model in zip(tasks, models, strict=True):
-            row = members.index(task.member)
-            total[row, task.held_out] += model.predict_proba(sample.rows(task.held_out))[:, 1]
-            count[row, task.held_out] += 1
+        total, count = np.zeros((len(names), n)), np.zeros((len(names), n))
+        for fit in fits:
+            row = names.index(fit.task.name)
+            total[row, fit.task.held_out] += fit.held_out_score
+            count[row, fit.task.held_out] += 1
+        with np.errstate(invalid="ignore"):  # 0/0 is NaN: an event that was never held out
+            self.held_out_scores_ = dict(zip(names, total / count, strict=True))
         rows = np.flatnonzero(count.min(axis=0))
-        scores = total[:, rows] / count[:, rows]
+        scores = {name: score[rows] for name, score in self.held_out_scores_.items()}
         gauge = Gauge.of(sample, rows, self.utility_)
         gauge.warn_if_small()
-        z = np.array([gauge.scan(p).significance for p in scores])
-        self.member_significance_ = {name: float(v) for name, v in zip(names, z, strict=True)}
-        kept = sorted(np.argsort(-z, kind="stable")[: self.keep])
-        chosen = [scores[k] for k in kept]
+        z = {name: gauge.scan(score).significance for name, score in scores.items()}
+        self.member_significance_ = z
+        kept = set(sorted(names, key=lambda name: -z[name])[: self.keep])
+        chosen = [scores[name] for name in names if name in kept]
         blend = Blend.fitted(self.blend, chosen)
         if self.weights == "fit":
             balanced = sample.learner_weights(rows, sample.balanced(rows))
             blend = blend.reweighted(chosen, gauge.signal, balanced)
         self.blend_ = blend
-        of_kept = [(t, m) for t, m in zip(tasks, models, strict=True) if t.name in {names[k] for k in kept}]
-        self.members_ = [(t.name, m) for t, m in of_kept]
+        of_kept = [fit for fit in fits if fit.task.name in kept]
+        self.members_ = [(fit.task.name, fit.model) for fit in of_kept]
         blended = blend(chosen)
         self._tune_cut(gauge, blended)
         if len(of_kept) > len(kept) and isinstance(self.cut, str) and self.cut != "zero":
-            as_new = _mean_by_member((t.name, _as_if_new(t, m, sample, rows)) for t, m in of_kept)
+            some = rows[:: -(-rows.size // _ENOUGH)]
+            as_new = _mean_by_member((fit.task.name, _as_if_new(fit, sample, some)) for fit in of_kept)
             self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - self.selected_fraction_))
-        with np.errstate(invalid="ignore"):  # 0/0 is NaN: an event that was never held out
-            self.held_out_scores_ = dict(zip(names, total / count, strict=True))
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
-        self.history_ = History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
+
+    @property
+    def history_(self) -> History:  # type: ignore[override]  # derived, not stored
+        """Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`."""
+        return History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
 
     def member_scores(self, X: Any) -> dict[str, Array]:
         """Score events by each member that was kept; a bagged one is the mean of its fits.
@@ -417,31 +292,14 @@ def _mean_by_member(scores: Iterable[tuple[str, Array]]) -> dict[str, Array]:
     return {name: np.mean(parts, axis=0) for name, parts in by_name.items()}
 
 
-def _seed(*key: int) -> int:
-    return int(np.random.SeedSequence(key).generate_state(1)[0] >> 1)
-
-
-def _as_if_new(task: _Task, model: SignificanceClassifier, sample: Sample, rows: IntArray) -> Array:
+def _as_if_new(fit: Fit, sample: Sample, rows: IntArray) -> Array:
     """Scores of events as if a fit had seen none of them.
 
     Scores of its training events lie too far apart: they are mapped to the distribution of scores of its held-out ones.
     """
-    score = model.predict_proba(sample.rows(rows))[:, 1]
-    seen, new = np.isin(rows, task.train), np.isin(rows, task.held_out)
-    if seen.any() and new.any():
+    score = fit.model.predict_proba(sample.rows(rows))[:, 1]
+    seen = np.isin(rows, fit.task.train)
+    if seen.any():
         below = np.searchsorted(np.sort(score[seen]), score[seen], "right") / np.count_nonzero(seen)
-        score[seen] = np.quantile(score[new], below)
+        score[seen] = np.quantile(fit.held_out_score, below)
     return score
-
-
-def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
-    """Remove what a run that was killed had no time to remove: finished fits' checkpoints and half-written models."""
-    for path in checkpoint.folder.iterdir():
-        if path.is_dir() and (path.name.removesuffix(_RUNNING) in done - {path.name} or path.name.startswith(".")):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _finished(checkpoint: Checkpoint) -> set[str]:
-    """Fits that a checkpoint holds."""
-    saved = checkpoint.read()
-    return set() if saved is None else {key for key in saved[0]["fits"] if Path(checkpoint.folder / key).exists()}

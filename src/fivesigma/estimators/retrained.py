@@ -7,21 +7,24 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
 
-from fivesigma._types import Array, IntArray
-from fivesigma.cascade import ClassWeights, History, Outcome, Round, Schedule, cascade, until_no_increase
+from fivesigma._types import Array
+from fivesigma.cascade import ClassWeights, History, Round, Schedule, cascade, until_no_increase
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.estimators.base import SignificanceClassifier
-from fivesigma.estimators.checkpoint import Checkpoint
+from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
+from fivesigma.estimators.callbacks import reporting
+from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parallel import run_parallel, spread_seeds, spread_threads
-from fivesigma.estimators.progress import CallbackSupportMixin, reporting, with_callbacks
-from fivesigma.estimators.sample import Gauge, Sample
+from fivesigma.estimators.parameters import whole
+from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.step import Splits, SplitStep
 from fivesigma.learners import Binding, Model, bind, check_learner, default_learner
 from fivesigma.significance import Utility
+from fivesigma.store.checkpoint import Checkpoint
 
 
 class _Candidate(NamedTuple):
@@ -33,7 +36,7 @@ class _Candidate(NamedTuple):
     seed: int
 
 
-class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceClassifier):
+class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     """Weighted classification cascade that retrains a classifier each round.
 
     Each round trains a fresh copy of any classifier that takes ``sample_weight`` on the physics weights times the
@@ -51,8 +54,7 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
     b_reg : float, optional
         Constant added to b, if `utility` is a name.
     max_rounds : int, default=20
-        Most rounds of a cascade. 0 leaves the class-balanced round 0 alone: the plain model with a tuned cut, which is
-        the baseline that a cascade has to beat.
+        Most rounds of a cascade.
     extra_rounds : int, default=10
         Rounds after the first that did not increase the held-out significance.
     u_init : "auto" or float, default="auto"
@@ -71,6 +73,9 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
     keep : int, default=1
         Best rounds of all restarts that are kept, at most; their probabilities are averaged. A round that does not
         count, or that did not improve a utility without a guarantee, is not kept beside others.
+    cascade : bool, default=True
+        False trains the plain model, the class-balanced round 0 alone, with a tuned cut. It is the baseline that a
+        cascade has to beat.
     refit : bool, default=False
         Whether to train the kept rounds once more, on all events. If not, the models of the splits are averaged. The
         cut is tuned before, on scores of models that did not see the events; a mean of several is a little narrower.
@@ -125,6 +130,17 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
     True
     """
 
+    _checks: ClassVar = {
+        **SignificanceClassifier._checks,
+        **CASCADE_CHECKS,
+        "max_rounds": whole(0),
+        "extra_rounds": whole(0),
+        "n_restarts": whole(1),
+        "keep": whole(1),
+        "monitor_every": whole(0),
+    }
+    _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "kept_": list, "models_": list}
+
     def __init__(
         self,
         estimator: Any = None,
@@ -139,6 +155,7 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         cut: str | float = "plateau",
         n_restarts: int = 1,
         keep: int = 1,
+        cascade: bool = True,
         refit: bool = False,
         pos_label: Any = None,
         negative_weights: str = "error",
@@ -159,6 +176,7 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         self.cut = cut
         self.n_restarts = n_restarts
         self.keep = keep
+        self.cascade = cascade
         self.refit = refit
         self.pos_label = pos_label
         self.negative_weights = negative_weights
@@ -168,33 +186,13 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, process: Any = None) -> CascadeClassifier:
-        """Run the cascade.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
-            Frames reach the learner as they are. NaN passes if the learner takes it.
-        y : array-like of shape (n_events,)
-            Two labels.
-        sample_weight : array-like of shape (n_events,), optional
-            Physics weights: the expected yield of each event. One each if not given.
-        process : array-like of shape (n_events,), optional
-            Process of each event; splits are stratified by it.
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         learner = self._learner()
         check_learner(learner)
-        sample = self._check_sample(X, y, sample_weight, process)
-        self._check_parameters()
-        checkpoint = Checkpoint.of(self, 1, sample.X, sample.signal, sample.weight, process)
+        is_plain = self._is_plain()
         saved = (checkpoint.read() if checkpoint else None) or ({}, {})
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
-        splits = sample.splits(self.cv, split_seed)
+        splits = sample.splits(self.cv, split_seed) if splits is None else splits
         held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
         held_out.warn_if_small()
         schedule = Schedule(self.utility_, floor=held_out.floor)
@@ -203,28 +201,30 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         else:
             start = schedule.at(float(self.u_init))
 
+        most = 0 if is_plain else self.max_rounds
         workers, threads = spread_threads(self.n_jobs, self.n_restarts)
-        longest = self.max_rounds + (start.u is None)
-        with reporting(self, longest * self.n_restarts, "cascade") as report:
+        with reporting(self, (most + (start.u is None)) * self.n_restarts, "cascade") as report:
 
             def restart(k: int, seed: int) -> tuple[History, list[_Candidate]]:
-                step = _Step(learner, sample, splits, held_out, update_cut=self.update_cut, seed=seed, threads=threads)
-                earlier = [Round.from_dict(r) for r in saved[0].get(str(k), [])]
+                step = Retraining(
+                    learner, sample, splits, held_out, update_cut=self.update_cut, seed=seed, threads=threads
+                )
+                earlier = History.from_columns(saved[0][str(k)]) if str(k) in saved[0] else History()
 
                 def finished(history: History) -> bool:
                     if checkpoint:
                         with checkpoint.lock:
-                            saved[0][str(k)] = [r.to_dict() for r in history]
+                            saved[0][str(k)] = history.to_columns()
                             checkpoint.write(saved[0], {})
                     return report(history[-1])
 
-                return self._run(step, schedule, start, earlier, finished)
+                return self._run(step, schedule, start, most=most, earlier=earlier, finished=finished)
 
             try:
                 results = run_parallel(restart, list(enumerate(seeds)), workers)
             except KeyboardInterrupt:
                 if checkpoint:
-                    written = sum(map(len, saved[0].values()))
+                    written = sum(len(columns["index"]) for columns in saved[0].values())
                     checkpoint.say_interrupted(written, written, "round")
                 raise
 
@@ -234,7 +234,7 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         ]
         candidates.sort(key=self._preference)  # stable: ties go to the earlier round
         candidates = [c for c in candidates if self._may_be_kept(c.round)][: self.keep] or candidates[:1]
-        if not candidates[0].round.counts:
+        if not candidates[0].round.valid:
             warnings.warn(
                 f"no round selects signal and at least {held_out.floor:g} effective background events among those "
                 "held out; the first round is kept",
@@ -242,30 +242,34 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
                 stacklevel=2,
             )
         self.kept_ = [c.round for c in candidates]
-        self._tune_cut(held_out, np.mean([c.held_out for c in candidates], axis=0))
+        probability = np.asarray(np.mean([c.held_out for c in candidates], axis=0))
+        self._tune_cut(held_out, probability)
         self.models_ = self._final_models(learner, sample, candidates)
-        return self
+        return probability
 
-    def _check_parameters(self) -> None:
-        self._check_integers(max_rounds=0, extra_rounds=0, n_restarts=1, keep=1, monitor_every=0)
-        self._check_update_cut()
-        if self.max_rounds == 0 and self.u_init != "auto":
-            raise InputError(
-                f"max_rounds=0 trains no round at u_init={self.u_init!r}; use u_init='auto' for the plain model"
-            )
+    def _is_plain(self) -> bool:
+        """Whether only the class-balanced round 0 is asked for."""
+        if self.max_rounds == 0:
+            warnings.warn("max_rounds=0 is now cascade=False.", DeprecationWarning, stacklevel=2)
+        is_plain = not self.cascade or self.max_rounds == 0
+        if is_plain and self.u_init != "auto":
+            raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")
+        return is_plain
 
     def _run(
         self,
-        step: _Step,
+        step: Retraining,
         schedule: Schedule,
         start: ClassWeights,
-        earlier: list[Round],
+        *,
+        most: int,
+        earlier: History,
         finished: Callable[[History], bool],
     ) -> tuple[History, list[_Candidate]]:
         """Run one cascade, after the rounds of an earlier run if there are any, and keep its best rounds."""
         history, best = History(), list[_Candidate]()
         new = cascade(step, schedule, start, p=step.sample.totals[0], monitor_every=self.monitor_every, resume=earlier)
-        for r in until_no_increase(itertools.chain(earlier, new), self.extra_rounds, self.max_rounds):
+        for r in until_no_increase(itertools.chain(earlier, new), self.extra_rounds, most):
             history.append(r)
             best.append(_Candidate(r, step.models, step.probability, step.seed))
             best.sort(key=self._preference)
@@ -275,7 +279,7 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         return history, [c if c.models else step.again(c) for c in best]
 
     def _may_be_kept(self, r: Round) -> bool:
-        return r.counts and (self.utility_.guaranteed or r.improved)
+        return r.valid and (self.utility_.guaranteed or r.improved)
 
     def _preference(self, c: _Candidate) -> tuple[bool, float]:
         return not self._may_be_kept(c.round), -c.round.significance
@@ -291,9 +295,6 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
             models.append(trainer.fit(sample.learner_weights(rows, ClassWeights(*c.round.class_weights))))
         return models
 
-    def _signal_probability(self, X: Any) -> Array:
-        return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
-
     def _learners(self) -> tuple[Any]:
         return (self._learner(),)
 
@@ -301,55 +302,52 @@ class CascadeClassifier(CallbackSupportMixin, MetaEstimatorMixin, SignificanceCl
         return default_learner() if self.estimator is None else self.estimator
 
 
-class _Step:
-    """Trains a classifier on each split and looks at the events held out of it."""
+class Retraining(SplitStep):
+    """The step of a retrained cascade: a new classifier on each split.
+
+    Parameters
+    ----------
+    sample, splits, held_out, update_cut
+        As in `SplitStep`.
+    learner, seed, threads
+        What is trained, and how.
+    """
 
     def __init__(
         self,
         learner: Any,
         sample: Sample,
-        splits: list[tuple[IntArray, IntArray]],
+        splits: Splits,
         held_out: Gauge,
         *,
         update_cut: str,
         seed: int,
         threads: int,
     ) -> None:
-        self.sample, self.seed = sample, seed
-        self._splits, self._held_out, self._update_cut = splits, held_out, update_cut
+        super().__init__(sample, splits, held_out, update_cut=update_cut)
+        self.seed = seed
         self._trainers = [
             bind(learner, Binding(sample.X, sample.target, train, rows, seed, threads)) for train, rows in splits
         ]
         self.models: list[Model] = []
         self.probability: Array = np.empty(0)
 
-    def __call__(self, weights: ClassWeights, want_tuned: bool, monitored: bool) -> Outcome:
-        """Train with class weights and report the yields."""
-        self.models = [
-            trainer.fit(self.sample.learner_weights(train, weights))
-            for trainer, (train, _) in zip(self._trainers, self._splits, strict=True)
-        ]
-        parts = [t.score_held_out(m) for t, m in zip(self._trainers, self.models, strict=True)]
-        self.probability = np.concatenate(parts)
-        best = self._held_out.scan(self.probability) if want_tuned or self._update_cut == "plateau" else None
-        threshold = 0.5 if best is None or self._update_cut == "zero" else best.cut
-        s, b, effective = self._held_out.at(self.probability >= threshold)
-        return Outcome(
-            s,
-            b,
-            effective,
-            tuned=(best.s, best.b) if best and want_tuned else None,
-            train=self._train_yields(threshold) if monitored else None,
-        )
+    def train(self, weights: ClassWeights) -> None:
+        """Train a new classifier on every split and score what it did not see."""
+        pairs = zip(self._trainers, self.splits, strict=True)
+        self.models = [trainer.fit(self.sample.learner_weights(train, weights)) for trainer, (train, _) in pairs]
+        parts = zip(self._trainers, self.models, strict=True)
+        self.probability = np.concatenate([trainer.score_held_out(model) for trainer, model in parts])
+
+    def score_held_out(self) -> Array:
+        """P(signal) of the held-out rows of all splits."""
+        return self.probability
+
+    def score_train(self) -> Array:
+        """P(signal) of the training rows of all splits."""
+        return np.concatenate([t.score_train(m) for t, m in zip(self._trainers, self.models, strict=True)])
 
     def again(self, candidate: _Candidate) -> _Candidate:
         """Train a round of an earlier run once more."""
-        self(ClassWeights(*candidate.round.class_weights, candidate.round.u), False, False)
+        self.train(ClassWeights(*candidate.round.class_weights, candidate.round.u))
         return candidate._replace(models=self.models, held_out=self.probability)
-
-    def _train_yields(self, threshold: float) -> tuple[float, float]:
-        """Yields of the training rows of all splits, scaled to the full yields."""
-        rows = np.concatenate([train for train, _ in self._splits])
-        parts = [t.score_train(m) for t, m in zip(self._trainers, self.models, strict=True)]
-        s, b, _ = Gauge.of(self.sample, rows, self._held_out.utility).at(np.concatenate(parts) >= threshold)
-        return s, b

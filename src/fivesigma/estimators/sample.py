@@ -1,8 +1,7 @@
-"""Training events as the estimators see them, and the events that are held out of training."""
+"""Training events as the estimators see them, and how they are split."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +12,10 @@ from sklearn.utils import _safe_indexing
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cascade import ClassWeights
-from fivesigma.cut import MIN_EFFECTIVE, CutScan, floor_for, scan
-from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.significance import Utility
+from fivesigma.errors import InputError
 from fivesigma.yields import (
     balanced_class_weights,
     check_weights,
-    effective_count,
     learner_weights,
     rescale,
     signal_and_background,
@@ -41,6 +37,8 @@ class Sample:
     weight : array
         Physics weights.
     process : array or None
+    feature_names : array or None
+        Names of the columns, where they have some.
     totals : (float, float)
         Full yields of signal and background.
     negative : str
@@ -52,11 +50,22 @@ class Sample:
     classes: AnyArray
     weight: Array
     process: AnyArray | None
+    feature_names: AnyArray | None
     totals: tuple[float, float]
     negative: str
 
     @classmethod
-    def checked(cls, X: Any, y: Any, sample_weight: Any, process: Any, *, pos_label: Any, negative: str) -> Sample:
+    def checked(
+        cls,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        process: Any,
+        *,
+        pos_label: Any,
+        negative: str,
+        feature_names: AnyArray | None = None,
+    ) -> Sample:
         """Check labels and weights."""
         signal, classes = split_labels(y, pos_label)
         weight = np.ones(signal.size) if sample_weight is None else check_weights(sample_weight, signal.size)
@@ -70,7 +79,8 @@ class Sample:
         names = None if process is None else np.asarray(process).astype(str)
         if names is not None and names.shape != signal.shape:
             raise InputError(f"process has {names.size} entries for {signal.size} events")
-        return cls(X, signal, classes, weight, names, signal_and_background(weight, signal), negative)
+        totals = signal_and_background(weight, signal)
+        return cls(X, signal, classes, weight, names, feature_names, totals, negative)
 
     @property
     def target(self) -> IntArray:
@@ -185,53 +195,3 @@ class Sample:
                 if min(np.count_nonzero(members), np.count_nonzero(remaining)) >= at_least:
                     strata[members] = strata.max() + 1
         return strata
-
-
-@dataclass(frozen=True)
-class Gauge:
-    """Events on which selections are measured: where u, the stop and the cut are decided. Usually they are held out.
-
-    Attributes
-    ----------
-    signal, weight : arrays
-        Of the rows of all splits, one after the other, each class scaled to its full yield.
-    utility : Utility
-    floor : float
-        Effective background count that a selection must keep to count.
-    copies : float
-        How often an event stands here on average; repeated splits repeat events, which makes them no more precise.
-    """
-
-    signal: BoolArray
-    weight: Array
-    utility: Utility
-    floor: float
-    copies: float
-
-    @classmethod
-    def of(cls, sample: Sample, rows: IntArray, utility: Utility) -> Gauge:
-        """Gather rows."""
-        signal = sample.signal[rows]
-        weight = sample.rescaled(rows)
-        copies = rows.size / np.unique(rows).size
-        return cls(signal, weight, utility, floor_for(effective_count(weight[~signal]) / copies), copies)
-
-    def warn_if_small(self) -> None:
-        """Say so if the floor had to be lowered."""
-        if self.floor < MIN_EFFECTIVE:
-            available = effective_count(self.weight[~self.signal]) / self.copies
-            warnings.warn(
-                f"{available:.1f} effective background events decide; selections that keep as few as one of them count",
-                SmallSampleWarning,
-                stacklevel=3,
-            )
-
-    def at(self, selected: BoolArray) -> tuple[float, float, float]:
-        """Yields s and b of a selection, and its effective background count."""
-        background = self.weight[selected & ~self.signal]
-        effective = effective_count(background) / self.copies
-        return float(self.weight[selected & self.signal].sum()), float(background.sum()), effective
-
-    def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
-        """Scan all cuts on P(signal)."""
-        return scan(probability, self.signal, self.weight, self.utility, rule, min_effective=self.floor * self.copies)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fivesigma._files import written_whole
+from fivesigma.blend import Blend
 from fivesigma.cut import scan
 from fivesigma.errors import InputError
-from fivesigma.estimators.blend import Blend
 from fivesigma.estimators.pool import CascadePool
 from fivesigma.higgsml.features import engineer
 from fivesigma.higgsml.recipes import QUICK, Recipe

@@ -139,7 +139,7 @@ def _series(name: str, rounds: Sequence[Round], utility: Utility) -> Series:
         name,
         [r.index for r in shown],
         np.array([r.following.u if moved and r.following.u is not None else np.nan for r in shown]),
-        np.array([r.significance if r.counts else np.nan for r in shown]),
+        np.array([r.significance if r.valid else np.nan for r in shown]),
         np.array(train),
     )
 

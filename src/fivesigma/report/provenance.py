@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import platform
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import fivesigma
+from fivesigma._extras import versions_in_use
 from fivesigma._types import AnyArray
 from fivesigma.datasets.events import Events
 
-_LIBRARIES = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm")
 _PYTHON = 'fivesigma.report(model, events).write("report.html")'
 
 
@@ -118,7 +116,7 @@ def provenance_of(model: Any, events: Events, trained_on: Events | None, command
         features=len(events.feature_names),
         rounds=len(history),
         training_seconds=float(sum(r.seconds for r in history)),
-        versions=_versions(),
+        versions={"fivesigma": fivesigma.__version__, **versions_in_use()},
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=_PYTHON if command is None else command,
         notes=list(events.notes),
@@ -131,8 +129,3 @@ def _parameters(model: Any) -> dict[str, str]:
     default = {k: repr(v) for k, v in type(model)().get_params(deep=False).items()}
     ordered = sorted(found, key=lambda k: (found[k] == default.get(k), k))
     return {k: found[k] if len(found[k]) <= 300 else f"{found[k][:300]}…" for k in ordered}
-
-
-def _versions() -> dict[str, str]:
-    found = {name: str(sys.modules[name].__version__) for name in _LIBRARIES if name in sys.modules}
-    return {"fivesigma": fivesigma.__version__, "python": platform.python_version(), **found}

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import os
-import platform
-import sys
 from pathlib import Path
 from typing import Any
 
 import fivesigma
+from fivesigma._extras import versions_in_use
 from fivesigma.errors import StoreError
-from fivesigma.store import parts, values
 from fivesigma.store.archive import MANIFEST, check_target, open_archive, write_archive
-from fivesigma.store.manifest import FORMAT, file_entry, read_files, read_manifest, render
+from fivesigma.store.codecs import CODECS, STORABLE
+from fivesigma.store.manifest import file_entry, read_files, read_manifest, render
+from fivesigma.store.migrations import FORMAT, migrate
 from fivesigma.store.packing import Packer, Unpacker
 
-__all__ = ["load", "save"]
-
-_CODECS = (*values.CODECS, *parts.CODECS)
-_LIBRARIES = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm", "skops", "torch")
+__all__ = ["from_parts", "load", "load_value", "save", "save_value", "to_parts"]
 
 
 def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow_pickle: bool = False) -> Path:
     """Save a fitted estimator.
 
     The result is a folder, or a zip if `path` ends so: boosters in their libraries' own formats, nets by safetensors,
-    scikit-learn's estimators by skops, and ``manifest.json`` with all else (parameters, classes, feature names,
-    utility, cut, history, versions) and the hash of each file. It appears whole or not at all.
+    scikit-learn's estimators by skops, arrays in NumPy's own format, and ``manifest.json`` with all else (parameters,
+    classes, feature names, utility, cut, versions) and the hash of each file. It appears whole or not at all.
 
     Parameters
     ----------
     model : estimator
-        A fitted `CascadeClassifier`, `GrownCascadeClassifier` or `CascadePool`.
+        A fitted `CascadeClassifier`, `GrownCascadeClassifier`, `DecomposedClassifier`, `CascadePool` or
+        `NetClassifier`.
     path : path
         Where to save it; its folder must be there.
     force : bool, default=False
@@ -59,21 +57,9 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
-    path = Path(path)
-    check_target(path, force=force)
-    packer = Packer(_CODECS, allow_pickle)
-    packed = packer.pack(model, "model")
-    if not isinstance(packed, dict) or packed.get("$") != "estimator":
-        raise StoreError(f"a {type(model).__name__} cannot be saved; known are {', '.join(parts.ESTIMATORS)}")
-    content = {
-        "format": FORMAT,
-        "fivesigma": fivesigma.__version__,
-        "versions": _versions(),
-        "model": packed,
-        "files": {name: file_entry(content) for name, content in packer.files.items()},
-    }
-    write_archive(path, {MANIFEST: render(content), **packer.files})
-    return path
+    if type(model).__name__ not in STORABLE:
+        raise StoreError(f"a {type(model).__name__} cannot be saved; known are {', '.join(STORABLE)}")
+    return save_value(model, path, force=force, allow_pickle=allow_pickle)
 
 
 def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
@@ -98,21 +84,53 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
     StoreError
         If anything was changed, is missing, is too much, or is of a newer format.
     """
-    path = Path(path)
-    archive = open_archive(path)
-    content = read_manifest(archive, str(path))
-    files = read_files(archive, content, str(path))
-    unpacker = Unpacker({codec.tag: codec for codec in _CODECS}, files, allow_pickle)
-    try:
-        model = unpacker.unpack(content["model"], "model")
-    except RecursionError as err:
-        raise StoreError(f"{MANIFEST} in {path} is nested too deep") from err
-    if type(model).__name__ not in parts.ESTIMATORS:
+    model = load_value(path, allow_pickle=allow_pickle)
+    if type(model).__name__ not in STORABLE:
         raise StoreError(f"{MANIFEST} in {path} describes no estimator")
     return model
 
 
-def _versions() -> dict[str, str]:
-    """Versions of what the model was made with; libraries that were not used are not imported."""
-    found = {name: str(sys.modules[name].__version__) for name in _LIBRARIES if name in sys.modules}
-    return {"python": platform.python_version(), **found}
+def save_value(value: Any, path: str | os.PathLike[str], *, force: bool = False, allow_pickle: bool = False) -> Path:
+    """Save any value that the codecs know, as `save` does; for what is no estimator by itself."""
+    path = Path(path)
+    check_target(path, force=force)
+    packer = Packer(CODECS, allow_pickle)
+    packed = packer.pack(value, "model")
+    content = {
+        "format": FORMAT,
+        "fivesigma": fivesigma.__version__,
+        "versions": versions_in_use(),
+        "model": packed,
+        "files": {name: file_entry(content) for name, content in packer.files.items()},
+    }
+    write_archive(path, {MANIFEST: render(content), **packer.files})
+    return path
+
+
+def load_value(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+    """Load what `save_value` saved."""
+    path = Path(path)
+    archive = open_archive(path)
+    content = read_manifest(archive, str(path))
+    files = read_files(archive, content, str(path))
+    versions = {**content["versions"], "fivesigma": content["fivesigma"]}
+    unpacker = Unpacker(_BY_TAG, files, allow_pickle, versions)
+    try:
+        migrate(content["model"], content["format"])
+        return unpacker.unpack(content["model"], "model")
+    except RecursionError as err:
+        raise StoreError(f"{MANIFEST} in {path} is nested too deep") from err
+
+
+_BY_TAG = {codec.tag: codec for codec in CODECS}
+
+
+def to_parts(value: Any, where: str) -> tuple[Any, dict[str, bytes]]:
+    """Turn a value into JSON and files, as `save` does; checkpoints are made of them."""
+    packer = Packer(CODECS)
+    return packer.pack(value, where), packer.files
+
+
+def from_parts(packed: Any, files: dict[str, bytes], where: str) -> Any:
+    """Make the value of what `to_parts` gave."""
+    return Unpacker(_BY_TAG, files).unpack(packed, where)

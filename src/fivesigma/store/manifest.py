@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
+import fivesigma
 from fivesigma.errors import StoreError
 from fivesigma.store.archive import MANIFEST, Archive, is_plain_name
+from fivesigma.store.migrations import FORMAT
 
-FORMAT = 1
+_VERSION = re.compile(r"[0-9][0-9a-z.+]{0,29}")
 _KEYS = {"format", "fivesigma", "versions", "model", "files", "digest"}
 _MOST = 1 << 28  # bytes; more is no manifest
 
@@ -43,8 +46,11 @@ def read_manifest(archive: Archive, where: str) -> dict[str, Any]:
     if not isinstance(number, int) or isinstance(number, bool):
         raise StoreError(f"{MANIFEST} in {where} is not the manifest of a saved model: it has no format number")
     if number > FORMAT:
+        writer = content.get("fivesigma")
+        needed = f"fivesigma {writer}" if isinstance(writer, str) and _VERSION.fullmatch(writer) else "a newer version"
         raise StoreError(
-            f"{where} has format {number}, and this version of fivesigma reads up to {FORMAT}; install a newer one"
+            f"{where} has format {number}, and fivesigma {fivesigma.__version__} reads formats up to {FORMAT}; it was "
+            f"saved by {needed}: install that or a later one"
         )
     if number < 1:
         raise StoreError(f"{where} has format {number}, which never was")

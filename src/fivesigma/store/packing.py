@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fivesigma._extras import version_of
 from fivesigma.errors import StoreError
 
 TAG = "$"  # the key that marks a JSON object as something else than a dictionary
@@ -27,12 +28,15 @@ class Codec:
     unpack : callable
         Makes the value of its fields; called with unpacker, fields and place. Any exception means that the fields are
         wrong.
+    library : str
+        Module of another library that reads the value, if one does: its version is named if it cannot.
     """
 
     tag: str
     takes: Callable[[Any], bool]
     pack: Callable[[Packer, Any, str], dict[str, Any] | None]
     unpack: Callable[[Unpacker, dict[str, Any], str], Any]
+    library: str = ""
 
 
 @dataclass
@@ -68,11 +72,22 @@ class Packer:
 
 @dataclass(frozen=True)
 class Unpacker:
-    """Makes values of JSON and the files of a model."""
+    """Makes values of JSON and the files of a model.
+
+    Attributes
+    ----------
+    codecs : mapping of str to Codec
+        By tag.
+    files : mapping of str to bytes
+    allow_pickle : bool
+    versions : mapping of str to str
+        Of fivesigma and the other libraries that wrote the model.
+    """
 
     codecs: Mapping[str, Codec]
     files: Mapping[str, bytes]
     allow_pickle: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     def unpack(self, value: Any, where: str) -> Any:
         """Make the value; whatever does not fit is refused with its place."""
@@ -92,7 +107,17 @@ class Unpacker:
         except (StoreError, ModuleNotFoundError):
             raise
         except Exception as err:  # parsers of other libraries raise what they like
-            raise StoreError(f"{where} in the manifest cannot be made a {tag}: {one_line(err)}") from err
+            raise StoreError(self._why_not(codec, where, err)) from err
+
+    def _why_not(self, codec: Codec, where: str, err: Exception) -> str:
+        """Say why a value could not be made; another version of its library is the likeliest reason."""
+        then, now = self.versions.get(codec.library), version_of(codec.library)
+        if then is not None and now is not None and then != now:
+            return (
+                f"{where} was written by {codec.library} {then}, and {codec.library} {now} cannot read it "
+                f"({one_line(err)}); install {codec.library} {then} or train the model again"
+            )
+        return f"{where} in the manifest cannot be made a {codec.tag}: {one_line(err)}"
 
     def typed(self, fields: Mapping[str, Any], name: str, kind: type | tuple[type, ...], where: str) -> Any:
         """Make one field's value and check its type."""

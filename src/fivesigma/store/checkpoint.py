@@ -13,7 +13,6 @@ import uuid
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ import joblib
 import numpy as np
 
 from fivesigma import __version__
+from fivesigma._extras import versions_of_trainers
 from fivesigma.errors import InputError
 
 _NAME = "checkpoint.json"
 _LOCK = "checkpoint.lock"
-_FORMAT = 1
+FORMAT = 2  # to be raised whenever what an estimator writes changes
 
 
 _FREE = ("checkpoint", "checkpoint_every", "verbose", "n_jobs")  # settings that make no other run
@@ -38,19 +38,12 @@ def fingerprint(estimator: Any, *data: Any) -> dict[str, str]:
         described = _described([type(estimator), settings])
     except RecursionError:
         raise InputError("a checkpoint needs settings that do not contain themselves") from None
+    versions = {"fivesigma": __version__, **versions_of_trainers()}
     return {
         "settings": hashlib.sha256(described.encode()).hexdigest(),
         "events": joblib.hash(data, hash_name="sha1"),
-        "versions": ", ".join(f"{name} {version}" for name, version in _versions()),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    """Versions of the libraries that train; from their metadata, as importing them takes long."""
-    yield "fivesigma", __version__
-    for name in ("scikit-learn", "xgboost", "xgboost-cpu", "lightgbm", "torch"):
-        with suppress(metadata.PackageNotFoundError):
-            yield name, metadata.version(name)
 
 
 def _described(value: Any) -> str:
@@ -140,13 +133,14 @@ class Checkpoint:
             return None
         try:
             manifest = json.loads(path.read_text())
+            _check_format(manifest["format"], self.folder)
             files = {name: (self.folder / entry["file"]).read_bytes() for name, entry in manifest["files"].items()}
-            run, state, version = manifest["run"], manifest["state"], manifest["format"]
+            run, state = manifest["run"], manifest["state"]
             sums = {name: entry["sha256"] for name, entry in manifest["files"].items()}
+        except InputError:
+            raise
         except (OSError, ValueError, KeyError, TypeError) as err:
             raise InputError(f"{path} cannot be read ({err}); remove the folder to start anew") from err
-        if version != _FORMAT:
-            raise InputError(f"{path} has format {version!r} and this version reads {_FORMAT}; remove the folder")
         for part, what in (
             ("settings", "of another configuration"),
             ("events", "of other events"),
@@ -173,7 +167,7 @@ class Checkpoint:
             digest = hashlib.sha256(content).hexdigest()
             entries[name] = {"file": f"{name}.{digest[:16]}", "sha256": digest}
             write_atomically(self.folder / entries[name]["file"], content)
-        manifest = {"format": _FORMAT, "run": self._run, "state": state, "files": entries}
+        manifest = {"format": FORMAT, "run": self._run, "state": state, "files": entries}
         write_atomically(self.folder / _NAME, json.dumps(manifest).encode())
         current = {entry["file"] for entry in entries.values()}
         stems = {name.partition(".")[0] for name in files}
@@ -186,6 +180,14 @@ class Checkpoint:
         print(
             f"interrupted after {unit} {reached}; the same call goes on from {unit} {kept}, kept in {self.folder}",
             file=sys.stderr,
+        )
+
+
+def _check_format(number: Any, folder: Path) -> None:
+    if number != FORMAT:
+        raise InputError(
+            f"the checkpoint in {folder} has format {str(number)[:20]}, and fivesigma {__version__} resumes format "
+            f"{FORMAT}: finish the run with the version that began it, or remove the folder to start anew"
         )
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 
+import fivesigma
 from fivesigma._extras import need
 from fivesigma._types import AnyArray
 from fivesigma.errors import StoreError
 from fivesigma.learners.inputs import NO_COLUMN, Inputs
+from fivesigma.store.codecs.estimators import is_ours, set_parameters
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
-_NAME = "NetClassifier"
-_MODULE = "fivesigma.learners.torch"
+NAME = "NetClassifier"
 _LAYER = "layer-{:03d}"
 _INPUTS = {
     **dict.fromkeys(("columns", "flags", "momenta"), np.int64),
@@ -22,14 +22,12 @@ _INPUTS = {
 }
 
 
-def _is_net(value: Any) -> bool:
-    return type(value).__name__ == _NAME and type(value).__module__ == _MODULE
-
-
 def _pack_net(packer: Packer, value: Any, where: str) -> dict[str, Any]:
     safetensors = need("safetensors.numpy")  # for a net without weights too: a checkpoint asks before training
     packed = {"parameters": packer.pack(value.get_params(deep=False), where)}
     if not hasattr(value, "weights_"):
+        if where == "model":
+            raise StoreError(f"{where} is a {NAME} that is not fitted; fit it before it is saved")
         return packed
     arrays = {_LAYER.format(k): layer for k, layer in enumerate(value.weights_)}
     arrays |= {name: getattr(value.inputs_, name).astype(dtype) for name, dtype in _INPUTS.items()}
@@ -40,12 +38,9 @@ def _pack_net(packer: Packer, value: Any, where: str) -> dict[str, Any]:
 
 
 def _unpack_net(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
-    model = getattr(importlib.import_module(_MODULE), _NAME)()
-    parameters = unpacker.typed(fields, "parameters", dict, where)
-    if set(parameters) != set(model.get_params(deep=False)):
-        raise StoreError(f"{where}.parameters in the manifest are not those of {_NAME}")
-    model.set_params(**parameters)
-    if "file" not in fields:
+    model = getattr(fivesigma, NAME)()
+    set_parameters(model, unpacker, fields, where)
+    if "file" not in fields and where != "model":
         return model
     model.check_parameters()
     fitted = unpacker.typed(fields, "fitted", dict, where)
@@ -100,4 +95,4 @@ def _layers(arrays: dict[str, AnyArray], n_inputs: int, where: str) -> list[AnyA
     return layers
 
 
-NET = Codec("net", _is_net, _pack_net, _unpack_net)
+CODECS = (Codec("net", lambda value: is_ours(value, (NAME,)), _pack_net, _unpack_net, "torch"),)

@@ -1,23 +1,29 @@
-"""Codecs of plain values: numbers that JSON has not, arrays, paths, utilities, and the rounds of a cascade."""
+"""Codecs of plain values: numbers that JSON has not, arrays, paths, utilities, and the rounds of a cascade.
+
+A small array stands in the manifest, a larger one in a file of its own in NumPy's format, without pickle.
+"""
 
 from __future__ import annotations
 
+import io
 import math
 import re
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
 from fivesigma import significance
-from fivesigma.cascade import ClassWeights, History, Round
+from fivesigma._types import AnyArray
+from fivesigma.cascade import History, Round
 from fivesigma.errors import StoreError
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 _NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 _TEXT = re.compile(r"[<>]U(\d{1,4})")
 _UTILITIES = ("AMS2", "AMS3", "SOverRootSB", "OnOff", "GaussianBackground", "RelativeBackground")
+_INLINE = 64  # numbers that may stand in the manifest
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -30,11 +36,17 @@ def _pack_array(packer: Packer, value: Any, where: str) -> dict[str, Any] | None
         dtype = "text"  # column names are objects in scikit-learn
     elif not (_NUMBERS.fullmatch(dtype) or _TEXT.fullmatch(dtype)):
         return None
+    if array.size > _INLINE and dtype != "text":
+        stream = io.BytesIO()
+        np.lib.format.write_array(stream, array, allow_pickle=False)
+        return {"file": packer.add_file(stream.getvalue(), ".npy")}
     data = packer.pack(array.ravel().tolist(), where)
     return {"dtype": dtype, "shape": list(array.shape), "data": data}
 
 
 def _unpack_array(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
+    if "file" in fields:
+        return _from_npy(unpacker.file(fields, where), where)
     dtype = unpacker.typed(fields, "dtype", str, where)
     shape = unpacker.typed(fields, "shape", list, where)
     data = unpacker.typed(fields, "data", list, where)
@@ -47,6 +59,22 @@ def _unpack_array(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any
     return array if array.ndim or dtype == "text" else array[()]
 
 
+def _from_npy(content: bytes, where: str) -> AnyArray:
+    """Read an array whose header and length must agree; nothing is allocated on the word of the header alone."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version != (1, 0):
+        raise StoreError(f"{where} names a file of NumPy's format {version}, which no model needs")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    start = stream.tell()
+    if not (_NUMBERS.fullmatch(dtype.str) or _TEXT.fullmatch(dtype.str)):
+        raise StoreError(f"{where} names a file of {dtype}, which no model needs")
+    if math.prod(shape) * dtype.itemsize != len(content) - start or any(n < 0 for n in shape):
+        raise StoreError(f"{where} names a file that does not hold the {math.prod(shape)} values that its header says")
+    flat = np.frombuffer(content, dtype=dtype, offset=start)
+    return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
+
+
 def _unpack_utility(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     name = unpacker.typed(fields, "class", str, where)
     if name not in _UTILITIES:
@@ -55,49 +83,24 @@ def _unpack_utility(unpacker: Unpacker, fields: dict[str, Any], where: str) -> A
     return getattr(significance, name)(**{key: _number(value) for key, value in parameters.items()})
 
 
-def _pack_round(packer: Packer, value: Round, where: str) -> dict[str, Any]:
-    record = {**value.to_dict(), "class_weights": list(value.class_weights), "following": list(value.following)}
-    return {name: packer.pack(item, where) for name, item in record.items()}
-
-
-_FLAGS = ("counts", "improved")
-_COUNTS = ("index", "restart")
-_MAYBE = ("u", "surrogate_before", "surrogate_after", "train_s", "train_b")
-
-
-def _unpack_round(unpacker: Unpacker, record: dict[str, Any], where: str) -> Round:
-    known = {f.name for f in fields(Round)}
-    if set(record) != known:
-        raise StoreError(f"{where} in the manifest has not the fields of a round")
-    values: dict[str, Any] = {}
-    for name in known:
-        if name in _FLAGS:
-            values[name] = unpacker.typed(record, name, bool, where)
-        elif name in _COUNTS:
-            values[name] = unpacker.typed(record, name, int, where)
-        elif name == "class_weights":
-            signal, background = unpacker.typed(record, name, list, where)
-            values[name] = (_number(signal), _number(background))
-        elif name == "following":
-            signal, background, u = unpacker.typed(record, name, list, where)
-            values[name] = ClassWeights(_number(signal), _number(background), None if u is None else _number(u))
-        else:
-            value = unpacker.unpack(record[name], f"{where}.{name}")
-            values[name] = None if value is None and name in _MAYBE else _number(value)
-    return Round(**values)
-
-
 def _number(value: Any) -> float | int:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise StoreError(f"the manifest has {str(value)[:40]!r} where a number belongs")
     return value
 
 
+def _pack_history(packer: Packer, value: History, where: str) -> dict[str, Any]:
+    columns = value.to_columns()
+    table = np.array(list(columns.values()), dtype=np.float64).reshape(len(columns), len(value))  # None becomes NaN
+    return {"columns": list(columns), "table": packer.pack(table, where)}
+
+
 def _unpack_history(unpacker: Unpacker, fields: dict[str, Any], where: str) -> History:
-    rounds = unpacker.typed(fields, "rounds", list, where)
-    if not all(isinstance(r, Round) for r in rounds):
-        raise StoreError(f"{where}.rounds in the manifest holds something else than rounds")
-    return History(rounds)
+    names = unpacker.typed(fields, "columns", list, where)
+    table = unpacker.typed(fields, "table", np.ndarray, where)
+    if table.dtype != np.float64 or table.ndim != 2 or len(table) != len(names):
+        raise StoreError(f"{where} in the manifest has not one row of numbers for each of {len(names)} columns")
+    return History.from_columns(dict(zip(names, table.tolist(), strict=True)))
 
 
 def _unpack_random_state(unpacker: Unpacker, fields: dict[str, Any], where: str) -> np.random.RandomState:
@@ -122,10 +125,15 @@ CODECS = (
     Codec(
         "history",
         lambda value: type(value) is History,
-        lambda packer, value, where: {"rounds": packer.pack(list(value), where)},
+        _pack_history,
         _unpack_history,
     ),
-    Codec("round", lambda value: type(value) is Round, _pack_round, _unpack_round),
+    Codec(
+        "round",
+        lambda value: type(value) is Round,
+        lambda packer, value, where: _pack_history(packer, History([value]), where),
+        lambda unpacker, fields, where: _unpack_history(unpacker, fields, where)[0],
+    ),
     Codec(
         "tuple",
         lambda value: type(value) is tuple,

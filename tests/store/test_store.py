@@ -26,6 +26,7 @@ import fivesigma
 from fivesigma import AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, OnOff, load, save
 from fivesigma.errors import InputError, StoreError
 from fivesigma.store.manifest import render
+from fivesigma.store.migrations import FORMAT
 from tests.estimators.blobs import make_blobs
 
 xgboost = pytest.importorskip("xgboost")
@@ -95,18 +96,18 @@ def test_native_files_and_a_readable_manifest(tmp_path: Path) -> None:
     labels = np.where(y == 1, "s", "b")
     model = GrownCascadeClassifier("lightgbm", **GROWN).fit(frame, labels, weight)
     path = save(model, tmp_path / "model")
-    assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "part-000.txt"]
-    assert (path / "part-000.txt").read_text().startswith("tree\n")
+    assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "part-000.npy", "part-001.txt"]
+    assert (path / "part-001.txt").read_text().startswith("tree\n")
     assert stat.S_IMODE((path / "manifest.json").stat().st_mode) & 0o444 == 0o444
     manifest = json.loads((path / "manifest.json").read_text())
-    assert manifest["format"] == 1
+    assert manifest["format"] == FORMAT
     assert manifest["fivesigma"] == fivesigma.__version__
     assert {"python", "numpy", "sklearn", "lightgbm"} <= manifest["versions"].keys()
     fitted = manifest["model"]["fitted"]
     assert fitted["feature_names_in_"]["data"] == list(frame.columns)
     assert fitted["classes_"]["data"] == ["b", "s"]
     assert fitted["cut_"] == model.cut_
-    assert len(fitted["history_"]["rounds"]) == 6
+    assert "index" in fitted["history_"]["columns"]
     assert manifest["model"]["parameters"]["random_state"] == 3
     again = load(path)
     np.testing.assert_array_equal(again.feature_names_in_, model.feature_names_in_)
@@ -178,8 +179,8 @@ class TestPickle:
     def test_a_skops_file_with_another_type_is_refused_on_loading(self, saved: Path) -> None:
         skops = pytest.importorskip("skops.io")
         estimator = make_pipeline(FunctionTransformer(square), LogisticRegression()).fit(X, y)
-        forge(saved, lambda m: m["model"]["parameters"].update(cv={"$": "skops", "file": "part-001.skops"}))
-        add_file(saved, "part-001.skops", skops.dumps(estimator))
+        forge(saved, lambda m: m["model"]["parameters"].update(cv={"$": "skops", "file": "part-002.skops"}))
+        add_file(saved, "part-002.skops", skops.dumps(estimator))
         with pytest.raises(StoreError, match=r"parameters\.cv .*test_store\.square"):
             load(saved)
 
@@ -189,7 +190,7 @@ class TestTarget:
         model = load(saved)
         with pytest.raises(StoreError, match="there already"):
             save(model, saved)
-        (saved / "part-000.ubj").write_bytes(b"old")
+        (saved / "part-001.ubj").write_bytes(b"old")
         save(model, saved, force=True)
         load(saved)
         assert [p.name for p in saved.parent.iterdir()] == ["model"]
@@ -261,13 +262,13 @@ FORGERIES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda m: m.update(model=1), "has not the parts"),
     (lambda m: m.update(model={}), "describes no estimator"),
     (lambda m: m.update(extra=1), "has not the parts"),
-    (lambda m: m["files"].update({"part-000.ubj": 3}), "neither size nor hash"),
+    (lambda m: m["files"].update({"part-001.ubj": 3}), "neither size nor hash"),
     (lambda m: m["model"].update({"class": "Popen"}), "is a 'Popen'; known are"),
     (lambda m: m["model"].update({"class": ["GrownCascadeClassifier"]}), "should be a str, not a list"),
     (lambda m: m["model"].update({"$": "subprocess"}), "unknown kind 'subprocess'"),
     (lambda m: m["model"].update({"$": 1}), "unknown kind"),
-    (lambda m: m["model"]["parameters"].pop("cv"), "parameters .* are not those"),
-    (lambda m: m["model"]["parameters"].update(__class__=1), "parameters .* are not those"),
+    (lambda m: m["model"]["parameters"].update(__class__=1), r"parameters .* '__class__', which .* does not know"),
+    (lambda m: m["model"]["parameters"].update(n_tree=1), r"saved by .*Did you mean 'n_trees'"),
     (lambda m: m["model"]["fitted"].update(cut_="0.5"), r"fitted\.cut_ .* should be a float, not a str"),
     (lambda m: m["model"]["fitted"].update(cut_={"$": "number", "value": "nan"}), r"cut_ .* cannot belong"),
     (lambda m: m["model"]["fitted"].update(n_features_in_=True), "should be a int, not a bool"),
@@ -279,11 +280,15 @@ FORGERIES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda m: m["model"]["fitted"]["classes_"].update(shape=[1 << 40]), "classes_ .* cannot be made"),
     (lambda m: m["model"]["fitted"]["classes_"].update(dtype="O"), "which no model needs"),
     (lambda m: m["model"]["fitted"]["classes_"].update(dtype="<U999999999"), "which no model needs"),
-    (lambda m: m["model"]["fitted"]["history_"]["rounds"][0].pop("u"), "not the fields of a round"),
-    (lambda m: m["model"]["fitted"]["history_"]["rounds"][0].update(s="1"), "where a number belongs"),
+    (lambda m: m["model"]["fitted"]["history_"]["columns"].pop(), "has not one row of numbers for each of"),
+    (lambda m: m["model"]["fitted"]["history_"]["columns"].__setitem__(0, "x"), "no column 'index'"),
+    (lambda m: m["model"]["fitted"]["history_"]["columns"].__setitem__(3, "s"), "no column 'class_weights'"),
+    (lambda m: m["model"]["fitted"]["history_"]["columns"].__setitem__(-1, "x"), "a column 'x', which is unknown"),
+    (lambda m: m["model"]["fitted"]["history_"].update(table=1), r"table .* should be a ndarray, not a int"),
+    (lambda m: m["model"]["fitted"]["history_"]["table"].update(file="part-001.ubj"), "history_.* cannot be made"),
     (lambda m: m["model"]["fitted"]["utility_"].update({"class": "FDivergence"}), "the utility 'FDivergence'"),
     (lambda m: m["model"]["fitted"]["utility_"]["parameters"].update(b_reg=-1), "cannot be made a utility"),
-    (lambda m: m["model"]["parameters"].update(cv={"$": "pickle", "file": "part-000.ubj"}), "is a pickle"),
+    (lambda m: m["model"]["parameters"].update(cv={"$": "pickle", "file": "part-001.ubj"}), "is a pickle"),
 ]
 
 
@@ -291,7 +296,7 @@ class TestDamage:
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.data())
     def test_any_changed_byte_is_refused(self, saved: Path, data: st.DataObject) -> None:
-        file = saved / data.draw(st.sampled_from(["manifest.json", "part-000.ubj"]))
+        file = saved / data.draw(st.sampled_from(["manifest.json", "part-001.ubj"]))
         content = file.read_bytes()
         at = data.draw(st.integers(0, len(content) - 1))
         changed = content[at] ^ data.draw(st.integers(1, 255))
@@ -327,8 +332,8 @@ class TestDamage:
         with pytest.raises(StoreError, match=r"holds extra\.txt, which its manifest does not list"):
             load(saved)
         (saved / "extra.txt").unlink()
-        (saved / "part-000.ubj").unlink()
-        with pytest.raises(StoreError, match=r"part-000\.ubj is missing"):
+        (saved / "part-001.ubj").unlink()
+        with pytest.raises(StoreError, match=r"part-001\.ubj is missing"):
             load(saved)
         (saved / "manifest.json").unlink()
         with pytest.raises(StoreError, match=r"holds no manifest\.json"):
@@ -337,14 +342,14 @@ class TestDamage:
             load(saved / "elsewhere")
 
     def test_a_link_is_refused(self, saved: Path, tmp_path: Path) -> None:
-        (saved / "part-000.ubj").rename(tmp_path / "outside.ubj")
-        (saved / "part-000.ubj").symlink_to(tmp_path / "outside.ubj")
+        (saved / "part-001.ubj").rename(tmp_path / "outside.ubj")
+        (saved / "part-001.ubj").symlink_to(tmp_path / "outside.ubj")
         with pytest.raises(StoreError, match="no plain file"):
             load(saved)
 
     @pytest.mark.parametrize("name", ["../outside.ubj", "/etc/passwd", "a/b.ubj", "..", "C:\\x", "manifest.json"])
     def test_a_name_that_leaves_the_folder_is_refused(self, saved: Path, name: str) -> None:
-        forge(saved, lambda m: m["files"].update({name: m["files"].pop("part-000.ubj")}))
+        forge(saved, lambda m: m["files"].update({name: m["files"].pop("part-001.ubj")}))
         with pytest.raises(StoreError, match="a name that leaves the model"):
             load(saved)
 
@@ -370,8 +375,14 @@ class TestDamage:
             load(tmp_path / "model")
 
     def test_a_newer_format_says_so(self, saved: Path) -> None:
-        forge(saved, lambda m: m.update(format=2, something="new"))
-        with pytest.raises(StoreError, match=r"has format 2, and this version of fivesigma reads up to 1"):
+        forge(saved, lambda m: m.update(format=FORMAT + 1, something="new", fivesigma="9.1.0"))
+        sentence = (
+            rf"has format {FORMAT + 1}, and fivesigma .* reads formats up to {FORMAT}; .* fivesigma 9\.1\.0: install"
+        )
+        with pytest.raises(StoreError, match=sentence):
+            load(saved)
+        forge(saved, lambda m: m.update(format=FORMAT + 1, fivesigma="\n" * 1000))
+        with pytest.raises(StoreError, match="saved by a newer version: install"):
             load(saved)
 
     @pytest.mark.parametrize(

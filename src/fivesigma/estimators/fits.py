@@ -1,0 +1,199 @@
+"""The fits of a pool: every member on every split, in parallel, each kept in the checkpoint when it is done."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from fivesigma._types import Array, IntArray
+from fivesigma.errors import InputError, StoreError
+from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.callbacks import PoolProgress
+from fivesigma.estimators.parallel import run_parallel, spread_threads
+from fivesigma.estimators.retrained import CascadeClassifier
+from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.step import Splits
+from fivesigma.learners import check_learner
+from fivesigma.store import load_value, save_value, to_parts
+from fivesigma.store.checkpoint import Checkpoint
+
+_RUNNING = ".running"  # ends the name of the checkpoint of a fit that is not finished
+
+
+class Task(NamedTuple):
+    """One fit that is to be done: a member on one split."""
+
+    member: int
+    name: str
+    number: int
+    train: IntArray
+    held_out: IntArray
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Name of the fit in a checkpoint."""
+        return f"{self.name}-{self.number}"
+
+
+class Fit(NamedTuple):
+    """One fit that is done: the model, and its P(signal) of the held-out rows."""
+
+    task: Task
+    model: SignificanceClassifier
+    held_out_score: Array
+
+
+def as_member(estimator: Any) -> SignificanceClassifier:
+    """Return an estimator of ours as it is, and a bare classifier as the plain model that it makes."""
+    return estimator if isinstance(estimator, SignificanceClassifier) else CascadeClassifier(estimator, cascade=False)
+
+
+def check_members(_: str, estimators: Sequence[tuple[str, Any]]) -> None:
+    """Refuse members that have no usable name or cannot be members."""
+    if not estimators:
+        raise InputError("estimators is empty; a pool needs at least one (name, estimator) pair")
+    try:
+        pairs: list[tuple[Any, Any]] = [(name, estimator) for name, estimator in estimators]
+    except (TypeError, ValueError):
+        raise InputError(f"estimators must be (name, estimator) pairs, got {estimators!r}") from None
+    for name, estimator in pairs:
+        if not isinstance(name, str) or not name or name.startswith(".") or set(name) & set("/\\\0"):
+            raise InputError(f"{name!r} cannot name a member: it must be text that could name a file")
+        if not isinstance(estimator, SignificanceClassifier):
+            check_learner(estimator)
+            continue
+        estimator.check_parameters()
+        if getattr(estimator, "update", None) == "cross-fit":
+            raise InputError(
+                f"member {name!r} has update='cross-fit', which needs folds of its own, but each fit of a pool has "
+                "one split; use update='held-out'"
+            )
+
+
+def derived_seed(*key: int) -> int:
+    """A seed for each combination of numbers."""
+    return int(np.random.SeedSequence(key).generate_state(1)[0] >> 1)
+
+
+def plan(names: Sequence[str], splits_of: Callable[[int], Splits], root: int) -> list[Task]:
+    """All fits: every member on every one of its splits."""
+    return [
+        # A row that is held out twice is one event: it counts once.
+        Task(k, name, at, train, np.unique(held_out), derived_seed(root, k, at, 1))
+        for k, name in enumerate(names)
+        for at, (train, held_out) in enumerate(splits_of(k))
+    ]
+
+
+def check_storable(members: Sequence[tuple[str, SignificanceClassifier]], utility: Any) -> None:
+    """Refuse before training what a checkpoint could not hold after it."""
+    for where, value in [*((f"member {name!r}", member) for name, member in members), ("utility", utility)]:
+        try:
+            to_parts(value, where)
+        except StoreError as err:
+            reason = str(err).partition(";")[0]
+            raise InputError(f"checkpoint cannot hold this pool: {reason}; leave checkpoint out") from err
+
+
+def run_fits(
+    pool: Any,
+    members: Sequence[SignificanceClassifier],
+    tasks: list[Task],
+    sample: Sample,
+    checkpoint: Checkpoint | None,
+) -> list[Fit]:
+    """Run the fits; those of a member that a callback stopped in between are left out.
+
+    Parameters
+    ----------
+    pool : CascadePool
+        Gives utility, policy for negative weights, cores, and callbacks.
+    members : sequence of estimators
+        What is cloned and fitted.
+    tasks : list of Task
+    sample : Sample
+    checkpoint : Checkpoint, optional
+    """
+    workers, threads = spread_threads(pool.n_jobs, len(tasks))
+    done = set() if checkpoint is None else _finished(checkpoint)
+    if checkpoint:
+        _clear_leftovers(checkpoint, done)
+    with PoolProgress(pool, {t.key: rounds_of(members[t.member]) for t in tasks}).showing() as progress:
+
+        def work(task: Task) -> Fit | None:
+            if progress.stopped and task.member > 0:  # a pool needs one member
+                return None
+            with progress.fit(task.key):
+                if checkpoint and task.key in done:
+                    stored = load_value(checkpoint.folder / task.key)
+                    return Fit(task, stored["model"], stored["held_out"])
+                return _fit(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
+
+        try:
+            fits = run_parallel(work, [(t,) for t in tasks], workers)
+        except KeyboardInterrupt:
+            if checkpoint:
+                checkpoint.say_interrupted(progress.finished, len(_finished(checkpoint)), "fit")
+            raise
+    left_out = {t.member for t, fit in zip(tasks, fits, strict=True) if fit is None}
+    return [fit for fit in fits if fit is not None and fit.task.member not in left_out]
+
+
+def rounds_of(member: SignificanceClassifier) -> int:
+    """Rounds that a member reports at most."""
+    if isinstance(member, CascadeClassifier):
+        rounds = (member.max_rounds if member.cascade else 0) + (member.u_init == "auto" or not member.cascade)
+        return rounds * member.n_restarts
+    return int(getattr(member, "n_trees", 1))
+
+
+def _fit(
+    pool: Any,
+    member: SignificanceClassifier,
+    task: Task,
+    sample: Sample,
+    *,
+    threads: int,
+    checkpoint: Checkpoint | None,
+) -> Fit:
+    """Fit a member on one split."""
+    model: SignificanceClassifier = clone(member)
+    if "refit" in model.get_params(deep=False):
+        model.set_params(refit=False)  # it would train on the events that judge it
+    running = checkpoint.folder / f"{task.key}{_RUNNING}" if checkpoint else None
+    model.set_params(
+        utility=pool.utility_,
+        b_reg=None,
+        negative_weights=pool.negative_weights,
+        checkpoint=running,
+        random_state=task.seed,
+        n_jobs=threads,
+    )
+    score = model.fit_sample(sample, [(task.train, task.held_out)])
+    model.set_params(checkpoint=None)
+    if checkpoint:
+        # In this order a kill between any two steps leaves a fit that is finished or can go on.
+        save_value({"model": model, "held_out": score}, checkpoint.folder / task.key, force=True)
+        with checkpoint.lock:
+            checkpoint.write({"fits": sorted(_finished(checkpoint) | {task.key})}, {})
+        shutil.rmtree(checkpoint.folder / f"{task.key}{_RUNNING}", ignore_errors=True)
+    return Fit(task, model, score)
+
+
+def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
+    """Remove what a run that was killed had no time to remove: finished fits' checkpoints and half-written models."""
+    for path in checkpoint.folder.iterdir():
+        if path.is_dir() and (path.name.removesuffix(_RUNNING) in done - {path.name} or path.name.startswith(".")):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _finished(checkpoint: Checkpoint) -> set[str]:
+    """Fits that a checkpoint holds."""
+    saved = checkpoint.read()
+    return set() if saved is None else {key for key in saved[0]["fits"] if Path(checkpoint.folder / key).exists()}

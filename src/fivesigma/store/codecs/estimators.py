@@ -1,0 +1,94 @@
+"""The codec of our own estimators: their parameters, and what `fit` left behind."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+import fivesigma
+from fivesigma.errors import StoreError, did_you_mean
+from fivesigma.store.codecs.learners import MODELS
+from fivesigma.store.packing import Codec, Packer, Unpacker
+
+# Public classes that may be made. Each says in `_stored` what `fit` must have left behind, and of which type.
+ESTIMATORS = ("CascadeClassifier", "GrownCascadeClassifier", "DecomposedClassifier", "CascadePool")
+
+_FITTED_NAME = re.compile(r"[a-z][a-z0-9_]*_")
+
+
+def is_ours(value: Any, names: tuple[str, ...]) -> bool:
+    """Whether a value is of one of the public classes of these names, and not of a subclass."""
+    name = type(value).__name__
+    return name in names and type(value) is getattr(fivesigma, name)
+
+
+def set_parameters(model: Any, unpacker: Unpacker, fields: dict[str, Any], where: str) -> None:
+    """Set stored parameters; those that a later version added keep their defaults."""
+    given, known = unpacker.typed(fields, "parameters", dict, where), model.get_params(deep=False)
+    for name in given:
+        if name not in known:
+            writer = unpacker.versions.get("fivesigma", "another version")
+            raise StoreError(
+                f"{where}.parameters in the manifest has {name[:40]!r}, which {type(model).__name__} of fivesigma "
+                f"{fivesigma.__version__} does not know; the model was saved by {writer}.{did_you_mean(name, known)}"
+            )
+    vars(model).update(given)
+
+
+def _pack(packer: Packer, value: Any, where: str) -> dict[str, Any]:
+    name = type(value).__name__
+    found = {k: v for k, v in sorted(vars(value).items()) if _FITTED_NAME.fullmatch(k)}
+    absent = [k for k in value._stored if k not in found]
+    if absent and (found or where == "model"):  # only as a parameter of another may one be unfitted
+        raise StoreError(f"{where} is a {name} that is not fitted (it has no {absent[0]}); fit it before it is saved")
+    parameters = value.get_params(deep=False)
+    return {
+        "class": name,
+        "parameters": {k: packer.pack(v, f"{where}.{k}") for k, v in parameters.items()},
+        "fitted": {k: packer.pack(v, f"{where}.{k}") for k, v in found.items()},
+    }
+
+
+def _unpack(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
+    name = unpacker.typed(fields, "class", str, where)
+    if name not in ESTIMATORS:
+        raise StoreError(f"{where} in the manifest is a {name[:40]!r}; known are {', '.join(ESTIMATORS)}")
+    model = getattr(fivesigma, name)()
+    set_parameters(model, unpacker, fields, where)
+    fitted = fields.get("fitted")
+    if not isinstance(fitted, dict) or not all(_FITTED_NAME.fullmatch(k) for k in fitted):
+        raise StoreError(f"{where}.fitted in the manifest does not hold fitted attributes")
+    if not fitted and where != "model":
+        return model
+    place = f"{where}.fitted"
+    values = {k: unpacker.typed(fitted, k, kind, place) for k, kind in model._stored.items()}
+    values |= {k: unpacker.unpack(v, f"{place}.{k}") for k, v in fitted.items() if k not in values}
+    _check_meaning(values, place)
+    vars(model).update(values)
+    return model
+
+
+def _check_meaning(values: dict[str, Any], where: str) -> None:
+    """Refuse values of the right type with which a model could not score."""
+    n_features, names = values["n_features_in_"], values.get("feature_names_in_")
+    wrong = {
+        "classes_": values["classes_"].shape != (2,),
+        "cut_": not np.isfinite(values["cut_"]),
+        "n_features_in_": n_features < 1,
+        "feature_names_in_": names is not None and np.shape(names) != (n_features,),
+        "models_": values.get("models_") == [] or not all(isinstance(m, MODELS) for m in values.get("models_", [])),
+        "members_": values.get("members_") == [] or not all(map(_is_member, values.get("members_", []))),
+    }
+    for name, is_wrong in wrong.items():
+        if is_wrong:
+            raise StoreError(f"{where}.{name} in the manifest cannot belong to a fitted model")
+
+
+def _is_member(pair: Any) -> bool:
+    """Whether something is the name and the fitted classifier of a member of a pool."""
+    return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and hasattr(pair[1], "classes_")
+
+
+CODECS = (Codec("estimator", lambda value: is_ours(value, ESTIMATORS), _pack, _unpack),)
