@@ -23,7 +23,7 @@ import fivesigma
 from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, load, save
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, MissingExtraError, StoreError
-from fivesigma.learners.inputs import Inputs, find_momenta
+from fivesigma.learners.net.inputs import Inputs, find_momenta
 from fivesigma.store.manifest import file_entry, render
 from tests.estimators.blobs import make_blobs
 
@@ -31,7 +31,7 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.numpy")
 
 from fivesigma import NetClassifier  # noqa: E402 - only where torch is
-from fivesigma.learners.net import _Adam, limited_threads, one_cycle  # noqa: E402
+from fivesigma.learners.net.training import _Adam, limited_threads, one_cycle  # noqa: E402
 
 # A few hundred events are enough here.
 pytestmark = pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
@@ -342,8 +342,11 @@ class TestRefusals:
             "    def find_spec(self, name, *_):\n"
             "        if name == 'torch': raise ModuleNotFoundError('No module', name=name)\n"
             "sys.meta_path.insert(0, Absent())\n"
-            "import fivesigma, fivesigma.store\n"
-            "try: fivesigma.NetClassifier\n"
+            "import inspect, pydoc, fivesigma, fivesigma.store\n"
+            "from fivesigma import *\n"
+            "assert 'NetClassifier' in dict(inspect.getmembers(fivesigma))\n"
+            "assert 'NetClassifier' in pydoc.render_doc(fivesigma)\n"
+            "try: NetClassifier().fit([[0.0], [1.0]], [0, 1])\n"
             "except fivesigma.errors.MissingExtraError as err: print(err)"
         )
         out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
@@ -425,7 +428,7 @@ class TestStore:
     ) -> None:
         X, y, weight = make_blobs(100)
         monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-        monkeypatch.setattr("fivesigma.learners.torch.train", lambda *_: pytest.fail("trained first"))
+        monkeypatch.setattr("fivesigma.learners.net.training.train", lambda *_: pytest.fail("trained first"))
         pool = CascadePool([("net", NetClassifier(**SMALL))], checkpoint=tmp_path / "run", random_state=0, n_jobs=1)
         with pytest.raises(MissingExtraError, match=r"fivesigma\[torch\]"):
             pool.fit(X, y, weight)

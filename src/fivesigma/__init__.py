@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.pool import CascadePool
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
-    from fivesigma.learners.torch import NetClassifier
+    from fivesigma.learners.net.classifier import NetClassifier
     from fivesigma.report import Report, report
     from fivesigma.significance import (
         AMS2,
@@ -46,7 +46,7 @@ _HOME = {
     "CascadePool": "estimators.pool",
     "CascadeClassifier": "estimators.retrained",
     "make_scorer": "estimators.scorer",
-    "NetClassifier": "learners.torch",
+    "NetClassifier": "learners.net.classifier",
     "plot": "plot",
     "Report": "report",
     "report": "report",

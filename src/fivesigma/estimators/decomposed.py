@@ -18,8 +18,7 @@ from fivesigma.estimators.parallel import spread_seeds, spread_threads
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.learners import Binding, check_learner, default_learner
-from fivesigma.learners.ratio import RatioModel, fit_ratio
-from fivesigma.learners.regression import check_regressor, default_regressor
+from fivesigma.learners.decomposition import RatioModel, check_regressor, default_regressor, fit_ratio
 from fivesigma.significance import Utility
 from fivesigma.store import from_parts, to_parts
 from fivesigma.store.checkpoint import Checkpoint

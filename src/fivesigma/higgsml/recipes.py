@@ -123,7 +123,7 @@ def _net(columns: Sequence[str], effort: float) -> Any:
 
     Columns are given by number because a pool trains on arrays.
     """
-    from fivesigma.learners.torch import NetClassifier
+    from fivesigma.learners.net.classifier import NetClassifier
 
     at = {name: k for k, name in enumerate(columns)}
     momenta = [tuple(None if c is None else at[c] for c in triple) for triple in MOMENTA]

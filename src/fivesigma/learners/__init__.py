@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fivesigma.learners.base import Binding, Grower, Model, StagedModel, Trainer, check_learner, default_learner
-from fivesigma.learners.bind import bind
-from fivesigma.learners.grow import check_library, grower
+from fivesigma.learners.base import Binding, Grower, Model, StagedModel, Trainer
+from fivesigma.learners.checks import check_learner, default_learner
+from fivesigma.learners.choose import bind, check_library, grower
 
 __all__ = [
     "Binding",

@@ -13,7 +13,8 @@ from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from fivesigma._types import Array
-from fivesigma.learners.base import Binding, weight_parameter
+from fivesigma.learners.base import Binding
+from fivesigma.learners.checks import weight_parameter
 
 _THREADS = ("n_jobs", "nthread", "num_threads", "thread_count")
 

@@ -9,9 +9,8 @@ import numpy as np
 from fivesigma._extras import need
 from fivesigma.blend import Blend
 from fivesigma.errors import StoreError
+from fivesigma.learners.decomposition import MeanWeight, RatioModel
 from fivesigma.learners.lightgbm import LightGBMModel
-from fivesigma.learners.ratio import RatioModel
-from fivesigma.learners.regression import MeanWeight
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
 from fivesigma.store.packing import Codec, Packer, Unpacker

@@ -10,7 +10,7 @@ import fivesigma
 from fivesigma._extras import need
 from fivesigma._types import AnyArray
 from fivesigma.errors import StoreError
-from fivesigma.learners.inputs import NO_COLUMN, Inputs
+from fivesigma.learners.net.inputs import NO_COLUMN, Inputs
 from fivesigma.store.codecs.estimators import is_ours, set_parameters
 from fivesigma.store.packing import Codec, Packer, Unpacker
 

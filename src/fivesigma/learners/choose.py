@@ -1,4 +1,4 @@
-"""The choice of a library that grows trees."""
+"""The choice of how a learner is trained, and of a library that grows trees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from fivesigma._extras import need
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.learners import lightgbm, xgboost
-from fivesigma.learners.base import Binding, Grower
+from fivesigma.learners.base import Binding, Grower, Trainer
+from fivesigma.learners.sklearn import SklearnTrainer
 
 LIBRARIES: dict[str, Callable[[dict[str, Any], Binding], Grower]] = {
     "xgboost": xgboost.XGBoostGrower,
@@ -81,3 +82,13 @@ def check_library(library: str, params: dict[str, Any] | None) -> dict[str, Any]
 def grower(library: str, params: dict[str, Any], binding: Binding) -> Grower:
     """Bind a booster to its events."""
     return LIBRARIES[library](params, binding)
+
+
+def bind(estimator: Any, binding: Binding) -> Trainer:
+    """Bind a learner to its events, binned once where its library allows that."""
+    library = type(estimator).__module__.partition(".")[0]
+    if library == "xgboost" and xgboost.can_bin_once(estimator):
+        return xgboost.XGBoostTrainer(estimator, binding)
+    if library == "lightgbm" and lightgbm.can_bin_once(estimator):
+        return lightgbm.LightGBMTrainer(estimator, binding)
+    return SklearnTrainer(estimator, binding)

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fivesigma._progress import step_bar
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError, is_number
-from fivesigma.learners.inputs import Floats, Inputs, find_columns, find_momenta
-from fivesigma.learners.net import Recipe, TrainingEvents, limited_threads, log_odds, train
+from fivesigma.learners.net.inputs import Floats, Inputs, find_columns, find_momenta
+from fivesigma.learners.net.settings import NetSettings
 from fivesigma.yields import check_weights, name_rows
 
 
@@ -143,7 +143,10 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        recipe = self.check_parameters()
+        # torch is imported where it is used, so that the class itself can be looked at without it.
+        from fivesigma.learners.net.training import TrainingEvents, limited_threads, train
+
+        settings = self.check_parameters()
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
         check_classification_targets(y)
         self.classes_, target = np.unique(y, return_inverse=True)
@@ -156,7 +159,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         momenta, columns = find_momenta(self.momenta, *table), find_columns(self.columns, *table)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         losses: list[float] = []
-        with limited_threads(self.n_jobs), step_bar(recipe.epochs, "net", visible=bool(self.verbose)) as advance:
+        with limited_threads(self.n_jobs), step_bar(settings.epochs, "net", visible=bool(self.verbose)) as advance:
 
             def report(loss: float) -> None:
                 losses.append(loss)
@@ -165,7 +168,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
             self.inputs_ = Inputs.learn(X, weight, momenta, columns)
             arrays = (self.inputs_.scalars(X), self.inputs_.vectors(X))
             events = TrainingEvents(*arrays, target.astype(np.float32), weight.astype(np.float32))
-            self.weights_ = train(events, recipe, seed, report)
+            self.weights_ = train(events, settings, seed, report)
         self.loss_ = np.array(losses)
         return self
 
@@ -180,6 +183,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_events,)
         """
+        from fivesigma.learners.net.training import limited_threads, log_odds
+
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
         with limited_threads(self.n_jobs):
@@ -213,12 +218,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         margin = self.decision_function(X)
         return self.classes_[(margin > 0).astype(np.intp)]
 
-    def check_parameters(self) -> Recipe:
+    def check_parameters(self) -> NetSettings:
         """Refuse parameters that no net can have.
 
         Returns
         -------
-        Recipe
+        NetSettings
             Those by which a net is made and trained.
         """
         for name in ("width", "depth", "epochs", "batch_size", "n_augment"):
@@ -232,7 +237,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
             if not is_number(value) or not low <= value < high or (name == "learning_rate" and value == 0):
                 bound = "positive" if name == "learning_rate" else f"at least 0 and less than {high:g}"
                 raise InputError(f"{name} must be a number, {bound}, got {value!r}")
-        return Recipe(
+        return NetSettings(
             self.width,
             self.depth,
             self.epochs,

@@ -10,7 +10,6 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,25 +17,13 @@ from joblib import effective_n_jobs
 
 from fivesigma._extras import need
 from fivesigma._types import Array
-from fivesigma.learners.inputs import Floats
+from fivesigma.learners.net.inputs import Floats
+from fivesigma.learners.net.settings import NetSettings
 
 torch = need("torch")
 
 _ROWS_AT_ONCE = 4096  # of a prediction: enough for full speed, few enough for the caches
 _SYMMETRIES = 4  # mirrored or not, flipped or not
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a net is made and trained; see `NetClassifier`."""
-
-    width: int
-    depth: int
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
-    dropout: float
 
 
 class TrainingEvents(NamedTuple):
@@ -56,17 +43,17 @@ class TrainingEvents(NamedTuple):
     weight: Floats
 
 
-def train(events: TrainingEvents, recipe: Recipe, seed: int, report: Callable[[float], None]) -> list[Floats]:
+def train(events: TrainingEvents, settings: NetSettings, seed: int, report: Callable[[float], None]) -> list[Floats]:
     """Train a net and return its weights, layer by layer; `report` is called with the mean loss of each epoch."""
     generator = torch.Generator(device="cpu").manual_seed(seed)
     x, v, y, w = (torch.from_numpy(a) for a in events)
-    initial = _initial(x.shape[1] + 3 * v.shape[1], recipe.width, recipe.depth, seed)
+    initial = _initial(x.shape[1] + 3 * v.shape[1], settings.width, settings.depth, seed)
     sizes, shapes = [layer.size for layer in initial], [layer.shape for layer in initial]
-    adam = _Adam(np.concatenate([layer.ravel() for layer in initial]), recipe.weight_decay)
-    n_batches = max(1, math.ceil(y.shape[0] / recipe.batch_size))
-    n_steps = recipe.epochs * n_batches
+    adam = _Adam(np.concatenate([layer.ravel() for layer in initial]), settings.weight_decay)
+    n_batches = max(1, math.ceil(y.shape[0] / settings.batch_size))
+    n_steps = settings.epochs * n_batches
     with torch.enable_grad():
-        for _ in range(recipe.epochs):
+        for _ in range(settings.epochs):
             order = torch.randperm(y.shape[0], generator=generator, device="cpu")
             total = 0.0
             for rows in torch.tensor_split(order, n_batches):
@@ -74,10 +61,10 @@ def train(events: TrainingEvents, recipe: Recipe, seed: int, report: Callable[[f
                 if v.shape[1]:
                     inputs = torch.cat([inputs, _randomly_turned(v[rows], generator)], 1)
                 layers = _layers(adam.parameters, sizes, shapes)
-                margin = _forward(layers, inputs, recipe.dropout, generator)
+                margin = _forward(layers, inputs, settings.dropout, generator)
                 loss = torch.nn.functional.binary_cross_entropy_with_logits(margin, y[rows], weight=w[rows])
                 loss.backward()
-                adam.step(*one_cycle(adam.n_steps, n_steps, recipe.learning_rate))
+                adam.step(*one_cycle(adam.n_steps, n_steps, settings.learning_rate))
                 total += loss.item()
             report(total / n_batches)
     return [layer.detach().numpy().copy() for layer in _layers(adam.parameters, sizes, shapes)]
