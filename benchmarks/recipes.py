@@ -36,7 +36,7 @@ def run(recipe: Recipe, train: ChallengeEvents, test: ChallengeEvents, seed: int
     """Score and selection of the test events by each blend of a recipe."""
     start = time.perf_counter()
     training, X = columns_of(train, recipe), columns_of(test, recipe).X
-    found = select(fit_recipe(recipe, training, seed), recipe, training, X)
+    found = select(fit_recipe(recipe, training, seed), training, X)
     out: Scores = {"seconds": np.array(time.perf_counter() - start)}
     for blend in found:
         out |= {blend.name: blend.score, f"{blend.name} selected": blend.selected}

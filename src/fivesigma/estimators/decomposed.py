@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
 
+from fivesigma._threads import threads_for
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import ClassWeights, History, Outcome, Schedule, plain_round
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
 from fivesigma.estimators.gauge import Gauge
-from fivesigma.estimators.parallel import spread_seeds, spread_threads
+from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.learners import Binding, check_learner, default_learner
@@ -178,7 +179,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         """Train on some rows, without those of which learners see nothing."""
         weight = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
         seen = weight > 0
-        _, threads = spread_threads(self.n_jobs, 1)
+        threads = threads_for(self.n_jobs, sample.n_cells)
         binding = Binding(sample.X, sample.target, rows[seen], rows[:1], seed, threads)
         return fit_ratio(*self._learners(), binding, weight[seen])
 

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
+from fivesigma._threads import spread_threads
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, StoreError
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.callbacks import PoolProgress
-from fivesigma.estimators.parallel import run_parallel, spread_threads
+from fivesigma.estimators.parallel import run_parallel
 from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
@@ -120,7 +121,7 @@ def run_fits(
     sample : Sample
     checkpoint : Checkpoint, optional
     """
-    workers, threads = spread_threads(pool.n_jobs, len(tasks))
+    workers, threads = spread_threads(pool.n_jobs, len(tasks), sample.n_cells)
     done = set() if checkpoint is None else _finished(checkpoint)
     if checkpoint:
         _clear_leftovers(checkpoint, done)

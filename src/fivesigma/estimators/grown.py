@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from fivesigma._threads import threads_for
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import ClassWeights, History, Schedule, cascade
 from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.growth import Growth, Weigher
-from fivesigma.estimators.parallel import spread_seeds, spread_threads
+from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
@@ -200,7 +201,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
 
     def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         params = check_library(self.library, self.params)
-        _, threads = spread_threads(self.n_jobs, 1)
+        threads = threads_for(self.n_jobs, sample.n_cells)
         split_seed, seed = spread_seeds(self.random_state, 2)
         if splits is None:
             few = self.update == "cross-fit" and isinstance(self.cv, float)

@@ -1,4 +1,4 @@
-"""Work in parallel without more threads than cores, and seeds for it."""
+"""Tasks in parallel, and seeds for them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,12 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from fivesigma._progress import given_up_by
 
 T = TypeVar("T")
 _GLANCE = 0.2  # seconds between two looks for Ctrl-C
-
-
-def spread_threads(n_jobs: int | None, n_tasks: int) -> tuple[int, int]:
-    """Workers for some tasks, and threads for the learner in each; together never more than the cores.
-
-    `n_jobs` None or -1 means all cores, all of them for the learner if there is one task.
-    """
-    cores = effective_n_jobs(-1 if n_jobs is None else n_jobs)
-    workers = max(1, min(cores, n_tasks))
-    return workers, max(1, cores // workers)
 
 
 def run_parallel(work: Callable[..., T], tasks: Iterable[tuple[Any, ...]], workers: int) -> list[T]:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted
 
+from fivesigma._threads import wanted_cores
 from fivesigma._types import Array, IntArray
 from fivesigma.blend import BLENDS, Blend
 from fivesigma.cascade import History
@@ -20,7 +21,7 @@ from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.fits import Fit, as_member, check_members, check_storable, derived_seed, plan, run_fits
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.grown import GrownCascadeClassifier
-from fivesigma.estimators.parallel import run_parallel, spread_seeds, spread_threads
+from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
@@ -273,7 +274,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
             P(signal) by name of the member.
         """
         check_is_fitted(self)
-        workers, _ = spread_threads(self.n_jobs, len(self.members_))
+        workers = min(wanted_cores(self.n_jobs), len(self.members_))
         scores = run_parallel(lambda model: model.predict_proba(X)[:, 1], [(m,) for _, m in self.members_], workers)
         return _mean_by_member(zip((name for name, _ in self.members_), scores, strict=True))
 

@@ -12,13 +12,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
 
+from fivesigma._threads import spread_threads, threads_for
 from fivesigma._types import Array
 from fivesigma.cascade import ClassWeights, History, Round, Schedule, cascade, until_no_increase
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
 from fivesigma.estimators.gauge import Gauge
-from fivesigma.estimators.parallel import run_parallel, spread_seeds, spread_threads
+from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits, SplitStep
@@ -202,7 +203,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
             start = schedule.at(float(self.u_init))
 
         most = 0 if is_plain else self.max_rounds
-        workers, threads = spread_threads(self.n_jobs, self.n_restarts)
+        workers, threads = spread_threads(self.n_jobs, self.n_restarts, sample.n_cells)
         with reporting(self, (most + (start.u is None)) * self.n_restarts, "cascade") as report:
 
             def restart(k: int, seed: int) -> tuple[History, list[_Candidate]]:
@@ -288,7 +289,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         if not self.refit:
             return [model for c in candidates for model in c.models]
         rows = np.flatnonzero(sample.weight)
-        _, threads = spread_threads(self.n_jobs, 1)
+        threads = threads_for(self.n_jobs, sample.n_cells)
         models = []
         for c in candidates:
             trainer = bind(learner, Binding(sample.X, sample.target, rows, rows[:1], c.seed, threads))

@@ -83,6 +83,11 @@ class Sample:
         return cls(X, signal, classes, weight, names, feature_names, totals, negative)
 
     @property
+    def n_cells(self) -> int:
+        """Rows times columns: the size of the work."""
+        return int(self.X.shape[0] * self.X.shape[1])
+
+    @property
     def target(self) -> IntArray:
         """1 for signal, 0 for background."""
         return self.signal.astype(np.intp)

@@ -38,16 +38,15 @@ class Recipe:
         Feature sets of `engineer`; None for the challenge's 30 columns.
     cv : float or int
         Held-out events, as in `CascadePool`.
-    plain, cascades : functions
-        Return (name, estimator) pairs, from the names of the columns and the share of the full effort.
+    members : function
+        Returns (name, estimator) pairs, from the names of the columns and the share of the full effort.
     """
 
     name: str
     summary: str
     sets: tuple[str, ...] | None
     cv: float | int
-    plain: Callable[[Sequence[str], float], Members]
-    cascades: Callable[[Sequence[str], float], Members]
+    members: Callable[[Sequence[str], float], Members]
 
 
 def find_recipe(name: str) -> Recipe:
@@ -70,52 +69,48 @@ def find_recipe(name: str) -> Recipe:
     raise InputError(f"There is no recipe {name!r}; choose among {', '.join(names)}.{did_you_mean(name, names)}")
 
 
-def _none(_columns: Sequence[str], _effort: float) -> Members:
-    return []
-
-
-def _boosted(n: int, *, cascade: bool) -> Callable[[Sequence[str], float], Members]:
+def _boosted(n: int, effort: float, *, cascade: bool) -> Members:
     """Models of 500 trees: the paper's T."""
     name = "grown" if cascade else "plain"
-
-    def members(_columns: Sequence[str], effort: float) -> Members:
-        return [
-            (f"{name}-{k}", GrownCascadeClassifier(n_trees=_scaled(500, effort), params=TREES, cascade=cascade))
-            for k in range(1, n + 1)
-        ]
-
-    return members
+    return [
+        (f"{name}-{k}", GrownCascadeClassifier(n_trees=_scaled(500, effort), params=TREES, cascade=cascade))
+        for k in range(1, n + 1)
+    ]
 
 
-def _full_plain(columns: Sequence[str], effort: float) -> Members:
-    """The paper's models without cascades: XGBoost, a random forest, a neural net."""
+def _plain(_columns: Sequence[str], effort: float) -> Members:
+    return _boosted(1, effort, cascade=False)
+
+
+def _paper_ten(_columns: Sequence[str], effort: float) -> Members:
+    return [*_boosted(5, effort, cascade=False), *_boosted(5, effort, cascade=True)]
+
+
+def _paper_full(columns: Sequence[str], effort: float) -> Members:
+    """XGBoost, a random forest and a neural net, and both of the paper's cascades.
+
+    Of the retrained cascade the best rounds of several restarts join.
+    """
     from sklearn.ensemble import RandomForestClassifier
 
     forest = RandomForestClassifier(_scaled(200, effort), min_samples_leaf=20, max_features=0.3)
-    return [*_boosted(5, cascade=False)(columns, effort), ("forest", forest), ("net", _net(columns, effort))]
-
-
-def _full_cascades(columns: Sequence[str], effort: float) -> Members:
-    """Both of the paper's cascades; of the retrained one the best rounds of several restarts join."""
     learner = need("xgboost").XGBClassifier(n_estimators=_scaled(200, effort), **(TREES | {"learning_rate": 0.1}))
     retrained = CascadeClassifier(learner, max_rounds=12, extra_rounds=3, n_restarts=3, keep=5)
-    return [("retrained", retrained), *_boosted(5, cascade=True)(columns, effort)]
+    plain = [*_boosted(5, effort, cascade=False), ("forest", forest), ("net", _net(columns, effort))]
+    return [*plain, ("retrained", retrained), *_boosted(5, effort, cascade=True)]
 
 
-def _best_plain(columns: Sequence[str], effort: float) -> Members:
-    """Decomposed trees, and nets with physics weights and decomposed.
+def _best(columns: Sequence[str], effort: float) -> Members:
+    """Decomposed trees, nets with physics weights and decomposed, and a grown cascade.
 
     The unweighted classifier of the decomposed trees can use a capacity that a weighted one cannot.
     """
     params = TREES | {"learning_rate": 0.1, "colsample_bytree": 0.5}
     trees = DecomposedClassifier(need("xgboost").XGBClassifier(n_estimators=_scaled(300, effort), **params))
     nets = {"net": _net(columns, effort), "decomposed-net": DecomposedClassifier(_net(columns, effort))}
-    return [("decomposed", trees), *((f"{name}-{k}", net) for name, net in nets.items() for k in (1, 2))]
-
-
-def _best_cascades(_columns: Sequence[str], effort: float) -> Members:
-    params = TREES | {"colsample_bytree": 0.5}
-    return [("grown", GrownCascadeClassifier(n_trees=_scaled(300, effort), params=params))]
+    grown = GrownCascadeClassifier(n_trees=_scaled(300, effort), params=TREES | {"colsample_bytree": 0.5})
+    plain = [("decomposed", trees), *((f"{name}-{k}", net) for name, net in nets.items() for k in (1, 2))]
+    return [*plain, ("grown", grown)]
 
 
 def _net(columns: Sequence[str], effort: float) -> Any:
@@ -136,29 +131,26 @@ def _scaled(n: int, effort: float) -> int:
 
 
 RECIPES = (
-    Recipe("plain", "one plain XGBoost model of 500 trees", None, 0.25, _boosted(1, cascade=False), _none),
+    Recipe("plain", "one plain XGBoost model of 500 trees", None, 0.25, _plain),
     Recipe(
         "paper-ten",
         "five plain and five grown XGBoost models of 500 trees",
         None,
         0.25,
-        _boosted(5, cascade=False),
-        _boosted(5, cascade=True),
+        _paper_ten,
     ),
     Recipe(
         "paper-full",
         "retrained and grown cascades with plain XGBoost, a random forest and a neural net",
         None,
         0.25,
-        _full_plain,
-        _full_cascades,
+        _paper_full,
     ),
     Recipe(
         "best",
         "engineered features; decomposed trees, nets and a grown cascade, bagged over five folds",
         (*ALL_SETS, "raw"),
         5,
-        _best_plain,
-        _best_cascades,
+        _best,
     ),
 )

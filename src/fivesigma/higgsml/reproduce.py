@@ -25,7 +25,7 @@ from fivesigma.higgsml.recipes import QUICK, Recipe
 from fivesigma.higgsml.submission import write_submission
 from fivesigma.intervals import paired_difference
 from fivesigma.significance import AMS2
-from fivesigma.yields import rescale
+from fivesigma.yields import rescale, signal_and_background
 
 if TYPE_CHECKING:
     from fivesigma._types import AnyArray, Array, BoolArray
@@ -188,7 +188,7 @@ def reproduce(
     for seed in seeds:
         checkpoint = folder / f"checkpoint-{seed}"
         pool = fit_recipe(recipe, train, seed, effort=effort, checkpoint=checkpoint, n_jobs=n_jobs, verbose=verbose)
-        runs.append(select(pool, recipe, train, test.X))
+        runs.append(select(pool, train, test.X))
     assert ids is not None  # the challenge's events have them
     write_submission(folder / SUBMISSION, ids, runs[0][-1].score, selected=runs[0][-1].selected)
     del train, test
@@ -255,22 +255,18 @@ def fit_recipe(recipe: Recipe, train: Events, seed: int, *, effort: float = 1.0,
     **options
         Of `CascadePool`: checkpoint, n_jobs, verbose.
     """
-    members = [m for make in (recipe.plain, recipe.cascades) for m in make(train.feature_names, effort)]
-    # `select` chooses a share of events for each blend; tuning the pool's cut would score all events once more.
-    pool = CascadePool(members, b_reg=B_REG, cv=recipe.cv, cut=0.5, random_state=seed, **options)
-    pool.fit(train.X, train.is_signal.astype(int), train.weight)
-    return pool
+    members = recipe.members(train.feature_names, effort)
+    pool = CascadePool(members, b_reg=B_REG, cv=recipe.cv, random_state=seed, **options)
+    return pool.fit(train.X, train.is_signal.astype(int), train.weight)
 
 
-def select(pool: CascadePool, recipe: Recipe, train: Events, X: AnyArray) -> list[Selection]:
+def select(pool: CascadePool, train: Events, X: AnyArray) -> list[Selection]:
     """Blend the plain members, the cascades, and all; each keeps the share of events that is best on held-out events.
 
     Parameters
     ----------
     pool : CascadePool
         What `fit_recipe` returned.
-    recipe : Recipe
-        What was trained.
     train : Events
         Events that the pool was trained on and chose on.
     X : array
@@ -281,23 +277,27 @@ def select(pool: CascadePool, recipe: Recipe, train: Events, X: AnyArray) -> lis
     list of Selection
         The last one is of all members.
     """
-    held_out, scores = pool.held_out_scores_, pool.member_scores(X)
-    cascades = [name for name, _ in recipe.cascades(train.feature_names, 1.0)]
-    totals = (float(train.weight[train.is_signal].sum()), float(train.weight[~train.is_signal].sum()))
-    groups = {ALL: list(scores)}
-    if cascades:
-        groups = {WITHOUT: [name for name in scores if name not in cascades], WITH: list(cascades), **groups}
+    scores = pool.member_scores(X)
+    cascades = [name for name, estimator in pool.estimators if getattr(estimator, "cascade", False)]
+    groups = {WITHOUT: [name for name in scores if name not in cascades], WITH: cascades} if cascades else {}
     out = []
-    for name, members in groups.items():
-        rows = np.flatnonzero(np.isfinite([held_out[m] for m in members]).all(axis=0))
-        known = [held_out[m][rows] for m in members]
-        blend = Blend.fitted("rank", known)
-        signal, weight = train.is_signal[rows], train.weight[rows]
-        share = scan(blend(known), signal, rescale(weight, signal, totals), UTILITY).fraction
+    for name, members in [*groups.items(), (ALL, list(scores))]:
+        blend, share = (pool.blend_, pool.selected_fraction_) if name == ALL else _blend_of(members, pool, train)
         score = blend([scores[m] for m in members])
         # A share rather than a cut: the mean of several fits lies closer together than the scores of one.
         out.append(Selection(name, members, score, score >= np.quantile(score, 1.0 - share)))
     return out
+
+
+def _blend_of(members: list[str], pool: CascadePool, train: Events) -> tuple[Blend, float]:
+    """Blend some members of a pool, and find the share of events that is best on held-out events."""
+    held_out = [pool.held_out_scores_[m] for m in members]
+    rows = np.flatnonzero(np.isfinite(held_out).all(axis=0))
+    known = [score[rows] for score in held_out]
+    blend = Blend.fitted(pool.blend, known)
+    signal = train.is_signal[rows]
+    weight = rescale(train.weight[rows], signal, signal_and_background(train.weight, train.is_signal))
+    return blend, scan(blend(known), signal, weight, UTILITY).fraction
 
 
 def _score(seed: int, run: Sequence[Selection], data: ChallengeEvents, test_sets: Array) -> dict[str, Any]:

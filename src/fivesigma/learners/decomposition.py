@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import is_classifier
-from threadpoolctl import threadpool_limits
 
 from fivesigma._extras import installed, need
+from fivesigma._threads import limited, threads_for
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
 from fivesigma.learners.base import Binding, Model
@@ -45,7 +45,8 @@ class MeanWeight:
         """Logarithm of the mean weight of each row."""
         if self.regressor is None:
             return np.full(X.shape[0], np.log(self.scale))
-        mean = self.scale * np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
+        with limited(threads_for(None, X.shape[0] * X.shape[1])):
+            mean = self.scale * np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
         return np.asarray(np.log(np.clip(mean, *self.bounds)))
 
 
@@ -87,7 +88,7 @@ def fit_mean_weight(estimator: Any, X: Any, weight: Array, seed: int, n_threads:
     regressor = seeded(estimator, seed, n_threads)
     if regressor.get_params().get("n_jobs", n_threads) is None:  # to boosters None means all cores
         regressor.set_params(n_jobs=n_threads)
-    with threadpool_limits(limits=n_threads, user_api="openmp"):
+    with limited(n_threads):
         regressor.fit(X, weight / scale)
     return MeanWeight(regressor, scale, bounds)
 
@@ -147,6 +148,6 @@ def _fit_unweighted(estimator: Any, binding: Binding) -> Model:
     """Train a classifier in which every event counts the same; it need not take weights."""
     if type(estimator).__module__.partition(".")[0] in _LIBRARIES_WITH_BINS:
         return bind(estimator, binding).fit(np.ones(binding.train.size))
-    with threadpool_limits(limits=binding.n_threads, user_api="openmp"):
+    with limited(binding.n_threads):
         model = seeded(estimator, binding.seed, binding.n_threads)
         return SklearnModel(model.fit(binding.rows(binding.train), binding.target[binding.train]))

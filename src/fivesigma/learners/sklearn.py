@@ -10,8 +10,8 @@ from scipy.special import expit
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
-from threadpoolctl import threadpool_limits
 
+from fivesigma._threads import limited, threads_for
 from fivesigma._types import Array
 from fivesigma.learners.base import Binding
 from fivesigma.learners.checks import weight_parameter
@@ -27,9 +27,10 @@ class SklearnModel:
 
     def signal_probability(self, X: Any) -> Array:
         """P(signal); the logistic function of the margin for learners without probabilities."""
-        if hasattr(self.estimator, "predict_proba"):
-            return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)[:, 1]
-        return np.asarray(expit(np.asarray(self.estimator.decision_function(X), dtype=np.float64)))
+        with limited(threads_for(None, X.shape[0] * X.shape[1])):
+            if hasattr(self.estimator, "predict_proba"):
+                return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)[:, 1]
+            return np.asarray(expit(np.asarray(self.estimator.decision_function(X), dtype=np.float64)))
 
 
 def seeded(estimator: Any, seed: int, n_threads: int) -> Any:
@@ -57,7 +58,7 @@ class SklearnTrainer:
 
     def fit(self, weight: Array) -> SklearnModel:
         """Train a clone."""
-        with threadpool_limits(limits=self._threads, user_api="openmp"):
+        with limited(self._threads):
             estimator = clone(self._estimator)
             if not get_config()["enable_metadata_routing"] or not hasattr(estimator, "steps"):
                 return SklearnModel(estimator.fit(self._X, self._target, **{self._weight: weight}))

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 
 from fivesigma._extras import need
+from fivesigma._threads import wanted_cores
 from fivesigma._types import Array
 from fivesigma.learners.net.inputs import Floats
 from fivesigma.learners.net.settings import NetSettings
@@ -193,7 +193,7 @@ def limited_threads(n_jobs: int | None) -> Iterator[None]:
         if _inside == 0:
             _before = torch.get_num_threads()
         _inside += 1
-    torch.set_num_threads(effective_n_jobs(n_jobs))
+    torch.set_num_threads(wanted_cores(n_jobs))
     try:
         yield
     finally:
