@@ -129,8 +129,8 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             if checkpoint:
                 checkpoint.release()
 
-    def _signal_probability(self, X: Any) -> Array:
-        """P(signal) of checked events: the mean over the trained models."""
+    def score_checked(self, X: Any) -> Array:
+        """P(signal) of a checked table: the mean over the trained models."""
         return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
 
     def __sklearn_tags__(self) -> Any:
@@ -168,7 +168,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         array of shape (n_events, 2)
         """
         check_is_fitted(self)
-        p = self._signal_probability(self._check_table(X, reset=False))
+        p = self.score_checked(self._check_table(X, reset=False))
         return np.column_stack([1.0 - p, p])
 
     def decision_function(self, X: Any) -> Array:

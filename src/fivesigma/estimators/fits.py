@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -198,3 +198,24 @@ def _finished(checkpoint: Checkpoint) -> set[str]:
     """Fits that a checkpoint holds."""
     saved = checkpoint.read()
     return set() if saved is None else {key for key in saved[0]["fits"] if Path(checkpoint.folder / key).exists()}
+
+
+def mean_by_member(scores: Iterable[tuple[str, Array]]) -> dict[str, Array]:
+    """Mean score of the fits of each member."""
+    by_name: dict[str, list[Array]] = {}
+    for name, score in scores:
+        by_name.setdefault(name, []).append(score)
+    return {name: np.mean(parts, axis=0) for name, parts in by_name.items()}
+
+
+def score_as_if_new(fit: Fit, sample: Sample, rows: IntArray) -> Array:
+    """Scores of events as if a fit had seen none of them.
+
+    Scores of its training events lie too far apart: they are mapped to the distribution of scores of its held-out ones.
+    """
+    score = fit.model.score_checked(sample.rows(rows))
+    seen = np.isin(rows, fit.task.train)
+    if seen.any():
+        below = np.searchsorted(np.sort(score[seen]), score[seen], "right") / np.count_nonzero(seen)
+        score[seen] = np.quantile(fit.held_out_score, below)
+    return score

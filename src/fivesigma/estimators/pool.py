@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -13,12 +13,22 @@ from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._threads import wanted_cores
-from fivesigma._types import Array, IntArray
+from fivesigma._types import Array
 from fivesigma.blend import BLENDS, Blend
 from fivesigma.cascade import History
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
-from fivesigma.estimators.fits import Fit, as_member, check_members, check_storable, derived_seed, plan, run_fits
+from fivesigma.estimators.fits import (
+    Fit,
+    as_member,
+    check_members,
+    check_storable,
+    derived_seed,
+    mean_by_member,
+    plan,
+    run_fits,
+    score_as_if_new,
+)
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.parallel import run_parallel, spread_seeds
@@ -250,8 +260,8 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         blended = blend(chosen)
         self._tune_cut(gauge, blended)
         if len(of_kept) > len(kept) and isinstance(self.cut, str) and self.cut != "zero":
-            some = rows[:: -(-rows.size // _ENOUGH)]
-            as_new = _mean_by_member((fit.task.name, _as_if_new(fit, sample, some)) for fit in of_kept)
+            some = rows if rows.size <= _ENOUGH else np.random.default_rng(0).choice(rows, _ENOUGH, replace=False)
+            as_new = mean_by_member((fit.task.name, score_as_if_new(fit, sample, some)) for fit in of_kept)
             self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - self.selected_fraction_))
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
@@ -274,33 +284,16 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
             P(signal) by name of the member.
         """
         check_is_fitted(self)
-        workers = min(wanted_cores(self.n_jobs), len(self.members_))
-        scores = run_parallel(lambda model: model.predict_proba(X)[:, 1], [(m,) for _, m in self.members_], workers)
-        return _mean_by_member(zip((name for name, _ in self.members_), scores, strict=True))
+        return self._member_scores(self._check_table(X, reset=False))
 
-    def _signal_probability(self, X: Any) -> Array:
-        return self.blend_(list(self.member_scores(X).values()))
+    def _member_scores(self, X: Any) -> dict[str, Array]:
+        workers = min(wanted_cores(self.n_jobs), len(self.members_))
+        scores = run_parallel(lambda model: model.score_checked(X), [(m,) for _, m in self.members_], workers)
+        return mean_by_member(zip((name for name, _ in self.members_), scores, strict=True))
+
+    def score_checked(self, X: Any) -> Array:
+        """P(signal) of a checked table: the blend of the members."""
+        return self.blend_(list(self._member_scores(X).values()))
 
     def _learners(self) -> Iterator[Any]:
         return (estimator for _, estimator in self.estimators)
-
-
-def _mean_by_member(scores: Iterable[tuple[str, Array]]) -> dict[str, Array]:
-    """Mean score of the fits of each member."""
-    by_name: dict[str, list[Array]] = {}
-    for name, score in scores:
-        by_name.setdefault(name, []).append(score)
-    return {name: np.mean(parts, axis=0) for name, parts in by_name.items()}
-
-
-def _as_if_new(fit: Fit, sample: Sample, rows: IntArray) -> Array:
-    """Scores of events as if a fit had seen none of them.
-
-    Scores of its training events lie too far apart: they are mapped to the distribution of scores of its held-out ones.
-    """
-    score = fit.model.predict_proba(sample.rows(rows))[:, 1]
-    seen = np.isin(rows, fit.task.train)
-    if seen.any():
-        below = np.searchsorted(np.sort(score[seen]), score[seen], "right") / np.count_nonzero(seen)
-        score[seen] = np.quantile(fit.held_out_score, below)
-    return score
