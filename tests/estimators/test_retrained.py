@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,8 @@ from sklearn.svm import LinearSVC
 from fivesigma import AMS2, CascadeClassifier, FDivergence, RelativeBackground, make_scorer
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError
+from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators.sample import Sample
 from tests.estimators.blobs import YIELDS, make_blobs
 
 xgboost = pytest.importorskip("xgboost")
@@ -558,3 +560,39 @@ def test_real_events_rise_over_the_first_rounds(real_events: Any, capsys: pytest
     z = [r.significance for r in model.history_]
     assert z[1] > z[0] + 0.3
     assert 2.9 < max(z) < 3.9
+
+
+class Recording(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no type hints
+    """Notes the ratio of the weights of signal and background that each fit sees."""
+
+    seen: ClassVar[list[float]] = []
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        self.seen.append(float(sample_weight[y == 1].sum() / sample_weight[y == 0].sum()))
+        return super().fit(X, y, sample_weight)
+
+
+def test_refit_trains_with_the_class_weights_of_the_kept_rounds() -> None:
+    Recording.seen.clear()
+    model = CascadeClassifier(Recording(), max_rounds=3, keep=2, refit=True, random_state=0, n_jobs=1).fit(X, Y, W)
+    assert len(Recording.seen) == len(model.history_) + 2
+    for kept, ratio in zip(model.kept_, Recording.seen[-2:], strict=True):
+        signal, background = kept.class_weights
+        assert ratio == pytest.approx(signal * W[Y == 1].sum() / (background * W[Y == 0].sum()))
+    assert model.kept_[0].index > 0, "a balanced round would not tell the two apart"
+
+
+def test_repeated_splits_do_not_make_thin_selections_valid() -> None:
+    """An event that is held out five times is one event: the floor of effective events counts it once."""
+    rng = np.random.default_rng(0)
+    sample = Sample.checked(
+        np.zeros((400, 1)), np.arange(400) % 2, np.ones(400), None, pos_label=None, negative="error"
+    )
+    rows = np.arange(400)
+    once, often = (Gauge.of(sample, np.tile(rows, n), AMS2()) for n in (1, 5))
+    score = rng.normal(size=400) + sample.signal
+    score[sample.signal] += 100 * (rng.random(200) < 0.2)  # the tightest cuts keep hardly any background
+    a, b = once.scan(score, "peak"), often.scan(np.tile(score, 5), "peak")
+    assert a.cut == b.cut
+    assert np.array_equal(np.isfinite(a.curve.significance), np.isfinite(b.curve.significance))
+    assert np.isnan(a.curve.significance).any()
