@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade import History
 from fivesigma.cut import RULES
+from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
 from fivesigma.estimators.gauge import Gauge
@@ -74,15 +75,16 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         """Rounds between two writes of a checkpoint, if they decide what is trained."""
         return 0
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, process: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, process: Any = None) -> Self:
         """Train on weighted events and tune the cut.
 
         Parameters
         ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
-            What it may hold (NaN, sparse rows, columns of a frame) is the learner's to decide.
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
+            `Events` bring their labels, weights, processes and feature names along. What a table may hold (NaN, sparse
+            rows, columns of a frame) is the learner's to decide.
         y : array-like of shape (n_events,)
-            Two labels.
+            Two labels; needed unless X are `Events`.
         sample_weight : array-like of shape (n_events,), optional
             Physics weights: the expected yield of each event. One each if not given.
         process : array-like of shape (n_events,), optional
@@ -147,7 +149,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
 
         Returns
         -------
@@ -161,7 +163,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
 
         Returns
         -------
@@ -176,7 +178,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
 
         Returns
         -------
@@ -189,8 +191,8 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def significance(
         self,
         X: Any,
-        y: Any,
-        sample_weight: Any,
+        y: Any = None,
+        sample_weight: Any = None,
         yields: tuple[float, float] | None = None,
         systematics: Mapping[str, tuple[Any, Any]] | None = None,
     ) -> float:
@@ -198,9 +200,9 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
         y, sample_weight : array-like of shape (n_events,)
-            Labels and physics weights; significance has no meaning without weights.
+            Labels and physics weights, unless X are `Events`; significance has no meaning without weights.
         yields : (float, float), optional
             Expected signal and background events that the weights are scaled to, class by class. If not given, the
             weights are taken as they are: a subset then stands for itself alone.
@@ -214,6 +216,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         """
         if systematics is not None:
             return self.yield_shifts(X, y, sample_weight, systematics, yields=yields).significance
+        y, sample_weight, _ = _brought_along(X, y, sample_weight)
         selected = self.decision_function(X) > 0
         signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
         s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
@@ -247,6 +250,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         YieldShifts
         """
+        y, sample_weight, process = _brought_along(X, y, sample_weight, process)
         score = self.predict_proba(X)[:, 1]
         signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
         # Where the nominal weights are scaled to yields, varied weights are scaled by the same factors.
@@ -282,6 +286,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any) -> Sample:
         """Check all input of `fit`."""
+        y, sample_weight, process = _brought_along(X, y, sample_weight, process)
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")
         table = self._check_table(X, reset=True)
@@ -295,12 +300,14 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             sample_weight,
             process,
             feature_names=getattr(self, "feature_names_in_", None),
-            pos_label=self.pos_label,
+            pos_label=X.signal if isinstance(X, Events) and self.pos_label is None else self.pos_label,
             negative=self.negative_weights,
         )
 
     def _check_table(self, X: Any, *, reset: bool) -> Any:
         """Check a table; a frame keeps its columns and types, so that the learner sees them."""
+        if isinstance(X, Events):
+            return self._check_events(X, reset=reset)
         if hasattr(X, "columns") and hasattr(X, "shape"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if len(X) == 0:
@@ -309,6 +316,20 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         # Whether NaN and sparse rows can be used, the learner says: a Pipeline, for one, may impute what is missing.
         sparse = ["csr", "csc"] if any(True for _ in self._learners()) else False
         return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite="allow-nan")
+
+    def _check_events(self, events: Events, *, reset: bool) -> AnyArray:
+        """Features of events, whose columns are found by name wherever names are known."""
+        if reset:
+            table: AnyArray = validate_data(self, events.X, reset=True, ensure_all_finite="allow-nan")
+            self.feature_names_in_ = np.array(events.feature_names, dtype=object)
+            return table
+        fitted = getattr(self, "feature_names_in_", None)
+        table = events.X if fitted is None else events.table([str(name) for name in fitted])
+        if table.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"the events have {table.shape[1]} features, and the model was trained with {self.n_features_in_}"
+            )
+        return table
 
     def _tune_cut(self, held_out: Gauge, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""
@@ -319,3 +340,12 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         else:
             self.cut_ = float(self.cut)
         self.selected_fraction_ = float(np.mean(probability >= self.cut_))
+
+
+def _brought_along(X: Any, y: Any, sample_weight: Any, process: Any = None) -> tuple[Any, Any, Any]:
+    """Labels, weights and processes as given or, where they are not, as `Events` bring them along."""
+    if not isinstance(X, Events):
+        return y, sample_weight, process
+    own = (X.y if X.labelled else None, X.weight, X.process)
+    given = (y, sample_weight, process)
+    return tuple(o if g is None else g for g, o in zip(given, own, strict=True))  # type: ignore[return-value]
