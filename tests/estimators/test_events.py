@@ -1,5 +1,7 @@
 """Estimators take `Events` as they are: labels, weights, processes and names come along."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.impute import SimpleImputer
@@ -14,7 +16,7 @@ from fivesigma.errors import InputError
 pytest.importorskip("xgboost")
 
 EVENTS = make_htautau(3000, random_state=0)
-SETTINGS = {"random_state": 0, "n_jobs": 1}
+SETTINGS: dict[str, Any] = {"random_state": 0, "n_jobs": 1}
 
 
 def shuffled(events: Events) -> Events:
@@ -79,7 +81,7 @@ def test_events_without_labels_are_refused_in_training_only() -> None:
 def test_a_learner_that_imputes_is_given_what_is_missing(kind: type) -> None:
     assert np.isnan(EVENTS.X).any()
     learner = make_pipeline(SimpleImputer(), GaussianNB())
-    options = {"weight_estimator": None} if kind is DecomposedClassifier else {"max_rounds": 1}
+    options: dict[str, Any] = {"weight_estimator": None} if kind is DecomposedClassifier else {"max_rounds": 1}
     model = kind(learner, **options, **SETTINGS).fit(EVENTS)
     assert np.isfinite(model.predict_proba(EVENTS)).all()
     with pytest.raises(ValueError, match="NaN"):
