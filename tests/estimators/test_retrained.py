@@ -562,7 +562,7 @@ def test_real_events_rise_over_the_first_rounds(real_events: Any, capsys: pytest
     assert 2.9 < max(z) < 3.9
 
 
-class Recording(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no type hints
+class Recording(LogisticRegression):
     """Notes the ratio of the weights of signal and background that each fit sees."""
 
     seen: ClassVar[list[float]] = []
