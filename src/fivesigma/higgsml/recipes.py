@@ -14,6 +14,7 @@ from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.higgsml.data import FEATURES
 from fivesigma.higgsml.features import ALL_SETS
 from fivesigma.higgsml.orientation import MOMENTA
+from fivesigma.learners.decomposition import default_regressor
 
 __all__ = ["RECIPES", "Recipe", "find_recipe"]
 
@@ -106,8 +107,11 @@ def _best(columns: Sequence[str], effort: float) -> Members:
     The unweighted classifier of the decomposed trees can use a capacity that a weighted one cannot.
     """
     params = TREES | {"learning_rate": 0.1, "colsample_bytree": 0.5}
-    trees = DecomposedClassifier(need("xgboost").XGBClassifier(n_estimators=_scaled(300, effort), **params))
-    nets = {"net": _net(columns, effort), "decomposed-net": DecomposedClassifier(_net(columns, effort))}
+    regressor = default_regressor()
+    regressor.set_params(n_estimators=_scaled(regressor.n_estimators, effort))
+    classifier = need("xgboost").XGBClassifier(n_estimators=_scaled(300, effort), **params)
+    trees = DecomposedClassifier(classifier, regressor)
+    nets = {"net": _net(columns, effort), "decomposed-net": DecomposedClassifier(_net(columns, effort), regressor)}
     grown = GrownCascadeClassifier(n_trees=_scaled(300, effort), params=TREES | {"colsample_bytree": 0.5})
     plain = [("decomposed", trees), *((f"{name}-{k}", net) for name, net in nets.items() for k in (1, 2))]
     return [*plain, ("grown", grown)]
