@@ -193,6 +193,34 @@ def test_another_version_of_a_library_is_named(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+class TestProbe:
+    """A library of another version that reads a file and means something else by it is noticed."""
+
+    @pytest.fixture
+    def model(self, tmp_path: Path) -> Path:
+        path = save(load(HERE / "format-1" / "decomposed"), tmp_path / "model")
+        forge(path, lambda m: m["versions"].update(xgboost="0.0.1"))
+        return path
+
+    def test_the_same_scores_are_fine(self, model: Path) -> None:
+        load(model)
+
+    def test_other_scores_are_refused(self, model: Path) -> None:
+        forge(model, lambda m: m.update(probe=[p + 0.01 for p in m["probe"]]))
+        with pytest.raises(StoreError, match=r"saved with xgboost 0\.0\.1 and gives other scores with xgboost"):
+            load(model)
+        forge(model, lambda m: m["versions"].update(xgboost=__import__("xgboost").__version__))
+        load(model)  # the versions are those that wrote it, so nothing is asked
+
+    def test_a_model_that_cannot_be_used_is_refused(self, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(*_: Any) -> None:
+            raise AttributeError("'LogisticRegression' object has no attribute 'multi_class'")
+
+        monkeypatch.setattr(fivesigma.DecomposedClassifier, "score_checked", fails)
+        with pytest.raises(StoreError, match=r"cannot be used with xgboost .*multi_class.*install xgboost 0\.0\.1"):
+            load(model)
+
+
 class TestArrays:
     def test_per_event_arrays_are_files(self, tmp_path: Path) -> None:
         X, y, weight = make_blobs(3000)

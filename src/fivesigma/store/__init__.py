@@ -14,6 +14,7 @@ from fivesigma.store.codecs import CODECS, STORABLE
 from fivesigma.store.manifest import file_entry, read_files, read_manifest, render
 from fivesigma.store.migrations import FORMAT, migrate
 from fivesigma.store.packing import Packer, Unpacker
+from fivesigma.store.probe import check_probe, probe
 
 __all__ = ["from_parts", "load", "load_value", "save", "save_value", "to_parts"]
 
@@ -59,7 +60,7 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     """
     if type(model).__name__ not in STORABLE:
         raise StoreError(f"a {type(model).__name__} cannot be saved; known are {', '.join(STORABLE)}")
-    return save_value(model, path, force=force, allow_pickle=allow_pickle)
+    return _write(model, Path(path), force=force, allow_pickle=allow_pickle, probed=True)
 
 
 def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
@@ -84,15 +85,24 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
     StoreError
         If anything was changed, is missing, is too much, or is of a newer format.
     """
-    model = load_value(path, allow_pickle=allow_pickle)
+    model, content = _read(Path(path), allow_pickle=allow_pickle)
     if type(model).__name__ not in STORABLE:
         raise StoreError(f"{MANIFEST} in {path} describes no estimator")
+    check_probe(model, content.get("probe"), content["versions"], str(path))
     return model
 
 
-def save_value(value: Any, path: str | os.PathLike[str], *, force: bool = False, allow_pickle: bool = False) -> Path:
+def save_value(value: Any, path: str | os.PathLike[str], *, force: bool = False) -> Path:
     """Save any value that the codecs know, as `save` does; for what is no estimator by itself."""
-    path = Path(path)
+    return _write(value, Path(path), force=force, allow_pickle=False, probed=False)
+
+
+def load_value(path: str | os.PathLike[str]) -> Any:
+    """Load what `save_value` saved."""
+    return _read(Path(path), allow_pickle=False)[0]
+
+
+def _write(value: Any, path: Path, *, force: bool, allow_pickle: bool, probed: bool) -> Path:
     check_target(path, force=force)
     packer = Packer(CODECS, allow_pickle)
     packed = packer.pack(value, "model")
@@ -101,15 +111,15 @@ def save_value(value: Any, path: str | os.PathLike[str], *, force: bool = False,
         "fivesigma": fivesigma.__version__,
         "versions": versions_in_use(),
         "model": packed,
+        "probe": probe(value) if probed else None,
         "files": {name: file_entry(content) for name, content in packer.files.items()},
     }
     write_archive(path, {MANIFEST: render(content), **packer.files})
     return path
 
 
-def load_value(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
-    """Load what `save_value` saved."""
-    path = Path(path)
+def _read(path: Path, *, allow_pickle: bool) -> tuple[Any, dict[str, Any]]:
+    """Return what is stored, and the manifest."""
     archive = open_archive(path)
     content = read_manifest(archive, str(path))
     files = read_files(archive, content, str(path))
@@ -117,7 +127,7 @@ def load_value(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> A
     unpacker = Unpacker(_BY_TAG, files, allow_pickle, versions)
     try:
         migrate(content["model"], content["format"])
-        return unpacker.unpack(content["model"], "model")
+        return unpacker.unpack(content["model"], "model"), content
     except RecursionError as err:
         raise StoreError(f"{MANIFEST} in {path} is nested too deep") from err
 

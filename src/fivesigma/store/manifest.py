@@ -14,6 +14,7 @@ from fivesigma.store.migrations import FORMAT
 
 _VERSION = re.compile(r"[0-9][0-9a-z.+]{0,29}")
 _KEYS = {"format", "fivesigma", "versions", "model", "files", "digest"}
+_OPTIONAL = {"probe"}  # since format 2
 _MOST = 1 << 28  # bytes; more is no manifest
 
 
@@ -61,7 +62,11 @@ def read_manifest(archive: Archive, where: str) -> dict[str, Any]:
         same = False
     if not same:
         raise StoreError(f"{MANIFEST} in {where} does not match its own digest: it was changed after it was written")
-    if set(content) != _KEYS or not isinstance(content["files"], dict) or not isinstance(content["model"], dict):
+    if (
+        set(content) - _OPTIONAL != _KEYS
+        or not isinstance(content["files"], dict)
+        or not isinstance(content["model"], dict)
+    ):
         raise StoreError(f"{MANIFEST} in {where} has not the parts {', '.join(sorted(_KEYS))}")
     return dict(content)
 
