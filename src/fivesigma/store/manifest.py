@@ -62,11 +62,8 @@ def read_manifest(archive: Archive, where: str) -> dict[str, Any]:
         same = False
     if not same:
         raise StoreError(f"{MANIFEST} in {where} does not match its own digest: it was changed after it was written")
-    if (
-        set(content) - _OPTIONAL != _KEYS
-        or not isinstance(content["files"], dict)
-        or not isinstance(content["model"], dict)
-    ):
+    mappings = ("files", "model", "versions")
+    if set(content) - _OPTIONAL != _KEYS or not all(isinstance(content[key], dict) for key in mappings):
         raise StoreError(f"{MANIFEST} in {where} has not the parts {', '.join(sorted(_KEYS))}")
     return dict(content)
 

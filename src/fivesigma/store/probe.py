@@ -23,7 +23,7 @@ _CLOSE = {"rtol": 1e-4, "atol": 1e-6}  # what float32 and another order of sums 
 def probe(model: Any) -> list[float] | None:
     """Scores of fixed events of all sizes; None if the model takes no plain array, as a Pipeline that needs names."""
     try:
-        return _scores(model).tolist()
+        return [float(score) for score in _scores(model)]
     except Exception:  # whatever a learner raises
         return None
 
