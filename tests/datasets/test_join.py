@@ -87,6 +87,10 @@ def test_integers_stay_integers() -> None:
     small = some_events(keep={"number": signed.astype(np.uint64)}) + some_events(4, keep={"number": -signed})
     assert small.kept["number"].tolist() == [*signed.tolist(), *(-signed).tolist()]
     assert small.kept["number"].dtype == np.int64
+    with pytest.raises(
+        InputError, match=r"column 'number' holds integers above 2\^53 in one place and floats in another"
+    ):
+        some_events(keep={"number": signed}) + some_events(4, keep={"number": np.zeros(4)})
     with pytest.raises(InputError, match="column 'number' holds integers below 0 and above 2"):
         some_events(keep={"number": numbers}) + some_events(4, keep={"number": -signed})
 

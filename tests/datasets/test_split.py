@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fivesigma._types import BoolArray
 from fivesigma.datasets import Events, from_arrays, make_htautau
+from fivesigma.datasets.folds import hashed
 from fivesigma.errors import InputError
 
 
@@ -99,6 +100,12 @@ class TestSplit:
         # Standard deviation 11 around 180; a process that is favoured would be far outside.
         assert (np.abs(drawn - 180) < 50).all()
 
+    def test_neighbours_are_drawn_independently(self) -> None:
+        events = from_arrays(np.arange(2000)[:, None], [1] * 1000 + [0] * 1000)
+        part = np.zeros(2000, dtype=bool)
+        part[rows(events.split(0.5, random_state=0)[1])] = True
+        assert 400 < np.sum(part[1:] & part[:-1]) < 600, "every second event would be none, one block would be all"
+
     def test_events_without_labels_are_scaled_in_total(self) -> None:
         events = from_arrays(np.arange(10)[:, None], None, np.arange(1, 11))
         for part in events.split(0.3, random_state=0):
@@ -155,6 +162,10 @@ class TestFolds:
     def test_every_integer_type_is_exact(self, numbers: NDArray[Any], k: int) -> None:
         events = from_arrays(np.zeros((4, 1)), [1, 0, 1, 0], keep={"n": numbers})
         assert events.folds(k, by="n").tolist() == [number % k for number in numbers.tolist()]
+
+    def test_the_hash_is_splitmix64(self) -> None:
+        # The published outputs of the generator for the seed 0.
+        assert hashed(np.arange(3)).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
     def test_row_numbers_are_well_mixed(self) -> None:
         events = from_arrays(np.zeros((60_000, 1)), np.arange(60_000) % 2)

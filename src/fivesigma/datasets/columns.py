@@ -204,7 +204,13 @@ def join_parts(name: str, parts: Sequence[tuple[str, NDArray[Any]]]) -> NDArray[
     if any(is_text) and not all(is_text):
         text, number = parts[is_text.index(True)][0], parts[is_text.index(False)][0]
         raise InputError(f"column {name!r} holds text in {text} and numbers in {number}; make them alike")
-    if {part.dtype.kind for part in arrays} == {"i", "u"}:
+    kinds = {part.dtype.kind for part in arrays}
+    whole = [part for part in arrays if part.size and part.dtype.kind in "iu"]
+    if "f" in kinds and any(max(-int(part.min()), int(part.max())) > 2**53 for part in whole):
+        raise InputError(
+            f"column {name!r} holds integers above 2^53 in one place and floats in another; make them alike"
+        )
+    if kinds == {"i", "u"}:
         # NumPy joins uint64 and int64 as float64, in which neighbours above 2^53 are the same.
         wide = _whole_type(arrays)
         if wide is None:
