@@ -22,6 +22,7 @@ from benchmarks.harness import Figure, benchmark, peak_memory
 from fivesigma import CascadeClassifier, GrownCascadeClassifier
 from fivesigma._extras import need
 from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma.challenge import B_REG
 from fivesigma.datasets import make_htautau
 from fivesigma.estimators.sample import Sample
 from fivesigma.learners.lightgbm import GROWER_DEFAULTS as LIGHTGBM
@@ -32,7 +33,6 @@ from fivesigma.learners.xgboost import GROWER_FIXED as XGBOOST_FIXED
 N_EVENTS = 250_000
 N_TREES = 500
 THREADS = 2
-B_REG = 10.0
 PAIRS = 3
 
 

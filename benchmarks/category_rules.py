@@ -16,10 +16,11 @@ import numpy as np
 from benchmarks.gato_comparison import expected_significance, gaussians
 from fivesigma.categories import categorise
 from fivesigma.categories.search import RULES
+from fivesigma.challenge import MISSING, YIELDS
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.yields import balanced_class_weights, learner_weights, rescale
 
-YIELDS = (691.98861, 410_999.84732)
+TOTALS = (YIELDS["s"], YIELDS["b"])
 N_CATEGORIES = (1, 2, 3, 5, 8)
 
 
@@ -46,15 +47,15 @@ def on_events(path: str, n_splits: int = 6) -> list[dict[str, Any]]:
         (part.select(features).to_numpy(), (part["Label"] == "s").to_numpy(), part["KaggleWeight"].to_numpy())
         for part in (frame.filter(pl.col("KaggleSet") == name) for name in "tb")
     )
-    w_b = rescale(w_b, y_b, YIELDS)
+    w_b = rescale(w_b, y_b, TOTALS)
     found: dict[tuple[int, str], list[tuple[float, float]]] = {}
     for seed in range(n_splits):
         fit, tune = np.array_split(np.random.default_rng(seed).permutation(y.size), 2)
-        model = xgb.XGBClassifier(n_estimators=150, max_depth=5, learning_rate=0.1, missing=-999.0, n_jobs=1)
+        model = xgb.XGBClassifier(n_estimators=150, max_depth=5, learning_rate=0.1, missing=MISSING, n_jobs=1)
         weights = learner_weights(w[fit], y[fit], balanced_class_weights(w[fit], y[fit]))
         model.fit(X[fit], y[fit], sample_weight=weights)
         score, score_b = (model.predict_proba(part)[:, 1] for part in (X[tune], X_b))
-        w_tune = rescale(w[tune], y[tune], YIELDS)
+        w_tune = rescale(w[tune], y[tune], TOTALS)
         for k in N_CATEGORIES:
             for rule in RULES:
                 chosen = categorise(score, y[tune], w_tune, k, rule=rule)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.harness import Figure, benchmark, best_times
 from fivesigma._extras import need
@@ -18,6 +22,19 @@ def simulation() -> Iterable[Figure]:
     """Seconds; about one is what a demonstration can afford."""
     (seconds,) = best_times(3, lambda: make_htautau(100_000))
     yield Figure("make_htautau(100_000)", seconds, unit=" s")
+
+
+@benchmark()
+def wide() -> Iterable[Figure]:
+    """Columns are as many as one likes: four times as many take about four times as long."""
+    polars, rng = need("polars"), np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        for n in (2_000, 8_000):
+            columns = {f"feature_{i}": rng.normal(size=100).astype("f4") for i in range(n)}
+            others = {"Weight": np.ones(100), "Label": np.array(["s", "b"] * 50)}
+            polars.DataFrame(columns | others).write_parquet(Path(folder) / f"{n}.parquet")
+        few, many = best_times(5, *(partial(load_events, Path(folder) / f"{n}.parquet") for n in (2_000, 8_000)))
+    yield Figure("load_events, 8,000 / 2,000 columns, .parquet", many / few, 6.0, note=f"{many * 1e3:.0f} ms")
 
 
 @benchmark()

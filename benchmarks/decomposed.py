@@ -22,21 +22,19 @@ from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.harness import best_times
 from benchmarks.protocol import (
-    Events,
     entering_steps,
-    mean_significance,
     paired_gain,
     ranks,
     read_real,
     read_set,
+    scaled_part,
     selection_steps,
     step_significance,
 )
 from fivesigma import CascadeClassifier, DecomposedClassifier
 from fivesigma._extras import need
 from fivesigma._types import Array
-
-__all__ = ["Events", "mean_significance", "paired_gain", "read_set"]
+from fivesigma.datasets import Events
 
 SEEDS = tuple(range(5))
 
@@ -60,7 +58,7 @@ def _fit_and_score(train: Events, test: Events, seed: int) -> dict[str, Array]:
     """Scores of the test events and which of them are selected, by learner."""
     out = {}
     for name, model in _models(seed).items():
-        model.fit(train.X, train.signal.astype(int), train.weight, train.process)
+        model.fit(train.X, train.is_signal.astype(int), train.weight, train.process)
         score = model.predict_proba(test.X)[:, 1]
         out[name], out[f"{name} selected"] = score, score >= model.cut_
     return out
@@ -88,12 +86,12 @@ def simulated(path: str, folder: str) -> None:
 def real(path: str, folder: str) -> None:
     """Cross-fit five times with five folds; a score is made comparable between folds by its rank."""
     everything = read_real(path)
-    signal = everything.signal
+    signal = everything.is_signal
 
     def repeat(seed: int) -> dict[str, Array]:
         out: dict[str, Array] = {}
         for rows, rest in StratifiedKFold(5, shuffle=True, random_state=seed).split(everything.X, signal):
-            parts = _fit_and_score(everything.take(rows), everything.take(rest), seed)
+            parts = _fit_and_score(scaled_part(everything, rows), scaled_part(everything, rest), seed)
             for name, values in parts.items():
                 comparable = values if values.dtype == bool else ranks(values)
                 out.setdefault(name, np.empty(signal.size, dtype=comparable.dtype))[rest] = comparable
@@ -124,7 +122,7 @@ def price(path: str, _folder: str) -> None:
     """Processor time against one weighted fit."""
     events = read_set(path, "t")
     models = _models(0)
-    fits = [partial(m.fit, events.X, events.signal.astype(int), events.weight) for m in models.values()]
+    fits = [partial(m.fit, events.X, events.is_signal.astype(int), events.weight) for m in models.values()]
     times = best_times(3, *fits, clock=time.process_time)
     for name, seconds in zip(models, times, strict=True):
         print(f"{name:12} {seconds:.1f} s, {seconds / times[0]:.2f} of plain")

@@ -17,10 +17,20 @@ import numpy as np
 from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.protocol import Events, entering_steps, mean_significance, paired_gain, ranks, read_set
-from fivesigma import AMS2, scan
+from benchmarks.protocol import (
+    TOTALS,
+    UTILITY,
+    entering_steps,
+    mean_significance,
+    paired_gain,
+    ranks,
+    read_set,
+    scaled_part,
+)
+from fivesigma import scan
 from fivesigma._extras import need
-from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.datasets import Events
 from fivesigma.yields import balanced_class_weights, learner_weights, rescale
 
 SEEDS = (0, 1)
@@ -32,10 +42,10 @@ DRAWS: dict[str, Any] = {"subsample": 0.8, "colsample_bytree": 0.8, "n_jobs": 1}
 class Split(NamedTuple):
     """Training events, events to score, and what a first, cross-fitted fit says of them."""
 
-    X: Array
+    X: AnyArray
     signal: BoolArray
     weight: Array
-    X_test: Array
+    X_test: AnyArray
     means: tuple[Array, Array]  # E[w | s, x] and E[w | b, x] of the training events
     log_means: Array  # the logarithm of their ratio for the events to score
     margin: Array  # cross-fitted log R of the training events, less the round's boundary
@@ -43,13 +53,15 @@ class Split(NamedTuple):
     seed: int
 
 
-def fit_margin(X: Array, signal: BoolArray, weight: Array | None, seed: int) -> Callable[[Array], Array]:
+def fit_margin(X: AnyArray, signal: BoolArray, weight: Array | None, seed: int) -> Callable[[AnyArray], Array]:
     """Train a classifier and return its log-odds."""
     model = need("xgboost").XGBClassifier(**TREES, **DRAWS, random_state=seed).fit(X, signal, sample_weight=weight)
     return lambda table: np.asarray(model.predict(table, output_margin=True), dtype=np.float64)
 
 
-def fit_mean(X: Array, target: Array, seed: int, weight: Array | None = None, **shape: Any) -> Callable[[Array], Array]:
+def fit_mean(
+    X: AnyArray, target: Array, seed: int, weight: Array | None = None, **shape: Any
+) -> Callable[[AnyArray], Array]:
     """Regress a positive quantity and return its logarithm."""
     settings = {"n_estimators": 100, "max_depth": 4, "learning_rate": 0.1} | shape
     scale = float(target.mean())
@@ -59,8 +71,8 @@ def fit_mean(X: Array, target: Array, seed: int, weight: Array | None = None, **
 
 
 def fit_ratio(
-    X: Array, signal: BoolArray, weight: Array, seed: int, **shape: Any
-) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    X: AnyArray, signal: BoolArray, weight: Array, seed: int, **shape: Any
+) -> tuple[Callable[[AnyArray], Array], Callable[[AnyArray], Array]]:
     """Fit log E[w | s, x] and log E[w | b, x]."""
     up, down = (fit_mean(X[c], weight[c], seed, **shape) for c in (signal, ~signal))
     return up, down
@@ -68,16 +80,16 @@ def fit_ratio(
 
 def prepare(events: Events, train: IntArray, test: IntArray, seed: int) -> Split:
     """Fit the weight models, and the first round on halves of the training events."""
-    X, signal = events.X[train], events.signal[train]
-    weight = rescale(events.weight[train], signal, events.totals)
+    X, signal = events.X[train], events.is_signal[train]
+    weight = rescale(events.weight[train], signal, TOTALS)
     up, down = fit_ratio(X, signal, weight, seed)
     log_ratio = np.empty(signal.size)
     for fit, rest in StratifiedKFold(2, shuffle=True, random_state=seed).split(X, signal):
         log_ratio[rest] = fit_margin(X[fit], signal[fit], None, seed)(X[rest])
     log_ratio += up(X) - down(X)
-    best = scan(log_ratio, signal, weight, AMS2(b_reg=10.0))
-    u = float(AMS2(b_reg=10.0).u(best.s, best.b))
-    costs = tuple(float(v) for v in AMS2(b_reg=10.0).weights_at(u))
+    best = scan(log_ratio, signal, weight, UTILITY)
+    u = float(UTILITY.u(best.s, best.b))
+    costs = tuple(float(v) for v in UTILITY.weights_at(u))
     boundary = np.log(costs[1] / costs[0])
     X_test = events.X[test]
     print(f"  u {u:.4f}, boundary at log R = {boundary:.2f}, best cut at {best.cut:.2f}", flush=True)
@@ -260,7 +272,7 @@ def main(path: str, folder: str, chosen: list[str]) -> None:
         missing = [name for name in names if not (out / f"{name}-{seed}.npy").exists()]
         if not missing:
             continue
-        scores = {name: np.empty(events.signal.size) for name in missing}
+        scores = {name: np.empty(len(events)) for name in missing}
         folds = StratifiedKFold(3, shuffle=True, random_state=100 + seed)
         for train, test in folds.split(events.X, events.process):
             split = prepare(events, train, test, seed)
@@ -268,7 +280,7 @@ def main(path: str, folder: str, chosen: list[str]) -> None:
                 raw = VARIANTS[name](split)
                 # Folds are joined by the share of events below a score.
                 scores[name][test] = ranks(raw)
-                print(f"  {name} {mean_significance(raw, events.take(test)):.4f}", flush=True)
+                print(f"  {name} {mean_significance(raw, scaled_part(events, test)):.4f}", flush=True)
         for name in missing:
             np.save(out / f"{name}-{seed}.npy", scores[name])
     have = [name for name in VARIANTS if all((out / f"{name}-{seed}.npy").exists() for seed in SEEDS)]

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.protocol import Events, as_measured, entering_steps, mean_significance, paired_gain, ranks, read_set
-from fivesigma import datasets
+from benchmarks.protocol import as_measured, entering_steps, mean_significance, paired_gain, ranks, read_set
 from fivesigma._extras import need
 from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, Array
+from fivesigma.datasets import Events, load_events
 from fivesigma.higgsml.features import ALL_SETS, engineer
-from fivesigma.yields import rescale
 
 PARAMS: dict[str, Any] = {
     "n_estimators": 300,
@@ -38,7 +37,7 @@ PARAMS: dict[str, Any] = {
 RAW, EVERY = "raw columns", "all sets"
 
 
-def columns(variants: list[str], events: datasets.Events) -> dict[str, list[int]]:
+def columns(variants: list[str], events: Events) -> dict[str, list[int]]:
     """Which columns of the events with all sets and the raw angles each variant has."""
     names = list(engineer(events[:0], (*ALL_SETS, "raw")).feature_names)
     raw = list(events.feature_names)
@@ -54,16 +53,15 @@ def columns(variants: list[str], events: datasets.Events) -> dict[str, list[int]
 def cross_fit(X: AnyArray, events: Events, n_folds: int, seed: int) -> Array:
     """Out-of-fold ranks."""
     out = np.empty(len(X))
-    for rows, rest in StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(X, events.signal):
-        signal = events.signal[rows]
-        weight = rescale(events.weight[rows], signal, (rows.size / 2, rows.size / 2))
+    for rows, rest in StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(X, events.is_signal):
+        train = events[rows].scaled_to(rows.size / 2, rows.size / 2)
         model = need("xgboost").XGBClassifier(**PARAMS, random_state=seed)
-        score = model.fit(X[rows], signal, sample_weight=weight).predict_proba(X[rest])[:, 1]
+        score = model.fit(X[rows], train.is_signal, sample_weight=train.weight).predict_proba(X[rest])[:, 1]
         out[rest] = ranks(score)
     return out
 
 
-def run(source: datasets.Events, events: Events, folder: Path, jobs: list[tuple[str, int]], n_folds: int) -> None:
+def run(source: Events, events: Events, folder: Path, jobs: list[tuple[str, int]], n_folds: int) -> None:
     """Train the missing (variant, seed) jobs in order, then compare."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = list(dict.fromkeys(variant for variant, _ in jobs))
@@ -100,15 +98,13 @@ def _row(variant: str, scores: dict[str, dict[int, Array]], n_columns: int, even
 def simulated(path: str, folder: str, n_seeds: int = 2) -> None:
     """Every variant on set t."""
     events = read_set(path, "t")
-    names = tuple(c for c in datasets.column_names(path) if c.startswith(("DER_", "PRI_")))
-    source = datasets.from_arrays(events.X, events.signal, events.weight, signal=True, feature_names=names)
     variants = [RAW, EVERY, *(f"all - {s}" for s in ALL_SETS), *(f"raw + {s}" for s in ALL_SETS)]
-    run(source, events, Path(folder), [(v, seed) for seed in range(n_seeds) for v in variants], n_folds=2)
+    run(events, events, Path(folder), [(v, seed) for seed in range(n_seeds) for v in variants], n_folds=2)
 
 
 def real(path: str, folder: str) -> None:
     """Raw against all, three times five folds."""
-    source = datasets.load_events(path, weight="KaggleWeight")
+    source = load_events(path, weight="KaggleWeight")
     run(source, as_measured(source), Path(folder), [(v, seed) for seed in range(3) for v in (RAW, EVERY)], n_folds=5)
 
 

@@ -15,54 +15,37 @@ other held-out events and other trees. A single blend of seeds has no S.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
 from fivesigma import AMS2
-from fivesigma._extras import need
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.datasets import load_events
-from fivesigma.datasets.htautau import YIELDS
+from fivesigma.challenge import B_REG, YIELDS
+from fivesigma.datasets import Events, load_events
 from fivesigma.poisson import PoissonCounts
 from fivesigma.significance import Utility
 from fivesigma.yields import rescale
 
-UTILITY = AMS2(b_reg=10.0)
+UTILITY = AMS2(b_reg=B_REG)
+TOTALS = (YIELDS["s"], YIELDS["b"])
 FRACTIONS = np.linspace(0.10, 0.20, 41)  # selected shares of events over which significance is averaged
 N_BOOT = 400
 
 Steps = Callable[[AnyArray], IntArray]
 
 
-class Events(NamedTuple):
-    """Events of one set, weighted to the yields of the challenge."""
-
-    X: Array
-    signal: BoolArray
-    weight: Array
-    process: AnyArray
-
-    @property
-    def totals(self) -> tuple[float, float]:
-        """Full yields."""
-        return YIELDS["s"], YIELDS["b"]
-
-    def take(self, rows: IntArray) -> Events:
-        """Some rows, scaled to the full yields."""
-        signal = self.signal[rows]
-        return Events(self.X[rows], signal, rescale(self.weight[rows], signal, self.totals), self.process[rows])
+def scaled_part(events: Events, rows: IntArray) -> Events:
+    """Some rows, scaled to the full yields."""
+    return events[rows].scaled_to(**YIELDS)
 
 
 def read_set(path: str, *names: str) -> Events:
     """Read one KaggleSet of a parquet file, or several as one."""
-    pl = need("polars")
-    frame = pl.read_parquet(path).filter(pl.col("KaggleSet").is_in(names))
-    features = [c for c in frame.columns if c.startswith(("DER_", "PRI_"))]
-    signal = (frame["Label"] == "s").to_numpy()
-    weight = rescale(frame["KaggleWeight"].to_numpy(), signal, (YIELDS["s"], YIELDS["b"]))
-    X = frame.select(features).to_numpy()
-    return Events(np.where(X == -999.0, np.nan, X), signal, weight, frame["Process"].to_numpy())
+    cut = " || ".join(f"KaggleSet == '{name}'" for name in names)
+    features = ["DER_*", "PRI_*"]
+    events = load_events(path, features=features, weight="KaggleWeight", process="Process", cut=cut)
+    return events.scaled_to(**YIELDS)
 
 
 def read_real(path: str) -> Events:
@@ -70,13 +53,10 @@ def read_real(path: str) -> Events:
     return as_measured(load_events(path, weight="KaggleWeight"))
 
 
-def as_measured(events: Any) -> Events:
-    """Give events of `fivesigma.datasets` the yields of the challenge."""
-    signal = np.asarray(events.is_signal)
-    weight = rescale(events.weight, signal, (YIELDS["s"], YIELDS["b"]))
-    return Events(
-        np.asarray(events.X), signal, weight, signal if events.process is None else np.asarray(events.process)
-    )
+def as_measured(events: Events) -> Events:
+    """Give events the yields of the challenge, and their class as process where none is known."""
+    process = events.is_signal if events.process is None else events.process
+    return replace(events.scaled_to(**YIELDS), process=process)
 
 
 def entering_steps(score: AnyArray, fractions: Array = FRACTIONS) -> IntArray:
@@ -103,7 +83,7 @@ def mean_significance(score: Array, events: Events) -> float:
 
 def step_significance(steps: IntArray, events: Events, utility: Utility = UTILITY) -> float:
     """Mean significance over the cuts at which events enter in steps."""
-    return _Entered(steps, events.signal).significance(events.weight, utility)
+    return _Entered(steps, events.is_signal).significance(events.weight, utility)
 
 
 def paired_gain(
@@ -116,7 +96,8 @@ def paired_gain(
     replicas: Iterable[Array] | None = None,
 ) -> tuple[float, float]:
     """Mean gain over seeds and its error, as in the text above; `replicas` are those of `replicated`."""
-    ours, theirs = ([_Entered(steps(s), events.signal) for s in group] for group in (scores, baseline))
+    signal = events.is_signal
+    ours, theirs = ([_Entered(steps(s), signal) for s in group] for group in (scores, baseline))
 
     def gains(weight: Array) -> Array:
         mine, base = ([e.significance(weight, utility) for e in group] for group in (ours, theirs))
@@ -130,9 +111,9 @@ def paired_gain(
 
 def replicated(events: Events, n_boot: int = N_BOOT) -> Iterator[Array]:
     """Weights of Poisson replicas of the events, each class scaled to its full yield."""
-    source = PoissonCounts(0, events.weight.size)
+    source, signal = PoissonCounts(0, len(events)), events.is_signal
     for _ in range(n_boot):
-        yield rescale(events.weight * source.draw(events.weight.size), events.signal, events.totals)
+        yield rescale(events.weight * source.draw(len(events)), signal, TOTALS)
 
 
 class _Entered:

@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.protocol import Events, Steps, as_measured, entering_steps, paired_gain, ranks, selection_steps
+from benchmarks.protocol import Steps, as_measured, entering_steps, paired_gain, ranks, selection_steps
 from benchmarks.protocol import step_significance as significance
 from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, Array
+from fivesigma.datasets import Events
 from fivesigma.higgsml import ChallengeEvents, load
 from fivesigma.higgsml.recipes import Recipe, find_recipe
 from fivesigma.higgsml.reproduce import columns_of, fit_recipe, select

@@ -13,15 +13,12 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from fivesigma._extras import need
+from fivesigma.challenge import B_REG, YIELDS
 from fivesigma.datasets import load_events, make_htautau
-from fivesigma.datasets.htautau import YIELDS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fivesigma.datasets import Events
 
-B_REG = 10.0
 WINDOW = 401  # cuts averaged for the smoothed figure
 
 
@@ -34,23 +31,15 @@ class Difficulty(NamedTuple):
     weighted_auc: float
 
 
-def balanced(events: Events, signal: float, background: float) -> NDArray[np.float64]:
-    """Weights scaled to the given total per class."""
-    weight = events.weight.copy()
-    for rows, total in ((events.is_signal, signal), (~events.is_signal, background)):
-        weight[rows] *= total / weight[rows].sum()
-    return weight
-
-
 def difficulty(events: Events, *, n_trees: int = 300, eta: float = 0.05, nthread: int = 1) -> Difficulty:
     """Train on the first half, scan the cut on the second, scaled to the challenge's yields."""
     xgb = need("xgboost")
     half = len(events) // 2
     train, test = events[:half], events[half:]
-    data = xgb.DMatrix(train.X, train.is_signal, weight=balanced(train, 0.5 * half, 0.5 * half))
+    data = xgb.DMatrix(train.X, train.is_signal, weight=train.scaled_to(0.5 * half, 0.5 * half).weight)
     settings = {"objective": "binary:logistic", "eta": eta, "max_depth": 6, "nthread": nthread, "seed": 0}
     score = xgb.train(settings, data, n_trees).predict(xgb.DMatrix(test.X))
-    weight, order = balanced(test, YIELDS["s"], YIELDS["b"]), np.argsort(-score)
+    weight, order = test.scaled_to(**YIELDS).weight, np.argsort(-score)
     s = np.cumsum((weight * test.is_signal)[order])
     b = np.cumsum((weight * ~test.is_signal)[order]) + B_REG
     ams = np.sqrt(2.0 * ((s + b) * np.log1p(s / b) - s))
@@ -58,7 +47,7 @@ def difficulty(events: Events, *, n_trees: int = 300, eta: float = 0.05, nthread
         float(ams[200:].max()),
         float(np.convolve(ams, np.full(WINDOW, 1.0 / WINDOW), "valid").max()),
         float(roc_auc_score(test.is_signal, score)),
-        float(roc_auc_score(test.is_signal, score, sample_weight=balanced(test, 1.0, 1.0))),
+        float(roc_auc_score(test.is_signal, score, sample_weight=test.scaled_to(1.0, 1.0).weight)),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness import Figure, benchmark
 from fivesigma import CascadePool, GrownCascadeClassifier, load, save
+from fivesigma.challenge import B_REG
 from fivesigma.datasets import make_htautau
 
 N_EVENTS = 250_000
@@ -22,7 +23,7 @@ def pool() -> Iterable[Figure]:
     """Six members on five folds each, with trees that are few: what counts here is the rest."""
     events = make_htautau(N_EVENTS, random_state=0)
     members = [(f"grown-{k}", GrownCascadeClassifier(n_trees=N_TREES)) for k in range(MEMBERS)]
-    model = CascadePool(members, cv=FOLDS, b_reg=10.0, random_state=0).fit(events.X, events.y, events.weight)
+    model = CascadePool(members, cv=FOLDS, b_reg=B_REG, random_state=0).fit(events.X, events.y, events.weight)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         path = save(model, Path(folder) / "pool")

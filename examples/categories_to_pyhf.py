@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,9 +15,10 @@ import pyhf
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from fivesigma.categories import categorise
+from fivesigma.datasets import Events, from_arrays
 from fivesigma.variations import Varied, yield_shifts
 from fivesigma.workspace import discovery_significance, to_pyhf, write_workspace
-from fivesigma.yields import balanced_class_weights, learner_weights, rescale, signal_and_background
+from fivesigma.yields import balanced_class_weights, learner_weights
 
 mpl.use("Agg")
 
@@ -25,36 +26,23 @@ mpl.use("Agg")
 PROCESSES = {"H": (200.0, 125.0, 12.0, 60.0), "Z": (20_000.0, 91.0, 9.0, 35.0), "ttbar": (4_000.0, 130.0, 60.0, 45.0)}
 
 
-class Events(NamedTuple):
-    """Simulated events: mass, transverse momentum and one variable without information."""
-
-    X: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray
-    process: np.ndarray
-
-    def part(self, rows: np.ndarray, of: int) -> Events:
-        """One of `of` equal parts; its weights stand for the whole."""
-        return Events(self.X[rows], self.y[rows], of * self.weight[rows], self.process[rows])
-
-
 def simulate(n: int, seed: int) -> Events:
-    """Simulate `n` events of each process, shuffled."""
+    """Simulate `n` events of each process: mass, transverse momentum and one variable without information."""
     rng = np.random.default_rng(seed)
     parts = []
     for name, (events, mean, width, momentum) in PROCESSES.items():
         X = np.column_stack([rng.normal(mean, width, n), rng.gamma(2.0, momentum / 2, n), rng.normal(size=n)])
         parts.append((X, np.full(n, int(name == "H")), np.full(n, events / n), np.full(n, name)))
-    order = rng.permutation(n * len(PROCESSES))
-    return Events(*(np.concatenate(columns)[order] for columns in zip(*parts, strict=True)))
+    X, y, weight, process = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return from_arrays(X, y, weight, feature_names=("mass", "pt", "noise"), process=process)
 
 
 def main(folder: Path, n: int = 40_000) -> dict[str, Any]:
     """Run the whole chain and return what it found."""
-    # Three sets of events for three uses: fitting the model, choosing the edges, quoting.
-    events = simulate(n, seed=1)
-    fit, tune, test = (events.part(rows, of=3) for rows in np.array_split(np.arange(events.y.size), 3))
-    signal = fit.y == 1
+    # Three sets of events for three uses: fitting the model, choosing the edges, quoting. Each is scaled to the yields.
+    rest, test = simulate(n, seed=1).split(1 / 3, random_state=0)
+    fit, tune = rest.split(1 / 2, random_state=0)
+    signal = fit.is_signal
     model = HistGradientBoostingClassifier(random_state=0, max_iter=60)
     weights = learner_weights(fit.weight, signal, balanced_class_weights(fit.weight, signal))
     model.fit(fit.X, fit.y, sample_weight=weights)
@@ -65,19 +53,18 @@ def main(folder: Path, n: int = 40_000) -> dict[str, Any]:
 
     # As many categories as the statistics of the tuning events support, each background known to 10 % or better.
     chosen = categorise(score(tune.X), tune.y, tune.weight, "auto", max_relative_mc_error=0.1, rule="smooth")
-    weight = rescale(test.weight, test.y == 1, signal_and_background(events.weight, events.y == 1))
-    quoted = chosen.evaluate(score(test.X), test.y, weight, process=test.process)
+    quoted = chosen.evaluate(score(test.X), test.y, test.weight, process=test.process)
     print(quoted)
     print("one standard deviation of simulation statistics:", quoted.interval(n_boot=100).significance)
 
     # An energy scale of 1 % moves the mass, and the ttbar cross-section is known to 6 %.
-    scale = np.array([1.01, 1.0, 1.0])
-    heavier = weight * np.where(test.process == "ttbar", 1.06, 1.0)
+    scale = np.array([1.01, 1.0, 1.0], dtype=np.float32)
+    heavier = test.weight * np.where(test.process == "ttbar", 1.06, 1.0)
     systematics = {
         "energy_scale": (Varied(score=score(test.X * scale)), Varied(score=score(test.X / scale))),
         "ttbar_cross_section": (Varied(weight=heavier), None),
     }
-    shifts = yield_shifts(quoted.edges, score(test.X), test.y, weight, systematics, process=test.process)
+    shifts = yield_shifts(quoted.edges, score(test.X), test.y, test.weight, systematics, process=test.process)
     print(shifts)
 
     workspace = to_pyhf(quoted, shifts)

@@ -282,8 +282,8 @@ class TestTrain:
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
         [
-            (["nowhere.csv", "-o", "model"], "There is no file nowhere.csv"),
-            (["{}/train.csv", "-o", "nowhere/model"], "There is no folder nowhere"),
+            (["nowhere.csv", "-o", "model"], "there is no file nowhere.csv"),
+            (["{}/train.csv", "-o", "nowhere/model"], "there is no folder nowhere"),
             (["{}/train.csv", "-o", "model", "--features", "DER_mas_MMC"], "Did you mean 'DER_mass_MMC'"),
             (["{}/train.csv", "-o", "model", "--utility", "ams4"], "no utility is called 'ams4'"),
             (["{}/train.csv", "-o", "model", "--learner", "histogram"], "use retrained"),
@@ -337,7 +337,7 @@ class TestPredict:
         found = pl.read_csv(tmp_path / "scores.csv")
         assert found.columns == ["id", "score", "selected"]
         np.testing.assert_array_equal(found["score"], pl.read_parquet(folder / "scores.parquet")["score"])
-        assert "No column 'label' in scores.csv" in bad("score", tmp_path / "scores.csv")
+        assert "no column 'label' in scores.csv" in bad("score", tmp_path / "scores.csv")
 
     def test_one_class_only(self, folder: Path, tmp_path: Path) -> None:
         pl.read_csv(folder / "test.csv").filter(pl.col("Label") == "b").write_csv(tmp_path / "b.csv")
@@ -361,7 +361,7 @@ class TestPredict:
         assert "ends in none of .csv, .parquet" in bad(*run, tmp_path / "scores.root")
         assert "There is no saved model" in bad("predict", tmp_path / "no", *run[2:], tmp_path / "s.csv")
         (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-        assert "No column" in bad("predict", folder / "model", tmp_path / "x.csv", "-o", tmp_path / "s.csv")
+        assert "no column" in bad("predict", folder / "model", tmp_path / "x.csv", "-o", tmp_path / "s.csv")
 
 
 class TestScore:
@@ -396,7 +396,7 @@ class TestScore:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            (lambda f: f.drop("weight"), "No column 'weight'"),
+            (lambda f: f.drop("weight"), "no column 'weight'"),
             (lambda f: f.drop("selected"), "give --cut or --fraction"),
             (lambda f: f.with_columns(selected=pl.lit("yes")), "must hold true or false"),
             (lambda f: f.with_columns(score=pl.lit(float("nan"))), "not finite in row 1"),
@@ -456,7 +456,7 @@ class TestDemo:
         (tmp_path / "thesis.tex").write_text("years of work")
         assert "not of an earlier demo" in bad("demo", "-o", tmp_path, *self.RUN)
         assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
-        assert "There is no folder" in bad("demo", "-o", tmp_path / "a" / "b", *self.RUN)
+        assert "there is no folder" in bad("demo", "-o", tmp_path / "a" / "b", *self.RUN)
 
     @pytest.mark.parametrize(
         ("interval", "verdict"),

@@ -12,11 +12,12 @@ import pytest
 from benchmarks import protocol
 from benchmarks.harness import registered
 from benchmarks.protocol import (
-    Events,
+    TOTALS,
     entering_steps,
     paired_gain,
     ranks,
     replicated,
+    scaled_part,
     selection_steps,
     step_significance,
 )
@@ -26,7 +27,8 @@ from benchmarks.study.runs import Cache, Fitted, Run, complete
 from benchmarks.study.summary import Comparison, compared
 
 from fivesigma import AMS2, AMS3
-from fivesigma._types import Array
+from fivesigma._types import AnyArray, Array
+from fivesigma.datasets import Events, from_arrays
 from fivesigma.poisson import PoissonCounts
 from fivesigma.yields import rescale
 
@@ -37,17 +39,17 @@ def events() -> Events:
     signal = rng.random(400) < 0.4
     X = rng.normal(size=(400, 2)) + signal[:, None]
     raw = rng.gamma(2.0, size=400)
-    return Events(X, signal, rescale(raw, signal, Events(X, signal, raw, signal).totals), signal)
+    return from_arrays(X, signal, raw, process=signal).scaled_to(*TOTALS)
 
 
-def brute_force(score: Array, weight: Array, events: Events, fractions: Array, utility: Any) -> float:
+def brute_force(score: AnyArray, weight: Array, events: Events, fractions: Array, utility: Any) -> float:
     """Mean significance, each cut by sorting and counting."""
     order = np.argsort(-score, kind="stable")
     values = []
     for fraction in fractions:
         kept = [i for place, i in enumerate(order) if place < fraction * score.size]
-        s = sum(weight[i] for i in kept if events.signal[i])
-        b = sum(weight[i] for i in kept if not events.signal[i])
+        s = sum(weight[i] for i in kept if events.is_signal[i])
+        b = sum(weight[i] for i in kept if not events.is_signal[i])
         values.append(float(utility.value(s, b)))
     return float(np.mean(values))
 
@@ -62,14 +64,14 @@ class TestMeasure:
 
     def test_a_selection_is_one_cut(self, events: Events) -> None:
         selected = events.X[:, 0] > 1
-        s = events.weight[selected & events.signal].sum()
-        b = events.weight[selected & ~events.signal].sum()
+        s = events.weight[selected & events.is_signal].sum()
+        b = events.weight[selected & ~events.is_signal].sum()
         assert step_significance(selection_steps(selected), events) == pytest.approx(AMS2(b_reg=10.0).value(s, b))
 
     def test_all_and_none_selected(self, events: Events) -> None:
         everything, nothing = np.ones(400, dtype=bool), np.zeros(400, dtype=bool)
         assert step_significance(selection_steps(everything), events) == pytest.approx(
-            float(AMS2(b_reg=10.0).value(*events.totals))
+            float(AMS2(b_reg=10.0).value(*TOTALS))
         )
         assert step_significance(selection_steps(nothing), events) == 0.0
 
@@ -88,7 +90,7 @@ class TestGain:
 
         source, means = PoissonCounts(0, 400), []
         for _ in range(20):
-            weight = rescale(events.weight * source.draw(400), events.signal, events.totals)
+            weight = rescale(events.weight * source.draw(400), events.is_signal, TOTALS)
             means.append(difference(weight).mean())
         found = difference(events.weight)
         error = np.sqrt(np.var(means, ddof=1) + found.var(ddof=1) / 3)
@@ -123,7 +125,7 @@ class Splits(Source):
     def splits(self, seed: int) -> Any:
         rows = np.random.default_rng(seed).permutation(400)
         for train, scored in ((rows[:200], rows[200:]), (rows[200:], rows[:200])):
-            yield Splits.known.take(train), scored
+            yield scaled_part(Splits.known, train), scored
 
 
 fits: list[tuple[str, int]] = []

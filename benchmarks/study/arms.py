@@ -14,11 +14,13 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from benchmarks.protocol import UTILITY, Events
+from benchmarks.protocol import UTILITY, scaled_part
 from benchmarks.study.runs import Fitted
 from fivesigma import AMS3, DecomposedClassifier, GaussianBackground, GrownCascadeClassifier, OnOff, scan
 from fivesigma._extras import need
-from fivesigma._types import Array
+from fivesigma._types import AnyArray, Array
+from fivesigma.challenge import B_REG
+from fivesigma.datasets import Events
 from fivesigma.significance import Utility
 from fivesigma.yields import learner_weights
 
@@ -40,8 +42,8 @@ def boosted(n_events: int | None = None, **settings: Any) -> Arm:
     """A grown cascade, or the plain model with ``cascade=False``, on the first `n_events` or on all."""
 
     def fit(train: Events, seed: int) -> Fitted:
-        events = train if n_events is None else train.take(_some(train, n_events, seed))
-        return fitted(_grown(settings, seed).fit(events.X, events.signal.astype(int), events.weight, events.process))
+        events = train if n_events is None else scaled_part(train, _some(train, n_events, seed))
+        return fitted(_grown(settings, seed).fit(events.X, events.is_signal.astype(int), events.weight, events.process))
 
     return fit
 
@@ -69,10 +71,10 @@ def path_average(**settings: Any) -> Arm:
     stages = [TREES * share // 10 for share in range(6, 11)]
 
     def fit(train: Events, seed: int) -> Fitted:
-        model = _grown(settings, seed).fit(train.X, train.signal.astype(int), train.weight, train.process)
+        model = _grown(settings, seed).fit(train.X, train.is_signal.astype(int), train.weight, train.process)
         booster = model.models_[0].booster
 
-        def score(X: Array) -> Array:
+        def score(X: AnyArray) -> Array:
             options = {"predict_type": "margin", "validate_features": False}
             parts = [booster.inplace_predict(X, iteration_range=(0, n), **options) for n in stages]
             return np.asarray(expit(np.mean(parts, axis=0)), dtype=np.float64)
@@ -92,11 +94,11 @@ def tight_loss(width: float, floor: float = 0.2, warmup: int = 50) -> Arm:
     def fit(train: Events, seed: int) -> Fitted:
         xgboost = need("xgboost")
         u = boosted()(train, seed).facts["u"]
-        rows = np.random.default_rng(seed).permutation(train.signal.size)
-        held, kept = train.take(rows[: rows.size // 4]), train.take(rows[rows.size // 4 :])
+        rows = np.random.default_rng(seed).permutation(len(train))
+        held, kept = scaled_part(train, rows[: rows.size // 4]), scaled_part(train, rows[rows.size // 4 :])
         signal, background = UTILITY.weights_at(u)
-        base = learner_weights(kept.weight, kept.signal, (float(signal), float(background)))
-        matrix = xgboost.QuantileDMatrix(kept.X, label=kept.signal, weight=base)
+        base = learner_weights(kept.weight, kept.is_signal, (float(signal), float(background)))
+        matrix = xgboost.QuantileDMatrix(kept.X, label=kept.is_signal, weight=base)
         more = {"subsample": 0.8, "colsample_bytree": 0.8, "nthread": 1, "seed": seed, "base_score": 0.5}
         booster = xgboost.Booster({**SHAPE, **more, "objective": "binary:logistic"}, [matrix])
         for t in range(TREES):
@@ -106,10 +108,10 @@ def tight_loss(width: float, floor: float = 0.2, warmup: int = 50) -> Arm:
                 matrix.set_weight(weight / weight.mean())
             booster.update(matrix, t)
 
-        def score(X: Array) -> Array:
+        def score(X: AnyArray) -> Array:
             return np.asarray(booster.inplace_predict(X, validate_features=False), dtype=np.float64)
 
-        return Fitted(score, scan(score(held.X), held.signal, held.weight, UTILITY).cut)
+        return Fitted(score, scan(score(held.X), held.is_signal, held.weight, UTILITY).cut)
 
     return fit
 
@@ -121,8 +123,8 @@ def decomposed(sampled: float = 0.8, n_trees: int = TREES, **shape: Any) -> Arm:
         learner = need("xgboost").XGBClassifier(
             n_estimators=n_trees, subsample=sampled, colsample_bytree=sampled, **(SHAPE | shape)
         )
-        model = DecomposedClassifier(learner, b_reg=10.0, random_state=seed, n_jobs=1)
-        return fitted(model.fit(train.X, train.signal.astype(int), train.weight, train.process))
+        model = DecomposedClassifier(learner, b_reg=B_REG, random_state=seed, n_jobs=1)
+        return fitted(model.fit(train.X, train.is_signal.astype(int), train.weight, train.process))
 
     return fit
 
@@ -137,16 +139,16 @@ def _grown(settings: dict[str, Any], seed: int) -> GrownCascadeClassifier:
 
 def _some(events: Events, n: int, seed: int) -> Any:
     """Rows of a random part."""
-    return np.random.default_rng(seed).permutation(events.signal.size)[:n]
+    return np.random.default_rng(seed).permutation(len(events))[:n]
 
 
 WHOLE = {"subsample": 1.0, "colsample_bytree": 1.0}
 SHALLOW, DEEP = {"max_depth": 3}, {"max_depth": 9}
 LONGER = (60, 200)
 HEAVY = {"min_child_weight": 20}  # leaves of at least so much: less variance
-SYSTEMATIC = GaussianBackground(sigma=50.0, b_reg=10.0)
-CONTROL = OnOff(tau=1.0, b_reg=10.0)
-CUBIC = AMS3(b_reg=10.0)
+SYSTEMATIC = GaussianBackground(sigma=50.0, b_reg=B_REG)
+CONTROL = OnOff(tau=1.0, b_reg=B_REG)
+CUBIC = AMS3(b_reg=B_REG)
 
 ARMS: dict[str, Arm] = {
     "plain": plain(),

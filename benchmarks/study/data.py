@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.protocol import Events, as_measured, read_real, read_set
+from benchmarks.protocol import as_measured, read_real, read_set, scaled_part
 from fivesigma._types import IntArray
-from fivesigma.datasets import make_htautau
+from fivesigma.datasets import Events, make_htautau
 
 SIMULATED = "htautau_pythia8.parquet"
 REAL = "atlas-higgs-challenge-2014-v2.first22889.csv.gz"
@@ -51,19 +51,19 @@ class Source:
     def splits(self, seed: int) -> Iterator[tuple[Events, IntArray]]:
         """Training events and the rows of `test` that their model scores."""
         everything = self.test()
-        rows = np.arange(everything.signal.size)
+        rows = np.arange(len(everything))
         if self.kind in ("halves", "folds"):
             n = 2 if self.kind == "halves" else 5
             folds = StratifiedKFold(n, shuffle=True, random_state=100 + seed)
             for train, scored in folds.split(rows, everything.process):
-                yield everything.take(train), scored
+                yield scaled_part(everything, train), scored
         elif self.kind == "unseen":
             yield _simulated(self.folder, "t"), rows
         else:
             n = int(self.kind.removeprefix("toy-"))
             pool = _toy(TOY_POOL, 1)
             start = (seed * n) % TOY_POOL  # small samples of different seeds share no event
-            yield pool.take(np.arange(start, start + n)), rows
+            yield scaled_part(pool, np.arange(start, start + n)), rows
 
 
 @lru_cache(maxsize=3)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.protocol import UTILITY, Events
+from benchmarks.protocol import TOTALS, UTILITY, scaled_part
 from benchmarks.study.runs import Fitted
 from fivesigma import scan
 from fivesigma._extras import need
-from fivesigma._types import Array
+from fivesigma._types import AnyArray, Array
+from fivesigma.datasets import Events
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 STEPS, BATCH, WIDTH = 500, 4096, 96
@@ -24,15 +25,15 @@ def net(*, direct: bool) -> Any:
         torch = need("torch")
         torch.manual_seed(seed)
         torch.set_num_threads(1)
-        rows = np.random.default_rng(seed).permutation(train.signal.size)
+        rows = np.random.default_rng(seed).permutation(len(train))
         n = rows.size // 4
-        part, held = train.take(rows[n:]), train.take(rows[:n])
+        part, held = scaled_part(train, rows[n:]), scaled_part(train, rows[:n])
         prepare = _scaled(part.X)
         X = torch.tensor(prepare(part.X))
-        y = torch.tensor(part.signal.astype(np.float32))
+        y = torch.tensor(part.is_signal.astype(np.float32))
         w = torch.tensor(part.weight.astype(np.float32))
-        classes = balanced_class_weights(part.weight, part.signal)
-        balanced = torch.tensor(learner_weights(part.weight, part.signal, classes).astype(np.float32))
+        classes = balanced_class_weights(part.weight, part.is_signal)
+        balanced = torch.tensor(learner_weights(part.weight, part.is_signal, classes).astype(np.float32))
         layers = torch.nn
         model = layers.Sequential(
             layers.Linear(X.shape[1], WIDTH),
@@ -49,7 +50,7 @@ def net(*, direct: bool) -> Any:
             batch = torch.randint(X.shape[0], (BATCH,))
             margin = model(X[batch]).squeeze(1)
             if direct and step >= PLAIN_STEPS:
-                loss = -soft_significance(margin, y[batch], w[batch], part.totals)
+                loss = -soft_significance(margin, y[batch], w[batch], TOTALS)
             else:
                 loss = (balanced[batch] * layers.functional.softplus(margin * (1 - 2 * y[batch]))).mean()
             optimiser.zero_grad()
@@ -57,11 +58,11 @@ def net(*, direct: bool) -> Any:
             optimiser.step()
             schedule.step()
 
-        def score(X: Array) -> Array:
+        def score(X: AnyArray) -> Array:
             with torch.no_grad():
                 return np.asarray(model(torch.tensor(prepare(X))).squeeze(1).numpy(), dtype=np.float64)
 
-        return Fitted(score, scan(score(held.X), held.signal, held.weight, UTILITY).cut)
+        return Fitted(score, scan(score(held.X), held.is_signal, held.weight, UTILITY).cut)
 
     return fit
 
@@ -74,14 +75,14 @@ def soft_significance(margin: Any, y: Any, w: Any, totals: tuple[float, float]) 
     return (2 * ((s + b) * (s / b).log1p() - s)).sqrt()
 
 
-def _scaled(X: Array) -> Any:
+def _scaled(X: AnyArray) -> Any:
     """Standardised columns, heavy tails pulled in, missing values at the mean with a column that says so."""
     with np.errstate(invalid="ignore"):
         tamed = np.sign(X) * np.log1p(np.abs(X))
     mean, spread = np.nanmean(tamed, axis=0), np.nanstd(tamed, axis=0)
     missing = np.flatnonzero(np.isnan(X).any(axis=0))
 
-    def prepare(X: Array) -> Array:
+    def prepare(X: AnyArray) -> Array:
         table = (np.sign(X) * np.log1p(np.abs(X)) - mean) / np.where(spread > 0, spread, 1.0)
         flags = np.isnan(X[:, missing])
         return np.hstack([np.nan_to_num(table, nan=0.0), flags]).astype(np.float32)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.protocol import UTILITY, Events
+from benchmarks.protocol import TOTALS, UTILITY, scaled_part
 from benchmarks.study import nets
 from benchmarks.study.arms import SHAPE, TREES, Arm, boosted, decomposed, fitted, fixed_ratio, plain
 from benchmarks.study.data import Source
@@ -22,7 +22,9 @@ from benchmarks.study.runs import Cache, Fitted, Run
 from benchmarks.study.summary import Comparison, compared
 from fivesigma import CascadeClassifier, CascadePool, GrownCascadeClassifier, make_scorer, scan
 from fivesigma._extras import need
-from fivesigma._types import Array
+from fivesigma._types import AnyArray, Array
+from fivesigma.challenge import MISSING
+from fivesigma.datasets import Events
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 SAMPLED = {"subsample": 0.8, "colsample_bytree": 0.8}
@@ -30,15 +32,15 @@ SAMPLED = {"subsample": 0.8, "colsample_bytree": 0.8}
 
 def split(train: Events, seed: int) -> tuple[Events, Events]:
     """Events to fit and events that tune the cut."""
-    rows = np.random.default_rng(seed).permutation(train.signal.size)
+    rows = np.random.default_rng(seed).permutation(len(train))
     n = rows.size // 4
-    return train.take(rows[n:]), train.take(rows[:n])
+    return scaled_part(train, rows[n:]), scaled_part(train, rows[:n])
 
 
 def weights(events: Events, *, balanced: bool) -> Array:
     """Learner weights of mean one: physics weights, or with balanced classes."""
-    class_weights = balanced_class_weights(events.weight, events.signal) if balanced else (1.0, 1.0)
-    return learner_weights(events.weight, events.signal, class_weights)
+    class_weights = balanced_class_weights(events.weight, events.is_signal) if balanced else (1.0, 1.0)
+    return learner_weights(events.weight, events.is_signal, class_weights)
 
 
 def tuned(make: Callable[[int], Any], *, balanced: bool) -> Arm:
@@ -46,12 +48,12 @@ def tuned(make: Callable[[int], Any], *, balanced: bool) -> Arm:
 
     def fit(train: Events, seed: int) -> Fitted:
         part, held = split(train, seed)
-        model = make(seed).fit(part.X, part.signal.astype(int), sample_weight=weights(part, balanced=balanced))
+        model = make(seed).fit(part.X, part.is_signal.astype(int), sample_weight=weights(part, balanced=balanced))
 
-        def score(X: Array) -> Array:
+        def score(X: AnyArray) -> Array:
             return np.asarray(model.predict_proba(X)[:, 1], dtype=np.float64)
 
-        return Fitted(score, scan(score(held.X), held.signal, held.weight, UTILITY).cut)
+        return Fitted(score, scan(score(held.X), held.is_signal, held.weight, UTILITY).cut)
 
     return fit
 
@@ -83,12 +85,12 @@ def tuned_threshold(train: Events, seed: int) -> Fitted:
         learner = xgboost(seed).set_fit_request(sample_weight=True)
         model = TunedThresholdClassifierCV(
             learner,
-            scoring=make_scorer(UTILITY, yields=train.totals).set_score_request(sample_weight=True),
+            scoring=make_scorer(UTILITY, yields=TOTALS).set_score_request(sample_weight=True),
             cv=StratifiedShuffleSplit(1, test_size=0.25, random_state=seed),
             refit=True,
         )
         # One set of weights serves the fit and the scorer, so it trains at the ratio of the physics weights.
-        model.fit(train.X, train.signal.astype(int), sample_weight=learner_weights(train.weight, train.signal))
+        model.fit(train.X, train.is_signal.astype(int), sample_weight=learner_weights(train.weight, train.is_signal))
     return Fitted(lambda X: np.asarray(model.predict_proba(X)[:, 1], dtype=np.float64), float(model.best_threshold_))
 
 
@@ -99,18 +101,18 @@ def ams_stopping(train: Events, seed: int) -> Fitted:
     model = xgboost(seed, eval_metric="ams@0.15", callbacks=[stop])
     model.fit(
         part.X,
-        part.signal.astype(int),
+        part.is_signal.astype(int),
         sample_weight=weights(part, balanced=True),
-        eval_set=[(held.X, held.signal.astype(int))],
+        eval_set=[(held.X, held.is_signal.astype(int))],
         sample_weight_eval_set=[held.weight],
         verbose=False,
     )
 
-    def score(X: Array) -> Array:
+    def score(X: AnyArray) -> Array:
         return np.asarray(model.predict_proba(X)[:, 1], dtype=np.float64)
 
     facts = {"trees": float(model.get_booster().num_boosted_rounds())}
-    return Fitted(score, scan(score(held.X), held.signal, held.weight, UTILITY).cut, facts)
+    return Fitted(score, scan(score(held.X), held.is_signal, held.weight, UTILITY).cut, facts)
 
 
 def hep_ml(loss: str) -> Arm:
@@ -125,12 +127,12 @@ def hep_ml(loss: str) -> Arm:
         model = boosting.UGradientBoostingClassifier(
             getattr(losses, loss)(), n_estimators=TREES, random_state=seed, **settings
         )
-        model.fit(_filled(part.X), part.signal.astype(int), sample_weight=weights(part, balanced=True))
+        model.fit(_filled(part.X), part.is_signal.astype(int), sample_weight=weights(part, balanced=True))
 
-        def score(X: Array) -> Array:
+        def score(X: AnyArray) -> Array:
             return np.asarray(model.predict_proba(_filled(X))[:, 1], dtype=np.float64)
 
-        return Fitted(score, scan(score(held.X), held.signal, held.weight, UTILITY).cut)
+        return Fitted(score, scan(score(held.X), held.is_signal, held.weight, UTILITY).cut)
 
     return fit
 
@@ -144,7 +146,7 @@ def retrained(train: Events, seed: int) -> Fitted:
     """The paper's first cascade; the best of at most three rounds is kept."""
     learner = need("xgboost").XGBClassifier(n_estimators=TREES, **SHAPE, **SAMPLED)
     model = CascadeClassifier(learner, max_rounds=3, extra_rounds=1, utility=UTILITY, random_state=seed, n_jobs=1)
-    return fitted(model.fit(train.X, train.signal.astype(int), train.weight, train.process))
+    return fitted(model.fit(train.X, train.is_signal.astype(int), train.weight, train.process))
 
 
 def pool(*cascades: bool) -> Arm:
@@ -156,19 +158,19 @@ def pool(*cascades: bool) -> Arm:
             for k, c in enumerate(cascades)
         ]
         model = CascadePool(members, utility=UTILITY, random_state=seed, n_jobs=1)
-        model.fit(train.X, train.signal.astype(int), train.weight, train.process)
+        model.fit(train.X, train.is_signal.astype(int), train.weight, train.process)
         return Fitted(lambda X: np.asarray(model.predict_proba(X)[:, 1]), model.cut_)
 
     return fit
 
 
 def _tenth(train: Events, seed: int) -> Events:
-    rows = np.random.default_rng(seed).permutation(train.signal.size)
-    return train.take(rows[: rows.size // 10])
+    rows = np.random.default_rng(seed).permutation(len(train))
+    return scaled_part(train, rows[: rows.size // 10])
 
 
-def _filled(X: Array) -> Array:
-    return np.nan_to_num(X, nan=-999.0)
+def _filled(X: AnyArray) -> AnyArray:
+    return np.nan_to_num(X, nan=MISSING)
 
 
 ARMS: dict[str, Arm] = {

@@ -25,7 +25,7 @@ from fivesigma._types import AnyArray, Array, BoolArray
 class Fitted(NamedTuple):
     """What an arm returns: how it scores events, its own cut on that score, and what else is worth keeping."""
 
-    score: Callable[[Array], Array]
+    score: Callable[[AnyArray], Array]
     cut: float
     facts: dict[str, Any] = {}  # noqa: RUF012
 
@@ -88,7 +88,7 @@ def perform(run: Run) -> tuple[dict[str, AnyArray], dict[str, Any]]:
     """Train and score all splits of a run."""
     arm = importlib.import_module(run.module).ARMS[run.arm]
     test = run.source.test()
-    rank, selected = np.empty(test.signal.size, dtype=np.float32), np.empty(test.signal.size, dtype=np.bool_)
+    rank, selected = np.empty(len(test), dtype=np.float32), np.empty(len(test), dtype=np.bool_)
     seconds, memory, cuts, facts = 0.0, 0.0, list[float](), list[dict[str, Any]]()
     for train, rows in run.source.splits(run.seed):
         before = _forget_peak()

@@ -10,7 +10,6 @@ import numpy as np
 
 from benchmarks.protocol import (
     UTILITY,
-    Events,
     Steps,
     entering_steps,
     paired_gain,
@@ -21,6 +20,7 @@ from benchmarks.protocol import (
 from benchmarks.study.data import Source
 from benchmarks.study.runs import Cache, Run
 from fivesigma._types import AnyArray, Array
+from fivesigma.datasets import Events
 from fivesigma.significance import Utility
 
 N_BOOT = 200

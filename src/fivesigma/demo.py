@@ -5,20 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from sklearn.model_selection import train_test_split
 
 import fivesigma
 from fivesigma import plot
 from fivesigma._extras import installed, need
 from fivesigma._types import Array, BoolArray
+from fivesigma.challenge import B_REG, MISSING
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import GrownCascadeClassifier
@@ -27,12 +25,10 @@ from fivesigma.report import Report
 from fivesigma.scores import write_scores
 from fivesigma.significance import AMS2
 from fivesigma.store import save
-from fivesigma.yields import rescale
 
 __all__ = ["run_demo"]
 
 MARK = ".fivesigma-demo"  # what shows that a folder may be replaced
-B_REG = 10.0  # of the 2014 challenge
 
 
 class Trained(NamedTuple):
@@ -74,12 +70,7 @@ def run_demo(
     console = Console(markup=False, highlight=False)
     start = time.perf_counter()
     events = make_htautau(n_events, random_state=seed)
-    totals = tuple(float(events.weight[m].sum()) for m in (events.is_signal, ~events.is_signal))
-    # Each half stands for the whole experiment.
-    train, test = (
-        replace(half, weight=rescale(half.weight, half.is_signal, (totals[0], totals[1])))
-        for half in split(events, seed)
-    )
+    train, test = events.split(0.5, random_state=seed)
     console.print(
         f"{len(events):,} simulated events (a toy of H → ττ): half to train on, of which a quarter is held out to "
         "drive the cascade and tune the cuts, and half to test on and for nothing else."
@@ -106,13 +97,6 @@ def run_demo(
     console.print(f"{(folder / 'report.html').resolve()}", soft_wrap=True)
     console.print(f"{time.perf_counter() - start:.0f} s in all.")
     return result
-
-
-def split(events: Events, seed: int) -> tuple[Events, Events]:
-    """Split into halves, the same share of each process in both."""
-    rows = np.arange(len(events))
-    train, test = train_test_split(rows, test_size=0.5, random_state=seed, stratify=events.process)
-    return events[np.sort(train)], events[np.sort(test)]
 
 
 def fit(name: str, model: GrownCascadeClassifier, train: Events, test: Events) -> Trained:
@@ -169,9 +153,9 @@ def _interval(interval: tuple[float, float], sign: str = "") -> str:
 def check_folder(folder: Path) -> None:
     """Refuse to replace what no demo has written."""
     if not folder.parent.is_dir():
-        raise InputError(f"There is no folder {folder.parent} to write {folder.name} to.")
+        raise InputError(f"there is no folder {folder.parent} to write {folder.name} to")
     if folder.exists() and not (folder / MARK).exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(f"{folder} is there already and is not of an earlier demo; name another with -o.")
+        raise InputError(f"{folder} is there already and is not of an earlier demo; name another with -o")
 
 
 def write(folder: Path, cascade: Trained, test: Events, page: Report) -> None:
@@ -186,7 +170,7 @@ def write(folder: Path, cascade: Trained, test: Events, page: Report) -> None:
             "label": "Label",
             "weight": "Weight",
             "process": "Process",
-            "missing": -999.0,
+            "missing": MISSING,
         }
         save(cascade.model, beside / "model")
         scores = {

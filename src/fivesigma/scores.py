@@ -11,8 +11,8 @@ import numpy as np
 from fivesigma._extras import need
 from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray
+from fivesigma.datasets.columns import Kind, known_signal, require
 from fivesigma.datasets.load import source_of
-from fivesigma.datasets.roles import Kind, known_signal, require
 from fivesigma.errors import InputError
 from fivesigma.yields import check_weights, rescale
 

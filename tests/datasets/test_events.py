@@ -61,7 +61,7 @@ def test_it_is_frozen(events: Events) -> None:
 
 def test_column_by_name(events: Events) -> None:
     assert events.column("a").tolist() == [1.0, 3.0, 5.0, 7.0]
-    with pytest.raises(InputError, match="No feature 'A'"):
+    with pytest.raises(InputError, match="no feature 'A'"):
         events.column("A")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fivesigma.datasets import kinematics as kin
+from fivesigma.datasets.htautau import kinematics as kin
 from fivesigma.datasets.load import load_events
 
 HALF = 0.0005  # the file rounds to three decimals

@@ -104,7 +104,7 @@ def test_text_columns_are_left_out_and_said(tmp_path: Path) -> None:
     path.write_text("x,channel,Weight,Label\n1,mu,1,s\n2,e,1,b\n")
     events = load_events(path)
     assert events.feature_names == ("x",)
-    assert events.notes == ("Not features, because they do not hold one number an event: channel.",)
+    assert events.notes == ("Not features, because they do not hold one number per event: channel.",)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_what_is_no_frame() -> None:
     mixed = {"x": [1.0, 2.0], "Label": np.array(["s", 1], dtype=object), "Weight": [1.0, 1.0]}
     with pytest.raises(InputError, match="not a mixture"):
         from_frame(mixed)
-    with pytest.raises(InputError, match=r"'x' .* does not hold one number an event"):
+    with pytest.raises(InputError, match=r"'x' .* does not hold one number per event"):
         from_frame(mixed | {"x": np.zeros((2, 2)), "Label": ["s", "b"]}, features=["x"])
 
 
@@ -113,11 +113,11 @@ def test_float32_arrays_are_copied() -> None:
         ({"X": [[1.0], [2.0]], "y": [1, 0], "feature_names": ["a", "b"]}, "X has 1 columns, but there are 2"),
         ({"X": [[1.0, 1.0]], "y": [1], "feature_names": ["a", "a"]}, "differ"),
         ({"X": [[1.0], [2.0]], "y": [1, 0], "weight": [1.0, np.nan]}, "nan in row 2"),
-        ({"X": [[1.0], [2.0]], "y": [3, 4]}, "Which of the labels 3, 4"),
+        ({"X": [[1.0], [2.0]], "y": [3, 4]}, "the labels 3, 4 in the arrays do not say which is signal"),
         ({"X": [[1.0], [2.0]], "y": [1, 0], "ids": [1, 1]}, "must be unique"),
         ({"X": [[1.0], [np.inf]], "y": [1, 0]}, "'x0' is infinite"),
         ({"X": np.zeros((0, 1)), "y": []}, "holds no events"),
-        ({"X": np.zeros((2, 0)), "y": [1, 0]}, "No feature"),
+        ({"X": np.zeros((2, 0)), "y": [1, 0]}, "no feature"),
         ({"X": [["a"], ["b"]], "y": [1, 0]}, "'x0' should hold numbers, but row 1"),
     ],
 )

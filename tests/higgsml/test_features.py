@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from fivesigma import AMS2, scan
 from fivesigma._types import AnyArray, Array
 from fivesigma.datasets import Events, load_events, make_htautau
-from fivesigma.datasets.kinematics import DERIVED, MEASURED, derive
+from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED, derive
 from fivesigma.errors import InputError
 from fivesigma.higgsml.features import ALL_SETS, engineer
 from fivesigma.higgsml.orientation import ANGLES, MOMENTA, orient, transform
@@ -288,7 +288,7 @@ def test_the_given_events_are_not_changed() -> None:
 
 def test_what_is_refused() -> None:
     events = make_htautau(100)
-    with pytest.raises(InputError, match=r"No feature set 'mases'\. Did you mean 'masses'"):
+    with pytest.raises(InputError, match=r"no feature set 'mases'\. Did you mean 'masses'"):
         engineer(events, ["mases"])
     renamed = replace(events, feature_names=tuple(n.replace("lep_phi", "lepton_phi") for n in events.feature_names))
     for turn in (engineer, transform):

@@ -88,7 +88,7 @@ class TestWrite:
             ({"score": [1.0, math.nan], "cut": 0}, r"NaN or infinite in 1 of 2 rows \(at 1\)"),
             ({"selected": [1, 0]}, "2 booleans, got int64"),
             ({"path": "x.txt", "cut": 0}, "does not end in .csv"),
-            ({"path": "no/x.csv", "cut": 0}, "There is no folder"),
+            ({"path": "no/x.csv", "cut": 0}, "there is no folder"),
         ],
     )
     def test_errors_leave_nothing(self, tmp_path: Path, arguments: dict[str, Any], sentence: str) -> None:
@@ -212,25 +212,25 @@ class TestRules:
     @pytest.mark.parametrize(
         ("cell", "sentence"),
         [
-            ((3, "EventId", "101225x"), "EventId must be a whole number; line 5 of x.csv has '101225x'."),
-            ((3, "EventId", "1.5"), "EventId must be a whole number; line 5 of x.csv has '1.5'."),
-            ((3, "EventId", None), "EventId must be a whole number; line 5 of x.csv has 'None'."),
-            ((3, "EventId", "101222"), "Every EventId must appear once; 101222 is in line 2 and in line 5 of x.csv."),
-            ((3, "EventId", "100000"), "EventId 100000 in line 5 of x.csv is of set t, not of b or v."),
-            ((3, "EventId", "7"), "EventId 7 in line 5 of x.csv is not in the data."),
-            ((4, "RankOrder", "0"), "RankOrder must be 1 to 2,689, each once; line 6 of x.csv has 0."),
-            ((4, "RankOrder", "2690"), "RankOrder must be 1 to 2,689, each once; line 6 of x.csv has 2690."),
-            ((4, "RankOrder", "-3"), "line 6 of x.csv has -3."),
-            ((4, "RankOrder", "nan"), "RankOrder must be a whole number; line 6 of x.csv has 'nan'."),
-            ((5, "Class", "S"), "Class must be s or b; line 7 of x.csv has 'S'."),
-            ((5, "Class", None), "Class must be s or b; line 7 of x.csv has 'None'."),
-            ((5, "Class", "1"), "Class must be s or b; line 7 of x.csv has '1'."),
+            ((3, "EventId", "101225x"), "EventId must be a whole number; line 5 of x.csv has '101225x'"),
+            ((3, "EventId", "1.5"), "EventId must be a whole number; line 5 of x.csv has '1.5'"),
+            ((3, "EventId", None), "EventId must be a whole number; line 5 of x.csv has 'None'"),
+            ((3, "EventId", "101222"), "every EventId must appear once; 101222 is in line 2 and in line 5 of x.csv"),
+            ((3, "EventId", "100000"), "EventId 100000 in line 5 of x.csv is of set t, not of b or v"),
+            ((3, "EventId", "7"), "EventId 7 in line 5 of x.csv is not in the data"),
+            ((4, "RankOrder", "0"), "RankOrder must be 1 to 2,689, each once; line 6 of x.csv has 0"),
+            ((4, "RankOrder", "2690"), "RankOrder must be 1 to 2,689, each once; line 6 of x.csv has 2690"),
+            ((4, "RankOrder", "-3"), "line 6 of x.csv has -3"),
+            ((4, "RankOrder", "nan"), "RankOrder must be a whole number; line 6 of x.csv has 'nan'"),
+            ((5, "Class", "S"), "Class must be s or b; line 7 of x.csv has 'S'"),
+            ((5, "Class", None), "Class must be s or b; line 7 of x.csv has 'None'"),
+            ((5, "Class", "1"), "Class must be s or b; line 7 of x.csv has '1'"),
         ],
     )
     def test_the_first_bad_cell_is_named(
         self, good: pl.DataFrame, toy: ChallengeEvents, tmp_path: Path, cell: tuple[int, str, Any], sentence: str
     ) -> None:
-        assert sentence in self.refused(self.set_cell(good, *cell), toy, tmp_path)
+        assert self.refused(self.set_cell(good, *cell), toy, tmp_path).endswith(sentence)
 
     def test_a_rank_twice(self, good: pl.DataFrame, toy: ChallengeEvents, tmp_path: Path) -> None:
         bad = self.set_cell(good, 9, "RankOrder", str(good["RankOrder"][2]))
@@ -240,20 +240,20 @@ class TestRules:
     def test_events_that_are_missing(self, good: pl.DataFrame, toy: ChallengeEvents, tmp_path: Path) -> None:
         bad = good.filter(~pl.col("EventId").is_in([101230, 101240]))
         sentence = self.refused(bad, toy, tmp_path)
-        assert "must have all 2,689 events of sets b and v; 2 are missing, the first is EventId 101230." in sentence
+        assert "must have all 2,689 events of sets b and v; 2 are missing, the first is EventId 101230" in sentence
 
     def test_all_classes_alike_but_wrong(self, good: pl.DataFrame, toy: ChallengeEvents, tmp_path: Path) -> None:
         numbers = good.with_columns(pl.lit(1).alias("Class"))
         assert "Class must be s or b; line 2" in self.refused(numbers, toy, tmp_path)
 
     def test_headers(self, good: pl.DataFrame, toy: ChallengeEvents, tmp_path: Path) -> None:
-        header = "The header of x.csv must be EventId,RankOrder,Class; it is "
-        assert header + "EventId,Class,RankOrder." in self.refused(
+        header = "the header of x.csv must be EventId,RankOrder,Class; it is "
+        assert header + "EventId,Class,RankOrder" in self.refused(
             good.select("EventId", "Class", "RankOrder"), toy, tmp_path
         )
         assert header in self.refused(good.with_columns(extra=1), toy, tmp_path)
         assert header in self.refused(good.write_csv(include_header=False), toy, tmp_path)
-        assert "x.csv is empty." in self.refused("", toy, tmp_path)
+        assert "x.csv is empty" in self.refused("", toy, tmp_path)
         assert "2,689 are missing" in self.refused("EventId,RankOrder,Class\n", toy, tmp_path)
 
     def test_the_good_one_passes(self, good: pl.DataFrame, toy: ChallengeEvents, tmp_path: Path) -> None:

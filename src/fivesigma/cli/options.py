@@ -36,44 +36,62 @@ def several(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-where_option = click.option("--where", metavar="CUT", help='Condition on columns, such as "PRI_jet_num >= 2".')
-tree_option = click.option("--tree", metavar="NAME", help="TTree or RNTuple of ROOT files, if they have several.")
+where_option = click.option(
+    "--where", metavar="CUT", help='Read only the events that pass this condition, such as "PRI_jet_num >= 2".'
+)
+tree_option = click.option(
+    "--tree", metavar="NAME", help="Read this TTree or RNTuple of ROOT files; needed if a file has several."
+)
 force_option = click.option("--force", is_flag=True, help="Replace the output if it is there.")
 sample_option = click.option(
     "--sample", is_flag=True, help="Accept a part of the challenge's file, and split it into train and test if needed."
 )
-jobs_option = click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; all cores by default.")
+jobs_option = click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="Use this many threads; all cores by default."
+)
+
+signal_option = click.option(
+    "--signal", metavar="LABEL", help="Take this label as signal; needed if it is not a known one such as s."
+)
 
 utility_options = several(
     click.option(
         "--utility",
         default="ams2",
         show_default=True,
-        help="ams2, ams3, s_over_root_sb, on_off(TAU), gaussian_background(SIGMA) or relative_background(FRACTION).",
+        help="Form the significance as one of ams2, ams3, s_over_root_sb, on_off(TAU), gaussian_background(SIGMA) or "
+        "relative_background(FRACTION).",
     ),
-    click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Constant added to the background."),
+    click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background."),
 )
 
 scores_options = several(
-    click.option("--signal", metavar="LABEL", help="The label that means signal, if it is not a known one such as s."),
+    signal_option,
     utility_options,
     click.option(
         "--yields",
         nargs=2,
         type=float,
         metavar="S B",
-        help="Expected signal and background that all events together stand for; by default the sums of the weights.",
+        help="Scale the weights to this expected signal and background of all events together; by default they are "
+        "taken as they are.",
     ),
-    click.option("--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Of the bootstrap."),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    click.option(
+        "--replicas",
+        type=click.IntRange(1),
+        default=1000,
+        show_default=True,
+        help="Draw this many replicas for the bootstrap.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
 
 
 def check_output(path: Path, *, force: bool) -> None:
     """Refuse early what could not be written late."""
     if not path.parent.is_dir():
-        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file.")
+        raise InputError(f"{path} is a folder; name a file")
     if path.exists() and not force:
-        raise InputError(f"{path} is there already; choose another name or add --force.")
+        raise InputError(f"{path} is there already; choose another name or add --force")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fivesigma.challenge import MISSING
 from fivesigma.cli.options import check_output, column_or_none, force_option, number_or_none, tree_option, where_option
 
 
@@ -14,11 +15,19 @@ from fivesigma.cli.options import check_output, column_or_none, force_option, nu
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="SCORES",
-              help="File that ends in .csv or .parquet.")  # fmt: skip
-@click.option("--label", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
-@click.option("--weight", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
-@click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
-@click.option("--missing", type=number_or_none, metavar="CODE", help="By default as in training.")
+              help="Write the scores to this file, which must end in .csv or .parquet.")  # fmt: skip
+@click.option("--label", metavar="COLUMN",
+              help="Read labels from this column, or no labels with the word none; by default from the column of the "
+              "training, if it is there.")  # fmt: skip
+@click.option("--weight", metavar="COLUMN",
+              help="Read weights from this column, or no weights with the word none; by default from the column of the "
+              "training, if it is there.")  # fmt: skip
+@click.option("--process", metavar="COLUMN",
+              help="Read processes from this column, or no processes with the word none; by default from the column of "
+              "the training, if it is there.")  # fmt: skip
+@click.option("--missing", type=number_or_none, metavar="CODE",
+              help="Read this number as a missing value; by default the code of the training; none if no number means "
+              "that.")  # fmt: skip
 @tree_option
 @where_option
 @force_option
@@ -54,7 +63,7 @@ def predict(
     names = getattr(fitted, "feature_names_in_", None)
     features = trained.get("features") or (None if names is None else list(names))
     there = column_names(files[0], tree=tree)
-    roles = {}
+    roles: dict[str, Any] = {}
     for role, asked, usual in (
         ("label", label, "Label"),
         ("weight", weight, "Weight"),
@@ -67,7 +76,7 @@ def predict(
         features=features,
         **roles,
         signal=fitted.classes_[1] if roles["label"] else None,
-        missing=trained.get("missing", -999.0) if missing is None else column_or_none(missing),
+        missing=trained.get("missing", MISSING) if missing is None else column_or_none(missing),
         tree=tree,
         cut=where,
     )

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from fivesigma.challenge import MISSING
+from fivesigma.cli.options import column_or_none
 from fivesigma.errors import FivesigmaError
 
 __all__ = ["report_command"]
@@ -94,7 +96,7 @@ def _read(
     named = getattr(model, "feature_names_in_", None)
     there = column_names(files[0], tree=tree)
     usual = trained.get("process") or "Process"
-    roles = {
+    roles: dict[str, Any] = {
         "label": label or trained.get("label") or "Label",
         "weight": weight or trained.get("weight", "Weight"),
         "process": process or (usual if usual in there else None),
@@ -102,9 +104,9 @@ def _read(
     return load_events(
         files,
         features=trained.get("features") or (None if named is None else list(named)),
-        **{role: None if column == "none" else column for role, column in roles.items()},
+        **{role: column_or_none(column) for role, column in roles.items()},
         signal=model.classes_[1],
-        missing=trained.get("missing", -999.0),
+        missing=trained.get("missing", MISSING),
         tree=tree,
         cut=where,
     )

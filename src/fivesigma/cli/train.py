@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from fivesigma.challenge import MISSING
 from fivesigma.cli.config import config_option
 from fivesigma.cli.options import (
     INTERRUPTED,
@@ -16,6 +17,7 @@ from fivesigma.cli.options import (
     force_option,
     jobs_option,
     number_or_none,
+    signal_option,
     tree_option,
     utility_options,
     where_option,
@@ -27,37 +29,49 @@ TREES = {"grown": 500, "retrained": 200, "none": 500}
 
 @click.command(epilog="Example: fivesigma train events.parquet -o model --features 'PRI_*' --b-reg 10 --trees 300")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="MODEL", help="Folder or .zip.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="MODEL",
+    help="Save the model here, as a folder or as a .zip file.",
+)
 @click.option("--learner", type=click.Choice(["auto", "xgboost", "lightgbm", "histogram"]), default="auto",
-              show_default=True, help="Library; histogram is scikit-learn's.")  # fmt: skip
+              show_default=True, help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
 @click.option("--cascade", type=click.Choice(list(TREES)), default="grown", show_default=True,
-              help="One booster that grows, a booster retrained each round, or the plain model.")  # fmt: skip
+              help="Grow one booster, retrain a booster in each round, or train the plain model.")  # fmt: skip
 @click.option("--trees", type=click.IntRange(1), metavar="N",
-              help="Trees: 500, or 200 in each round of a retrained cascade.")  # fmt: skip
+              help="Train this many trees; by default 500, or 200 in each round of a retrained cascade.")  # fmt: skip
 @utility_options
 @click.option("--held-out", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.25, show_default=True,
-              metavar="FRACTION", help="Of the events: they drive the cascade and tune the cut.")  # fmt: skip
-@click.option("--features", multiple=True, metavar="NAME", help="Column or pattern, may be repeated; all by default.")
-@click.option("--label", default="Label", show_default=True, metavar="COLUMN")
-@click.option("--signal", metavar="LABEL", help="The label that means signal, if it is not a known one such as s.")
+              metavar="FRACTION",
+              help="Hold out this fraction of the events to drive the cascade and to tune the cut.")  # fmt: skip
+@click.option("--features", multiple=True, metavar="NAME",
+              help="Use this column, or the number columns that match this pattern, as features; may be repeated. By "
+              "default all number columns without another role are features.")  # fmt: skip
+@click.option("--label", default="Label", show_default=True, metavar="COLUMN",
+              help="Read the labels of signal and background from this column.")  # fmt: skip
+@signal_option
 @click.option("--weight", default="Weight", show_default=True, metavar="COLUMN",
-              help="Expected yields; none counts every event once.")  # fmt: skip
-@click.option("--process", metavar="COLUMN", help="What each event was simulated as; splits are stratified by it.")
-@click.option("--missing", type=number_or_none, default="-999", show_default=True, metavar="CODE",
-              help="What stands for a missing value; none if nothing does.")  # fmt: skip
+              help="Read the expected yield of each event from this column; none means that each is one.")  # fmt: skip
+@click.option("--process", metavar="COLUMN",
+              help="Read from this column what each event was simulated as; splits are stratified by it.")  # fmt: skip
+@click.option("--missing", type=number_or_none, default=f"{MISSING:g}", show_default=True, metavar="CODE",
+              help="Read this number as a missing value; none if no number means that.")  # fmt: skip
 @tree_option
 @where_option
 @click.option("--negative-weights", type=click.Choice(["error", "zero", "abs"]), default="error", show_default=True,
-              help="What the learner sees of negative weights.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+              help="Refuse negative weights, or show the learner zero or their absolute value instead.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed the split and the learner.")
 @jobs_option
 @config_option
-@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@click.option("--resume", is_flag=True, help="Resume a run that was interrupted.")
 @force_option
 def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **options: Any) -> None:
     """Train on events in FILE... (CSV, Parquet or ROOT) and save the model.
 
-    Until it is done, the run is kept in MODEL.checkpoint, every 50 trees or after every round; --resume goes on there.
+    Until it is done, the run is kept in MODEL.checkpoint, every 50 trees or after every round; --resume resumes it.
     """
     from fivesigma import save
     from fivesigma.datasets import load_events
@@ -68,7 +82,7 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     if checkpoint.exists() and not resume:
         if not force:
             raise InputError(
-                f"{checkpoint} holds a run that was interrupted: add --resume to go on or --force to start."
+                f"{checkpoint} holds a run that was interrupted: add --resume to resume it or --force to start anew"
             )
         shutil.rmtree(checkpoint)
     columns = {
@@ -132,9 +146,7 @@ def make_model(
     if cascade == "retrained":
         return CascadeClassifier(_learner(learner, n_trees), **shared)
     if learner == "histogram":
-        raise InputError(
-            f"--cascade {cascade} grows trees with xgboost or lightgbm, not with histogram; use retrained."
-        )
+        raise InputError(f"--cascade {cascade} grows trees with xgboost or lightgbm, not with histogram; use retrained")
     return GrownCascadeClassifier(learner, n_trees=n_trees, cascade=cascade == "grown", **shared)
 
 

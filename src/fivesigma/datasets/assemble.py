@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fivesigma.datasets.columns import join_parts, known_signal
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.roles import choose_roles, known_signal
+from fivesigma.datasets.expression import Cut
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fivesigma.datasets.cutstring import Cut
-    from fivesigma.datasets.roles import Roles, Source
+    from fivesigma.datasets.columns import Columns, Source
 
 __all__ = ["assemble"]
 
@@ -32,84 +32,81 @@ class _Block:
     source: str
     columns: dict[str, NDArray[Any]]
     n_rows: int
-    kept: NDArray[np.intp] | None  # rows of the source that passed the cut, None for all
+    passed: NDArray[np.intp] | None  # rows of the source that passed the cut, None for all
 
     def where(self, index: int) -> str:
         """Name a row as the user finds it: counted from 1, in the source, before the cut."""
-        row = index if self.kept is None else int(self.kept[index])
+        row = index if self.passed is None else int(self.passed[index])
         return f"row {row + 1:,} of {self.source}"
 
 
-def assemble(
-    sources: Iterable[Source],
-    *,
-    features: str | Sequence[str] | None,
-    label: str | None,
-    signal: Any,
-    weight: str | None,
-    process: str | None,
-    ids: str | None,
-    missing: float | None,
-    cut: Cut | None,
-) -> Events:
+def assemble(sources: Iterable[Source], columns: Columns, signal: Any) -> Events:
     """Read the sources one after the other and build the checked events."""
-    roles: Roles | None = None
+    cut = None if columns.cut is None else Cut(columns.cut)
+    settled: Columns | None = None
+    left_out: tuple[str, ...] = ()
     blocks: list[_Block] = []
     n_read = 0
     for source in sources:
-        if roles is None:
-            roles = choose_roles(source, features=features, label=label, weight=weight, process=process, ids=ids)
-        kinds = roles.kinds(source, cut)
-        columns = source.read(kinds)
-        n_rows = len(next(iter(columns.values())))
+        if settled is None:
+            settled, left_out = columns.settled(source)
+        kinds = settled.kinds(source, cut)
+        read = source.read(kinds)
+        n_rows = len(next(iter(read.values())))
         if n_rows == 0:
-            raise InputError(f"{source.name} holds no events.")
+            raise InputError(f"{source.name} holds no events")
+        needed = frozenset(settled.named)
         for name, kind in kinds.items():
             if kind == "value":
-                columns[name] = _plain(columns[name], name, source.name)
+                read[name] = _plain(read[name], name, source.name, nan=name not in needed)
+        for name in frozenset(settled.keep).intersection(settled.features or ()):
+            if read[name].dtype.kind == "U":
+                raise InputError(f"column {name!r} of {source.name} holds text and cannot be a feature; only keep it")
         n_read += n_rows
-        blocks.append(_cut(_Block(source.name, columns, n_rows, None), cut))
-    if roles is None:
-        raise InputError("There is no file to read.")
+        blocks.append(_cut(_Block(source.name, read, n_rows, None), cut))
+    if settled is None or settled.features is None:
+        raise InputError("there is no file to read")
     n = sum(block.n_rows for block in blocks)
-    notes = _notes(roles, cut, n_read, n)
+    notes = _notes(left_out, cut, n_read, n)
     if n == 0:
-        raise InputError(f"None of {n_read:,} events passes the cut {cut.text if cut else ''!r}.")
+        raise InputError(f"none of {n_read:,} events passes the cut {columns.cut!r}")
     where = blocks[0].source if len(blocks) == 1 else f"{len(blocks)} files"
-    y, signal = _labels(blocks, roles.label, signal, where)
-    w = np.ones(n) if roles.weight is None else _weights(blocks, roles.weight)
+    y, signal = _labels(blocks, settled.label, signal, where)
+    w = np.ones(n) if settled.weight is None else _weights(blocks, settled.weight)
     events = Events(
-        X=np.empty((n, len(roles.features)), dtype=np.float32),
+        X=np.empty((n, len(settled.features)), dtype=np.float32),
         y=y,
         weight=w,
         signal=signal,
-        feature_names=roles.features,
-        process=None if roles.process is None else _joined(blocks, roles.process),
-        ids=None if roles.ids is None else _unique_ids(blocks, roles.ids),
-        notes=notes,
+        feature_names=settled.features,
+        process=None if settled.process is None else _joined(blocks, settled.process),
+        ids=None if settled.ids is None else _unique_ids(blocks, settled.ids),
+        kept={name: _joined(blocks, name) for name in settled.keep},
+        columns=settled,
     )
-    n_empty = _fill(events.X, blocks, roles.features, missing)
+    n_empty = _fill(events.X, blocks, settled.features, settled.missing)
     if n_empty:
         notes += (f"{n_empty:,} empty or NaN feature values are read as missing.",)
     return replace(events, notes=notes)
 
 
-def _plain(column: NDArray[Any], name: str, source: str) -> NDArray[Any]:
-    """Turn labels, processes or identifiers into a NumPy array of text, whole numbers, numbers or truth."""
+def _plain(column: NDArray[Any], name: str, source: str, *, nan: bool) -> NDArray[Any]:
+    """Turn a column into an array of text, whole numbers, numbers or truth; only what is kept may have NaN."""
     gaps = np.zeros(len(column), dtype=bool)
-    if column.dtype.kind == "f":
+    if column.dtype.kind == "f" and not nan:
         gaps = np.isnan(column)
     elif column.dtype.kind == "O":
         gaps = np.fromiter(map(_is_missing, column), bool)
     if gaps.any():
         row = int(np.argmax(gaps)) + 1
-        raise InputError(f"Column {name!r} is empty in row {row:,} of {source}; every event needs a value there.")
+        raise InputError(f"column {name!r} is empty in row {row:,} of {source}; every event needs a value there")
     if column.dtype.kind == "O":
         types = {type(v) for v in column}
         column = np.array(column.tolist()) if len(types) == 1 else column
     if column.dtype.kind not in "biufU":
-        msg = f"Column {name!r} of {source} holds {column.dtype} values; give text or numbers, not a mixture."
-        raise InputError(msg)
+        raise InputError(
+            f"column {name!r} of {source} holds {column.dtype} values; give text or numbers, not a mixture"
+        )
     return column
 
 
@@ -121,18 +118,18 @@ def _is_missing(value: Any) -> bool:
 def _cut(block: _Block, cut: Cut | None) -> _Block:
     if cut is None:
         return block
-    kept = np.flatnonzero(cut.passes({name: block.columns[name] for name in cut.columns}))
-    columns = {name: column[kept] for name, column in block.columns.items()}
-    return _Block(block.source, columns, len(kept), kept)
+    passed = np.flatnonzero(cut.passes({name: block.columns[name] for name in cut.columns}))
+    columns = {name: column[passed] for name, column in block.columns.items()}
+    return _Block(block.source, columns, len(passed), passed)
 
 
-def _notes(roles: Roles, cut: Cut | None, n_read: int, n: int) -> tuple[str, ...]:
+def _notes(left_out: Sequence[str], cut: Cut | None, n_read: int, n: int) -> tuple[str, ...]:
     notes = []
     if cut is not None:
         notes.append(f"{n_read - n:,} of {n_read:,} events fail the cut {cut.text!r} and are left out.")
-    if roles.left_out:
-        names = ", ".join(roles.left_out)
-        notes.append(f"Not features, because they do not hold one number an event: {names}.")
+    if left_out:
+        names = ", ".join(left_out)
+        notes.append(f"Not features, because they do not hold one number per event: {names}.")
     return tuple(notes)
 
 
@@ -154,8 +151,8 @@ def _fill(X: NDArray[np.float32], blocks: list[_Block], features: Sequence[str],
             if infinite.any():
                 i, j = np.argwhere(infinite)[0]
                 msg = (
-                    f"Column {features[j]!r} is infinite (or too large for float32) in "
-                    f"{block.where(first + int(i))}: mark it as missing, or leave the column out."
+                    f"column {features[j]!r} is infinite (or too large for float32) in "
+                    f"{block.where(first + int(i))}: mark it as missing, or leave the column out"
                 )
                 raise InputError(msg)
         start += block.n_rows
@@ -177,8 +174,7 @@ def _labels(blocks: list[_Block], label: str | None, signal: Any, where: str) ->
     values, counts = np.unique(y, return_counts=True)
     seen = ", ".join(f"{v!r} ({c:,})" for v, c in zip(values.tolist()[:10], counts[:10], strict=False))
     more = f" and {len(values) - 10:,} more" if len(values) > 10 else ""
-    msg = f"Column {label!r} of {where} must hold two labels; it holds {seen}{more}."
-    raise InputError(msg)
+    raise InputError(f"column {label!r} of {where} must hold two labels; it holds {seen}{more}")
 
 
 def _weights(blocks: list[_Block], name: str) -> NDArray[np.float64]:
@@ -188,8 +184,7 @@ def _weights(blocks: list[_Block], name: str) -> NDArray[np.float64]:
         if len(bad):
             rows = ", ".join(f"{column[i]} in {block.where(int(i))}" for i in bad[:3])
             more = f" and in {len(bad) - 3:,} more rows" if len(bad) > 3 else ""
-            msg = f"Every event needs a finite weight, but {name!r} is {rows}{more}."
-            raise InputError(msg)
+            raise InputError(f"every event needs a finite weight, but {name!r} is {rows}{more}")
     return _joined(blocks, name).astype(np.float64, copy=False)
 
 
@@ -203,8 +198,8 @@ def _unique_ids(blocks: list[_Block], name: str) -> NDArray[Any]:
         return ids
     first, second = (_locate(blocks, int(order[again[0] + step])) for step in (0, 1))
     msg = (
-        f"Identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
-        f"({len(again):,} duplicates in all): pass ids=None if this column does not identify events."
+        f"identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
+        f"({len(again):,} duplicates in all): pass ids=None if this column does not identify events"
     )
     raise InputError(msg)
 
@@ -218,10 +213,4 @@ def _locate(blocks: list[_Block], index: int) -> str:
 
 
 def _joined(blocks: list[_Block], name: str) -> NDArray[Any]:
-    parts = [block.columns[name] for block in blocks]
-    kinds = {part.dtype.kind in "US" for part in parts}
-    if len(kinds) > 1:
-        text = next(block.source for block in blocks if block.columns[name].dtype.kind in "US")
-        number = next(block.source for block in blocks if block.columns[name].dtype.kind not in "US")
-        raise InputError(f"Column {name!r} holds text in {text} and numbers in {number}; make them alike.")
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return join_parts(name, [(block.source, block.columns[name]) for block in blocks])

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.datasets.columns import some
+from fivesigma.datasets.folds import fold_numbers, hashed, stratified_part
+from fivesigma.datasets.join import joined
+from fivesigma.errors import InputError, did_you_mean, is_number
+from fivesigma.yields import effective_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from fivesigma._types import BoolArray, IntArray
+    from fivesigma.datasets.columns import Columns
 
 __all__ = ["Events"]
 
@@ -31,17 +39,21 @@ class Events:
     y : array of shape (n_events,)
         Labels as they stand in the source; None throughout if the source had no labels.
     weight : float64 array of shape (n_events,)
-        Expected yield of each event, never rescaled.
+        Expected yield of each event; indexing never rescales it, `split` and `scaled_to` do.
     signal : object
         The label that means signal, None without labels.
     feature_names : tuple of str
-        One name a column of `X`.
+        One name per column of `X`.
     process : array of shape (n_events,), optional
         What each event was simulated as.
     ids : array of shape (n_events,), optional
         Unique identifiers.
+    kept : mapping of str to array of shape (n_events,)
+        Columns that are carried beside the features in their own type.
+    columns : Columns, optional
+        How the events were read; None if they were not read from columns.
     notes : tuple of str
-        What was left out or changed on the way in, a sentence each.
+        What was left out or changed on the way in, one sentence each.
 
     Examples
     --------
@@ -63,23 +75,23 @@ class Events:
     feature_names: tuple[str, ...]
     process: NDArray[Any] | None = None
     ids: NDArray[Any] | None = None
+    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    columns: Columns | None = None
     notes: tuple[str, ...] = ()
+
+    #: Fields with one row per event, beside the kept columns.
+    PER_EVENT: ClassVar[tuple[str, ...]] = ("X", "y", "weight", "process", "ids")
 
     def __len__(self) -> int:
         return len(self.X)
 
-    def __getitem__(self, rows: int | slice | Sequence[int] | NDArray[Any]) -> Events:
+    def __getitem__(self, rows: int | slice | Sequence[int] | NDArray[Any]) -> Self:
         """Select the events of a mask, a slice or row numbers, with their weights as they are."""
         if isinstance(rows, int | np.integer):
             rows = [int(rows)]
-        return replace(
-            self,
-            X=self.X[rows],
-            y=self.y[rows],
-            weight=self.weight[rows],
-            process=None if self.process is None else self.process[rows],
-            ids=None if self.ids is None else self.ids[rows],
-        )
+        there = {name: getattr(self, name) for name in self.PER_EVENT}
+        chosen = {name: values[rows] for name, values in there.items() if values is not None}
+        return replace(self, **chosen, kept={name: values[rows] for name, values in self.kept.items()})
 
     @property
     def labelled(self) -> bool:
@@ -90,16 +102,171 @@ class Events:
     def is_signal(self) -> NDArray[np.bool_]:
         """True where an event is signal."""
         if not self.labelled:
-            msg = "These events have no labels: load them with label= set to the column that holds them."
-            raise InputError(msg)
+            raise InputError("these events have no labels: load them with label= set to the column that holds them")
         return np.asarray(self.y == self.signal, dtype=bool)
 
     def column(self, name: str) -> NDArray[np.float32]:
         """Return one feature by name."""
-        if name not in self.feature_names:
-            hint = did_you_mean(name, self.feature_names)
-            raise InputError(f"No feature {name!r} among {len(self.feature_names)}.{hint}")
-        return self.X[:, self.feature_names.index(name)]
+        return self.table([name])[:, 0]
+
+    def table(self, names: Sequence[str] | NDArray[Any] | None = None) -> NDArray[np.float32]:
+        """Return the features in a given order.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Feature names, such as those that a model was trained with; without them, `X` as it is.
+
+        Returns
+        -------
+        float32 array of shape (n_events, n_names)
+        """
+        if names is None or tuple(names) == self.feature_names:
+            return self.X
+        place = {name: j for j, name in enumerate(self.feature_names)}
+        for name in names:
+            if name not in place:
+                hint = did_you_mean(str(name), place)
+                known = f".{hint}" if hint else f"; there are {some(self.feature_names)}"
+                raise InputError(f"no feature {str(name)!r} among the {len(place)} of these events{known}")
+        return self.X[:, [place[name] for name in names]]
+
+    def split(self, fraction: float, *, random_state: Any = None, scale: bool = True) -> tuple[Self, Self]:
+        """Split into two parts that share no event, each standing for the whole.
+
+        Parameters
+        ----------
+        fraction : float
+            Share of the events of the second part; of each class and each process as near as whole events allow.
+        random_state : int, numpy Generator or None, default=None
+            Seed; the same seed gives the same parts.
+        scale : bool, default=True
+            Whether the weights of each class of each part are scaled to the yield that the class has in the whole,
+            as significance needs it. Events without labels are scaled in total.
+
+        Returns
+        -------
+        rest, part : Events
+            Rows in the order that they had.
+
+        Examples
+        --------
+        >>> from fivesigma.datasets import make_htautau
+        >>> train, test = make_htautau(1000, random_state=1).split(0.25, random_state=0)
+        >>> len(train), len(test), round(float(test.weight[test.is_signal].sum()), 3)
+        (750, 250, 691.989)
+        """
+        mask = stratified_part(self._classes(), self.process, fraction, random_state)
+        rest, part = self[~mask], self[mask]
+        if not scale:
+            return rest, part
+        totals = [float(self.weight[members].sum()) for _, members in self._classes()]
+        return rest._scaled(totals), part._scaled(totals)
+
+    def folds(self, k: int, by: str | ArrayLike | None = None) -> IntArray:
+        """Return a fold number from 0 to k - 1 for each event.
+
+        Parameters
+        ----------
+        k : int
+            Number of folds.
+        by : str or array-like of int of shape (n_events,), optional
+            A kept column, or integers, whose remainder modulo `k` is the fold: it belongs to the event, in whatever
+            file and order. Without it, the fold is the remainder of a hash (SplitMix64) of the row number.
+
+        Examples
+        --------
+        >>> from fivesigma.datasets import from_arrays
+        >>> events = from_arrays([[1.0], [2.0], [3.0]], [1, 0, 0], keep={"eventNumber": [7, 8, -2]})
+        >>> events.folds(5, by="eventNumber")
+        array([2, 3, 3])
+        """
+        if by is None:
+            return fold_numbers(k, hashed(np.arange(len(self))))
+        if isinstance(by, str):
+            if by not in self.kept:
+                hint = did_you_mean(by, self.kept)
+                known = f".{hint}" if hint else f"; load the events with keep=[{by!r}]"
+                raise InputError(f"no column {by!r} is kept beside the features{known}")
+            numbers, what = self.kept[by], f"column {by!r}"
+        else:
+            numbers, what = np.asarray(by), "by"
+        if numbers.shape != (len(self),):
+            raise InputError(f"{what} must hold one integer per event, got the shape {numbers.shape}")
+        if numbers.dtype.kind not in "iu":
+            raise InputError(f"{what} must hold integers to make folds, got {numbers.dtype}")
+        return fold_numbers(k, numbers)
+
+    def scaled_to(self, s: float | None = None, b: float | None = None) -> Self:
+        """Scale the weights of each class to a yield.
+
+        Parameters
+        ----------
+        s, b : float, optional
+            Expected signal and background that the events are to stand for; a class without one is left as it is.
+
+        Examples
+        --------
+        >>> from fivesigma.datasets import from_arrays
+        >>> events = from_arrays([[1.0], [2.0], [3.0]], [1, 0, 0], [0.5, 2.0, 4.0])
+        >>> events.scaled_to(s=10.0, b=60.0).weight
+        array([10., 20., 40.])
+        """
+        for name, total in (("s", s), ("b", b)):
+            if total is not None and not (is_number(total) and 0 <= total < np.inf):
+                raise InputError(f"{name} must be a finite number of at least 0, got {total!r}")
+        _ = self.is_signal  # refuses events without labels
+        return self._scaled([s, b])
+
+    @staticmethod
+    def concatenate(parts: Iterable[Events]) -> Events:
+        """Join events one after the other, with their weights as they are: yields add up.
+
+        Parameters
+        ----------
+        parts : iterable of Events
+            They must have the same features, in any order, and the same labels. Processes, identifiers and kept
+            columns are joined where all parts have them, identifiers only if they are still unique; a note says
+            what was dropped.
+
+        Returns
+        -------
+        Events
+            Features in the order of the first part.
+
+        Examples
+        --------
+        >>> from fivesigma.datasets import make_htautau
+        >>> first, second = make_htautau(1000, random_state=1), make_htautau(500, random_state=2)
+        >>> len(Events.concatenate([first, second])), len(first + second)
+        (1500, 1500)
+        """
+        given = list(parts)
+        for number, part in enumerate(given, start=1):
+            if not isinstance(part, Events):
+                raise InputError(f"part {number} must be Events, got {type(part).__name__}")
+        return joined(given)
+
+    def __add__(self, other: object) -> Events:
+        return joined([self, other]) if isinstance(other, Events) else NotImplemented
+
+    def _classes(self) -> list[tuple[str, BoolArray]]:
+        """Signal and background, or all events if they have no labels."""
+        if not self.labelled:
+            return [("events", np.ones(len(self), dtype=bool))]
+        return [("signal", self.is_signal), ("background", ~self.is_signal)]
+
+    def _scaled(self, totals: Sequence[float | None]) -> Self:
+        """Scale each class that has a total to it."""
+        weight = self.weight.copy()
+        for (name, members), total in zip(self._classes(), totals, strict=True):
+            if total is None or not members.any():
+                continue
+            present = float(weight[members].sum())
+            if not present > 0:
+                raise InputError(f"the weights of the {name} sum to {present:g}; what is scaled to a yield must be > 0")
+            weight[members] *= total / present
+        return replace(self, weight=weight)
 
     def table(self, names: Sequence[str] | None = None) -> NDArray[np.float32]:
         """Features in the order of `names`, as they are without."""
@@ -115,11 +282,12 @@ class Events:
         n_features = len(self.feature_names)
         head = f"Events: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)}"
         head += f", signal {self.signal!r}" if self.labelled else ", no labels"
+        head += f", kept: {', '.join(self.kept)}" if self.kept else ""
         rows = list(self._yields())
         width = max(8, *(len(name) for name, _ in rows))
         table = [f"{'':{width}} {'rows':>10} {'sum of weights':>18} {'effective':>12}"]
         for name, w in rows:
-            table.append(f"{name:{width}} {len(w):>10,} {w.sum():>18,.8g} {_effective_count(w):>12,.1f}")
+            table.append(f"{name:{width}} {len(w):>10,} {w.sum():>18,.8g} {effective_count(w):>12,.1f}")
         return "\n".join([head, *table, *(f"note: {note}" for note in self.notes)])
 
     def _yields(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
@@ -134,11 +302,3 @@ class Events:
             if self.process is not None:
                 for process in np.unique(self.process[mask]).tolist():
                     yield f"  {process}", self.weight[mask & (self.process == process)]
-
-
-def _effective_count(weight: NDArray[np.float64]) -> float:
-    """How many events of equal weight are as good as these: (sum w)^2 / sum w^2."""
-    if not weight.any():
-        return 0.0
-    scaled = weight / np.abs(weight).max()  # so that no square overflows
-    return float(scaled.sum() ** 2 / np.square(scaled).sum())

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import assemble
-from fivesigma.datasets.cutstring import Cut
+from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.root import RootTree
 from fivesigma.datasets.tables import CsvFile, ParquetFile
 from fivesigma.errors import InputError, did_you_mean
@@ -16,8 +17,8 @@ from fivesigma.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fivesigma.datasets.columns import Source
     from fivesigma.datasets.events import Events
-    from fivesigma.datasets.roles import Source
 
 __all__ = ["column_names", "load_events", "source_of"]
 
@@ -33,7 +34,8 @@ def load_events(
     weight: str | None = "Weight",
     process: str | None = None,
     ids: str | None = "auto",
-    missing: float | None = -999.0,
+    keep: str | Sequence[str] = (),
+    missing: float | None = MISSING,
     tree: str | None = None,
     cut: str | None = None,
 ) -> Events:
@@ -45,7 +47,7 @@ def load_events(
         Files ending in .csv, .csv.gz, .csv.zst, .parquet or .root, read one after the other.
     features : str or sequence of str, optional
         Names or glob patterns of feature columns; by default every number column but identifier, label,
-        weight, process and ``Kaggle*``.
+        weight, process, kept columns and ``Kaggle*``.
     label : str, optional
         Column of the two labels; None for events without labels.
     signal : optional
@@ -57,6 +59,9 @@ def load_events(
         Column that names what each event was simulated as.
     ids : str, optional
         Column of unique identifiers; "auto" takes ``EventId`` if there is one, None reads none.
+    keep : str or sequence of str
+        Names or glob patterns of columns that are carried beside the features in their own type, such as an
+        event number by which folds are made; `Events.kept` holds them.
     missing : float, optional
         Code that means missing in feature columns and becomes NaN; None if there is no such code.
     tree : str, optional
@@ -86,18 +91,17 @@ def load_events(
     >>> events.feature_names, events.X[:, 0], events.ids
     (('mass',), array([125.,  nan], dtype=float32), array([7, 8]))
     """
-    files = _files(path)
-    return assemble(
-        (_source(file, tree) for file in files),
+    columns = Columns.asked(
         features=features,
         label=label,
-        signal=signal,
         weight=weight,
         process=process,
         ids=ids,
+        keep=keep,
         missing=missing,
-        cut=None if cut is None else Cut(cut),
+        cut=cut,
     )
+    return assemble((_source(file, tree) for file in _files(path)), columns, signal)
 
 
 def column_names(path: str | os.PathLike[str], *, tree: str | None = None) -> tuple[str, ...]:
@@ -126,10 +130,10 @@ def _source(file: Path, tree: str | None) -> Source:
         if ending == ".root":
             return RootTree(file, tree)
         if tree is not None:
-            raise InputError(f"tree= chooses within ROOT files, but {file.name} is not one.")
+            raise InputError(f"tree= chooses within ROOT files, but {file.name} is not one")
         return ParquetFile(file) if ending == ".parquet" else CsvFile(file)
     except PermissionError as err:
-        raise InputError(f"{file} may not be read by this user.") from err
+        raise InputError(f"{file} may not be read by this user") from err
 
 
 def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -140,20 +144,20 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
     try:
         file.exists()
     except OSError as err:  # a name that is too long, a folder that may not be entered
-        raise InputError(f"{file} cannot be looked up: {err.strerror}.") from err
+        raise InputError(f"{file} cannot be looked up: {err.strerror}") from err
     if file.is_dir():
-        msg = f"{file} is a folder: name its files, for example '{file / '*.parquet'}'."
-        raise InputError(msg)
+        raise InputError(f"{file} is a folder: name its files, for example '{file / '*.parquet'}'")
     found = [file]
     if not file.exists():
         if not glob.has_magic(str(path)):
             nearby = [item.name for item in file.parent.glob("*")] if file.parent.is_dir() else []
-            raise InputError(f"There is no file {file}.{did_you_mean(file.name, nearby)}")
+            hint = did_you_mean(file.name, nearby)
+            raise InputError(f"there is no file {file}{f'.{hint}' if hint else ''}")
         found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 - absolute too
         found = [item for item in found if item.is_file()]
     if not found:
-        raise InputError(f"No file matches {str(path)!r}.")
+        raise InputError(f"no file matches {str(path)!r}")
     for item in found:
         if not item.name.lower().endswith(_ENDINGS):
-            raise InputError(f"{item.name} ends in none of {', '.join(_ENDINGS)}, so its format is unknown.")
+            raise InputError(f"{item.name} ends in none of {', '.join(_ENDINGS)}, so its format is unknown")
     return found

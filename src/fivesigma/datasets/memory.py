@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import assemble
-from fivesigma.datasets.cutstring import Cut
+from fivesigma.datasets.columns import Columns
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from fivesigma.datasets.columns import Kind
     from fivesigma.datasets.events import Events
-    from fivesigma.datasets.roles import Kind
 
 __all__ = ["from_arrays", "from_frame"]
 
@@ -24,18 +26,17 @@ __all__ = ["from_arrays", "from_frame"]
 class _Frame:
     """A pandas, polars or pyarrow table, or a mapping of arrays; none of these libraries is imported."""
 
-    def __init__(self, frame: Any) -> None:
-        self.name = f"the {type(frame).__name__}"
+    def __init__(self, frame: Any, name: str | None = None) -> None:
+        self.name = name or f"the {type(frame).__name__}"
         self.frame = frame
         # pyarrow has both attributes, and its columns are not names.
         names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
         names = list(frame) if names is None and isinstance(frame, dict) else names
         if names is None:
-            msg = f"{self.name} is not a frame: give pandas, polars, pyarrow, or a dict of arrays."
-            raise InputError(msg)
+            raise InputError(f"{self.name} is not a frame: give pandas, polars, pyarrow, or a dict of arrays")
         self.names = tuple(names)
         if len(set(self.names)) < len(self.names) or not all(isinstance(n, str) for n in self.names):
-            raise InputError(f"{self.name} needs column names that are text, each once.")
+            raise InputError(f"{self.name} needs column names that are text, each once")
         self.columns = {name: self._array(name) for name in self.names}
         self.numbers = tuple(name for name, column in self.columns.items() if column.dtype.kind in "biuf")
 
@@ -51,21 +52,29 @@ class _Frame:
     def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
         """Hand over the columns; text where numbers belong is refused."""
         return {
-            name: column if kind == "value" else self._numbers(name, column, kind)
+            name: self._value(name, column) if kind == "value" else self._numbers(name, column, kind)
             for name, kind in kinds.items()
             for column in [self.columns[name]]
         }
 
+    def _value(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
+        """A column as it stands; integers that a gap has turned to floats are refused for the gap."""
+        source = self.frame[name]
+        given = str(getattr(source, "dtype", getattr(source, "type", ""))).lower()
+        if column.dtype.kind == "f" and given.startswith(("int", "uint")):
+            row = int(np.argmax(np.isnan(column))) + 1
+            raise InputError(f"column {name!r} is empty in row {row:,} of {self.name}; every event needs a value there")
+        return column
+
     def _numbers(self, name: str, column: NDArray[Any], kind: str) -> NDArray[Any]:
         if column.ndim != 1:
-            raise InputError(f"Column {name!r} of {self.name} does not hold one number an event.")
+            raise InputError(f"column {name!r} of {self.name} does not hold one number per event")
         try:
             with np.errstate(over="ignore"):
                 return column.astype(kind)
         except (TypeError, ValueError):
             row, value = next((i, v) for i, v in enumerate(column.tolist(), start=1) if not _is_number(v))
-        msg = f"Column {name!r} should hold numbers, but row {row:,} of {self.name} has {value!r}."
-        raise InputError(msg)
+        raise InputError(f"column {name!r} should hold numbers, but row {row:,} of {self.name} has {value!r}")
 
 
 def _is_number(value: Any) -> bool:
@@ -85,7 +94,8 @@ def from_frame(
     weight: str | None = "Weight",
     process: str | None = None,
     ids: str | None = "auto",
-    missing: float | None = -999.0,
+    keep: str | Sequence[str] = (),
+    missing: float | None = MISSING,
     cut: str | None = None,
 ) -> Events:
     """Take events from a pandas, polars or pyarrow table, or from a dict of arrays.
@@ -100,17 +110,17 @@ def from_frame(
     s                 1                0.1          1.0
     b                 1                  5          1.0
     """
-    return assemble(
-        [_Frame(frame)],
+    columns = Columns.asked(
         features=features,
         label=label,
-        signal=signal,
         weight=weight,
         process=process,
         ids=ids,
+        keep=keep,
         missing=missing,
-        cut=None if cut is None else Cut(cut),
+        cut=cut,
     )
+    return assemble([_Frame(frame)], columns, signal)
 
 
 def from_arrays(
@@ -122,43 +132,51 @@ def from_arrays(
     feature_names: Sequence[str] | None = None,
     process: ArrayLike | None = None,
     ids: ArrayLike | None = None,
-    missing: float | None = -999.0,
+    keep: Mapping[str, ArrayLike] | None = None,
+    missing: float | None = MISSING,
 ) -> Events:
     """Take events from arrays, with the checks of `load_events`; the arrays are not changed.
 
-    Features are called x0, x1, ... unless `feature_names` says otherwise.
+    Features are called x0, x1, ... unless `feature_names` says otherwise. `keep` holds columns that are carried
+    beside the features in their own type.
 
     Examples
     --------
-    >>> from_arrays([[1.0, 2.0], [3.0, -999.0]], [1, 0], [0.2, 7.0]).X
+    >>> events = from_arrays([[1.0, 2.0], [3.0, -999.0]], [1, 0], [0.2, 7.0], keep={"eventNumber": [7, 8]})
+    >>> events.X
     array([[ 1.,  2.],
            [ 3., nan]], dtype=float32)
+    >>> events.kept["eventNumber"]
+    array([7, 8])
     """
     table = np.asarray(X)
     if table.ndim != 2:
-        raise InputError(f"X must have two dimensions, events and features; it has {table.ndim}.")
+        raise InputError(f"X must have two dimensions, events and features, got {table.ndim}")
     names = tuple(feature_names) if feature_names is not None else tuple(f"x{i}" for i in range(table.shape[1]))
     if len(names) != table.shape[1]:
-        raise InputError(f"X has {table.shape[1]} columns, but there are {len(names)} feature names.")
+        raise InputError(f"X has {table.shape[1]} columns, but there are {len(names)} feature names")
     columns = dict(zip(names, table.T, strict=True))
     if len(columns) < len(names):
-        raise InputError("Feature names must differ from one another.")
-    others = {"y": y, "weight": weight, "process": process, "ids": ids}
-    # Keys that no feature can have, because features are text without this mark.
-    given = {f"{role}\0": np.asarray(value) for role, value in others.items() if value is not None}
-    for role, column in given.items():
+        raise InputError("feature names must differ from one another")
+    kept = {name: np.asarray(values) for name, values in ({} if keep is None else keep).items()}
+    for name in kept:
+        if name in columns:
+            raise InputError(f"{name!r} is a feature already and cannot be kept under the same name")
+    roles = {"label": y, "weight": weight, "process": process, "ids": ids}
+    given = {role: np.asarray(values) for role, values in roles.items() if values is not None}
+    for role, column in (given | kept).items():
         if column.shape != (len(table),):
-            shape = f"{role[:-1]} has the shape {column.shape}"
-            raise InputError(f"X has {len(table):,} events, but {shape}; give one value an event.")
-    key = {role: f"{role}\0" if f"{role}\0" in given else None for role in others}
-    return assemble(
-        [_Frame(columns | given)],
-        features=names,
-        label=key["y"],
-        signal=signal,
-        weight=key["weight"],
-        process=key["process"],
-        ids=key["ids"],
-        missing=missing,
-        cut=None,
-    )
+            called = "y" if role == "label" else role
+            shape = f"{called} has the shape {column.shape}"
+            raise InputError(f"X has {len(table):,} events, but {shape}; give one value per event")
+    # A feature or a kept column may be called like a role; then the role's key is another.
+    key: dict[str, str | None] = dict.fromkeys(roles)
+    for role in given:
+        name = "y" if role == "label" else role
+        while name in columns or name in kept:
+            name += "'"
+        key[role] = name
+    data = columns | kept | {str(key[role]): column for role, column in given.items()}
+    asked = Columns(features=names, keep=tuple(kept), missing=missing, **key)
+    # What the arrays are called here is nothing to read a file by.
+    return replace(assemble([_Frame(data, "the arrays")], asked, signal), columns=None)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fivesigma.datasets.roles import Kind
+    from fivesigma.datasets.columns import Kind
 
 __all__ = ["RootTree"]
 
 _TREES = ("TTree", "TNtuple", "TNtupleD", "TChain", "ROOT::RNTuple", "ROOT::Experimental::RNTuple")
-# C++ types, without std::, that are one number an event.
+# C++ types, without std::, that are one number per event.
 _NUMBERS = {"float", "double", "bool", "char", "short", "int", "long"}
 _NUMBERS |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 # How much of a tree is in memory before it is cut down to the wanted types.
@@ -35,12 +35,13 @@ class RootTree:
         self.path = path
         self.name = path.name
         if path.stat().st_size == 0:
-            raise InputError(f"{self.name} is empty.")
+            raise InputError(f"{self.name} is empty")
         with self._opened() as file:
             self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
             types = {str(k): str(v) for k, v in file[self.tree].typenames().items()}
         self.names = tuple(types)
         self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
+        self._numbers = frozenset(self.numbers)
 
     def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
         """Read the chosen branches piece by piece, each at once in its final type."""
@@ -54,17 +55,17 @@ class RootTree:
         arrays = {name: np.concatenate(pieces.pop(name)) for name in kinds} if n_rows else {}
         for name in kinds:
             if len(arrays.get(name, ())) != n_rows:
-                msg = f"Branch {name!r} of {self.name} does not have the {n_rows:,} entries of its tree."
-                raise InputError(msg)
+                raise InputError(f"branch {name!r} of {self.name} does not have the {n_rows:,} entries of its tree")
         return arrays or {name: np.empty(0) for name in kinds}
 
     def _typed(self, column: NDArray[Any], name: str, kind: Kind) -> NDArray[Any]:
-        if column.ndim != 1 or (column.dtype.kind == "O" and name not in self.numbers and kind != "value"):
-            msg = (
-                f"Branch {name!r} of {self.name} does not hold one number an event: "
-                "flatten it first, or leave it out with features=."
+        text = column.dtype.kind == "O" and kind == "value" and isinstance(next(iter(column), ""), str)
+        if column.ndim != 1 or (column.dtype.kind == "O" and name not in self._numbers and not text):
+            what = "value" if kind == "value" else "number"
+            raise InputError(
+                f"branch {name!r} of {self.name} does not hold one {what} per event: "
+                "flatten it first, or leave it out with features="
             )
-            raise InputError(msg)
         with np.errstate(over="ignore"):
             return column if kind == "value" else column.astype(kind)
 
@@ -74,10 +75,11 @@ class RootTree:
         if tree is None and len(trees) == 1:
             return trees[0]
         if tree is None:
-            say = "Choose one with tree=." if trees else "There is nothing to read."
-            raise InputError(f"{self.name} must have one tree, but its trees are: {listed}. {say}")
+            say = "choose one with tree=" if trees else "there is nothing to read"
+            raise InputError(f"{self.name} must have one tree, but its trees are: {listed}; {say}")
         if tree not in trees:
-            raise InputError(f"No tree {tree!r} in {self.name}.{did_you_mean(tree, trees)} Its trees are: {listed}.")
+            hint = did_you_mean(tree, trees)
+            raise InputError(f"no tree {tree!r} in {self.name}; its trees are: {listed}{f'.{hint}' if hint else ''}")
         return tree
 
     @contextmanager
@@ -91,5 +93,5 @@ class RootTree:
             raise
         except Exception as err:  # damaged bytes can make uproot fail anywhere, with anything
             why = str(err).strip().splitlines()[0].rstrip(".:") if str(err).strip() else "no reason given"
-            msg = f"Cannot read {self.name} as a ROOT file ({type(err).__name__}: {why}). It may be damaged."
+            msg = f"cannot read {self.name} as a ROOT file ({type(err).__name__}: {why}); it may be damaged"
             raise InputError(msg) from err

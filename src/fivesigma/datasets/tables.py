@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from fivesigma._extras import need
-from fivesigma.datasets.roles import NEVER_FEATURES, matches
+from fivesigma.datasets.columns import NEVER_FEATURES, matches
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars import LazyFrame, QueryOptFlags, Series
 
-    from fivesigma.datasets.roles import Kind
+    from fivesigma.datasets.columns import Kind
 
 __all__ = ["CsvFile", "ParquetFile"]
 
@@ -35,7 +35,7 @@ class _Table:
         self.path = path
         self.name = path.name
         if path.stat().st_size == 0:
-            raise InputError(f"{self.name} is empty.")
+            raise InputError(f"{self.name} is empty")
         with self._reading():
             self.schema: dict[str, Any] = dict(self._scan({}).collect_schema())
         self.names = tuple(self.schema)
@@ -48,6 +48,10 @@ class _Table:
 
     def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
         """Read columns as NumPy arrays, releasing polars' copy of each as it goes."""
+        for name in kinds:
+            if self.schema[name].is_nested():
+                msg = f"column {name!r} of {self.name} does not hold one value per event ({self.schema[name]})"
+                raise InputError(msg)
         types = {"float32": self.polars.Float32, "float64": self.polars.Float64}
         wanted = [
             self.polars.col(name) if kind == "value" else self.polars.col(name).cast(types[kind])
@@ -60,16 +64,21 @@ class _Table:
             self._find_text(kinds)
             raise
         arrays: dict[str, NDArray[Any]] = {}
-        for name, kind in kinds.items():
-            series = frame.drop_in_place(name)
+        # From the end, where a list gives up its items at once; looking each up by name would be quadratic.
+        columns = frame.get_columns()
+        del frame
+        for name, kind in reversed(list(kinds.items())):
+            series = columns.pop()
             arrays[name] = self._values(series) if kind == "value" else series.to_numpy()
         return arrays
 
     def _values(self, series: Series) -> NDArray[Any]:
-        """Labels, processes or identifiers; None where empty."""
+        """Values in their own type; None where a cell is empty, NaN among floats."""
         pl = self.polars
-        if series.null_count():
+        if series.null_count() and not series.dtype.is_float():
             return np.array(series.to_list(), dtype=object)
+        if series.dtype in (pl.Int128, pl.UInt128):
+            return self._narrowed(series)
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum) or series.is_empty():
             return np.asarray(series.to_numpy())
         series = series.cast(pl.String)
@@ -79,20 +88,33 @@ class _Table:
         codes = series.replace_strict(words, range(len(words)), return_dtype=pl.UInt32)
         return np.take(np.array(words.to_list(), dtype=str), codes.to_numpy())
 
+    def _narrowed(self, series: Series) -> NDArray[Any]:
+        """Integers of 128 bits in one of 64, which is all that NumPy has, or as text."""
+        for dtype in (self.polars.Int64, self.polars.UInt64):
+            numbers = series.cast(dtype, strict=False)
+            if numbers.null_count() == 0:
+                return np.asarray(numbers.to_numpy())
+        return np.array(list(map(str, series.to_list())))
+
     def _find_text(self, kinds: Mapping[str, Kind]) -> None:
         """After a failed read, say which cell of which number column is not a number."""
         pl = self.polars
-        for name in [name for name, kind in kinds.items() if kind != "value"]:
-            with self._reading():
-                column = self._scan(dict.fromkeys(kinds, "value")).select(name).collect()[name]
-            if column.dtype != pl.String:
-                continue
-            bad = column.is_not_null() & column.cast(pl.Float64, strict=False).is_null()
-            if bad.any():
-                row = int(bad.arg_max() or 0)
-                seen = f"row {row + 1:,} of {self.name} has {column[row]!r}"
-                msg = f"Column {name!r} should hold numbers, but {seen}: correct it, or leave the column out."
-                raise InputError(msg)
+        numbers = [name for name, kind in kinds.items() if kind != "value"]
+        with self._reading():
+            scanned = self._scan(dict.fromkeys(kinds, "value"))
+            schema = scanned.collect_schema()
+            texts = [name for name in numbers if schema[name] == pl.String]
+            bad = [(pl.col(n).is_not_null() & pl.col(n).cast(pl.Float64, strict=False).is_null()) for n in texts]
+            rows = scanned.select(pl.when(b.any()).then(b.arg_max()).alias(n) for n, b in zip(texts, bad, strict=True))
+            found = rows.collect(optimizations=self._plan()).row(0) if texts else ()
+        for name, row in zip(texts, found, strict=True):
+            if row is not None:
+                with self._reading():
+                    value = scanned.select(pl.col(name).slice(row, 1)).collect(optimizations=self._plan()).item()
+                seen = f"row {row + 1:,} of {self.name} has {value!r}"
+                raise InputError(
+                    f"column {name!r} should hold numbers, but {seen}: correct it, or leave the column out"
+                )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -101,10 +123,10 @@ class _Table:
         try:
             yield
         except errors.NoDataError as err:
-            raise InputError(f"{self.name} is empty.") from err
+            raise InputError(f"{self.name} is empty") from err
         except (errors.PolarsError, errors.PanicException, OSError, UnicodeError, OverflowError) as err:
             why = str(err).strip().splitlines()[0].rstrip(".") if str(err).strip() else type(err).__name__
-            raise InputError(f"Cannot read {self.name}: {why}. The file may be damaged or truncated.") from err
+            raise InputError(f"cannot read {self.name}: {why}; the file may be damaged or truncated") from err
 
 
 class ParquetFile(_Table):
@@ -125,10 +147,10 @@ class CsvFile(_Table):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         # polars renames the second of two equal names; a feature read twice is an error nobody sees.
-        again = [name for name in self.names if name.rpartition("_duplicated_")[0] in self.names]
+        again = [name for name in self.names if name.rpartition("_duplicated_")[0] in self.schema]
         if again:
             name = again[0].rpartition("_duplicated_")[0]
-            raise InputError(f"Column {name!r} appears more than once in the header of {self.name}.")
+            raise InputError(f"column {name!r} appears more than once in the header of {self.name}")
 
     def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:
         pl = self.polars
@@ -169,8 +191,12 @@ class CsvFile(_Table):
         if series.null_count() == 0:
             if series.is_in(["true", "false"]).all():
                 return np.asarray((series == "true").to_numpy())
-            for dtype in (pl.Int64, pl.Float64):
+            for dtype in (pl.Int64, pl.UInt64):
                 numbers = series.cast(dtype, strict=False)
                 if numbers.null_count() == 0:
                     return np.asarray(numbers.to_numpy())
+            numbers = series.cast(pl.Float64, strict=False)
+            # Integers that fit no type stay text: as floats, neighbours would be the same.
+            if numbers.null_count() == 0 and not series.str.contains(r"^[+-]?\d+$").all():
+                return np.asarray(numbers.to_numpy())
         return super()._values(series)

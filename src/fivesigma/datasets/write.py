@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fivesigma._extras import need
+from fivesigma._files import written_whole
+from fivesigma.challenge import MISSING
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from numpy.typing import NDArray
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["write_events"]
 
 
-def write_events(events: Events, path: str | os.PathLike[str], *, missing: float | None = -999.0) -> Path:
+def write_events(events: Events, path: str | os.PathLike[str], *, missing: float | None = MISSING) -> Path:
     """Write events as .csv, .parquet or .root (a TTree called ``events``).
 
-    The columns are EventId, the features, Weight, Label and Process, those that the events have.  The file
-    appears complete or not at all; one that is there already is replaced.
+    The columns are EventId, the features, Weight, Label and Process, those that the events have, and what is kept
+    beside the features (`load_events` reads that back with ``keep=``).  The file appears complete or not at all; one
+    that is there already is replaced.
 
     Parameters
     ----------
@@ -56,17 +59,12 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     path = Path(path)
     write = _WRITERS.get(path.suffix.lower())
     if write is None:
-        raise InputError(f"{path.name} ends in none of {', '.join(_WRITERS)}: choose one of these formats.")
+        raise InputError(f"{path.name} ends in none of {', '.join(_WRITERS)}: choose one of these formats")
     if not path.parent.is_dir():
-        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     columns = _columns(events, missing)
-    # Beside the target, so that the renaming stays on one disk and is atomic.
-    beside = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
+    with written_whole(path) as beside:
         write(columns, beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
     return path
 
 
@@ -82,10 +80,21 @@ def _columns(events: Events, missing: float | None) -> Columns:
     }
     for name, values in others.items():
         if name in columns:
-            raise InputError(f"A feature is called {name!r}, which the file needs for itself; rename the feature.")
+            raise InputError(f"a feature is called {name!r}, which the file needs for itself; rename the feature")
         if values is not None:
             columns[name] = values
+    for name, values in events.kept.items():
+        if name in columns and not _alike(values, columns[name]):
+            raise InputError(f"the kept column {name!r} holds other values than the file's own column of that name")
+        columns[name] = values
     return columns
+
+
+def _alike(kept: NDArray[Any], column: NDArray[Any]) -> bool:
+    """Whether a kept column, in the type of the file's own, has the same values."""
+    if (kept.dtype.kind == "U") != (column.dtype.kind == "U"):
+        return False
+    return np.array_equal(kept.astype(column.dtype), column, equal_nan=column.dtype.kind == "f")
 
 
 def _write_csv(columns: Columns, path: Path) -> None:

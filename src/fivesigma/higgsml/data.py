@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, cast
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fivesigma._types import AnyArray, Array, BoolArray
+from fivesigma.challenge import YIELDS
 from fivesigma.datasets.assemble import assemble
+from fivesigma.datasets.columns import Columns, Kind, Source
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.htautau import YIELDS
-from fivesigma.datasets.kinematics import DERIVED, MEASURED
+from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED
 from fivesigma.datasets.load import source_of
-from fivesigma.datasets.roles import Kind, Source
 from fivesigma.errors import InputError
 from fivesigma.yields import rescale
 
@@ -84,14 +83,7 @@ class ChallengeEvents(Events):
     kaggle_set: AnyArray
     original_weight: Array | None = None
 
-    def __getitem__(self, rows: int | slice | Sequence[int] | NDArray[Any]) -> ChallengeEvents:
-        """Select the events of a mask, a slice or row numbers, with their weights as they are."""
-        if isinstance(rows, int | np.integer):
-            rows = [int(rows)]
-        # super() does not find the class that slots=True makes anew.
-        part = cast("ChallengeEvents", Events.__getitem__(self, rows))
-        original = None if self.original_weight is None else self.original_weight[rows]
-        return replace(part, kaggle_set=self.kaggle_set[rows], original_weight=original)
+    PER_EVENT: ClassVar[tuple[str, ...]] = (*Events.PER_EVENT, "kaggle_set", "original_weight")
 
     @property
     def sets(self) -> dict[str, int]:
@@ -121,7 +113,7 @@ class ChallengeEvents(Events):
         """
         members = np.asarray(self.kaggle_set == name, dtype=bool)
         if not members.any():
-            raise InputError(f"These events have no set {name!r}; they have {_listed(self.sets)}.")
+            raise InputError(f"these events have no set {name!r}; they have {_listed(self.sets)}")
         part = self[members]
         return replace(part, weight=rescale(part.weight, part.is_signal, TOTALS)) if part.labelled else part
 
@@ -192,8 +184,8 @@ def load(path: str | os.PathLike[str], *, sample: bool = False) -> ChallengeEven
     problem = _difference(events, expected)
     if problem is not None and not sample:
         raise InputError(
-            f"{source.name} is not the challenge's full file: {problem}. Get it with 'fivesigma higgsml fetch', or use "
-            "what is there as a sample (sample=True, or --sample)."
+            f"{source.name} is not the challenge's full file: {problem}; get it with 'fivesigma higgsml fetch', or use "
+            "what is there as a sample (sample=True, or --sample)"
         )
     if not sample or not events.labelled or (problem is None and events.in_test.any()):
         return events
@@ -209,17 +201,9 @@ def _read(source: _Challenge) -> tuple[ChallengeEvents, dict[str, int]]:
         weight, label, expected = "Weight", "Label", {"t": CERN.events["t"]}
     else:
         weight, label, expected = None, None, {UNKNOWN: CERN.events["b"] + CERN.events["v"]}
-    events = assemble(
-        [source],
-        features=FEATURES,
-        label=label,
-        signal=None if label is None else "s",
-        weight=weight,
-        process="Process" if "Process" in names else None,
-        ids="EventId",
-        missing=-999.0,
-        cut=None,
-    )
+    process = "Process" if "Process" in names else None
+    columns = Columns(features=FEATURES, label=label, weight=weight, process=process, ids="EventId")
+    events = assemble([source], columns, None if label is None else "s")
     if source.extra:
         sets, original = _checked(source)
     else:
@@ -234,12 +218,12 @@ def _checked(source: _Challenge) -> tuple[AnyArray, Array]:
     if not known.all():
         row = int(np.argmin(known))
         raise InputError(
-            f"KaggleSet is {sets.tolist()[row]!r} in row {row + 1:,} of {source.name}; it must be t, b, v or u."
+            f"KaggleSet is {sets.tolist()[row]!r} in row {row + 1:,} of {source.name}; it must be t, b, v or u"
         )
     finite = np.isfinite(original)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise InputError(f"Weight is {original[row]} in row {row + 1:,} of {source.name}; it must be a number.")
+        raise InputError(f"Weight is {original[row]} in row {row + 1:,} of {source.name}; it must be a number")
     return sets, original
 
 
@@ -276,7 +260,7 @@ def _as_sample(events: ChallengeEvents) -> ChallengeEvents:
         try:
             weight[members] = rescale(weight[members], signal[members], TOTALS)
         except InputError as err:
-            raise InputError(f"This sample is too small: in set {name}, {err}.") from err
+            raise InputError(f"this sample is too small: in set {name}, {err}") from err
     notes.append(f"The weights of each set are scaled to s = {TOTALS[0]:.2f} and b = {TOTALS[1]:,.2f}.")
     return replace(events, kaggle_set=sets, weight=weight, notes=(*events.notes, *notes))
 

@@ -44,7 +44,7 @@ class _BrokenOffError(Exception):
 
 @dataclass(frozen=True)
 class _Remote:
-    """What the server said of the file when the download began, to go on only with the same file."""
+    """What the server said of the file when the download began, to resume only the same file."""
 
     url: str
     validator: str | None  # an ETag or a date for If-Range
@@ -62,7 +62,7 @@ def fetch(
 ) -> Path:
     """Download the challenge's file, check it, and only then give it its name.
 
-    A download that broke off is kept beside the target (ending in ``.part.csv.gz``) and goes on from there if the
+    A download that broke off is kept beside the target (ending in ``.part.csv.gz``) and is resumed if the
     server still has the same file. A file that is there already and is complete is left alone.
 
     Parameters
@@ -109,7 +109,7 @@ def fetch(
     except InputError as err:
         part.unlink(missing_ok=True)
         state.unlink(missing_ok=True)
-        raise InputError(f"What {url} sent was removed, because it is not the challenge's file: {err}") from err
+        raise InputError(f"what {url} sent was removed, because it is not the challenge's file: {err}") from err
     part.replace(path)
     state.unlink(missing_ok=True)
     return path
@@ -119,9 +119,9 @@ def _target(path: Path) -> Path:
     if path.is_dir():
         path /= FILE
     if not path.name.lower().endswith(_ENDING):
-        raise InputError(f"{path.name} does not end in {_ENDING}, which the challenge's file is.")
+        raise InputError(f"{path.name} does not end in {_ENDING}, as the challenge's file does")
     if not path.parent.is_dir():
-        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     return path
 
 
@@ -129,7 +129,7 @@ def _refuse_other(path: Path, *, sample: bool) -> None:
     try:
         _check(path, sample=sample)
     except InputError as err:
-        raise InputError(f"{path} is there and is something else; remove it or name another file. {err}") from err
+        raise InputError(f"{path} is there and is something else, so remove it or name another file: {err}") from err
 
 
 def _check(path: Path, *, sample: bool) -> None:
@@ -137,20 +137,20 @@ def _check(path: Path, *, sample: bool) -> None:
     with path.open("rb") as file:
         first = file.read(64)
     if not first.startswith(b"\x1f\x8b"):
-        raise InputError(f"it is not gzip and begins with {first[:40]!r}.")
+        raise InputError(f"it is not gzip and begins with {first[:40]!r}")
     try:
         with gzip.open(path) as packed:
             while packed.read(1 << 20):
                 pass
     except (EOFError, OSError, zlib.error) as err:
-        raise InputError(f"it cannot be unpacked ({err}).") from err
+        raise InputError(f"it cannot be unpacked ({err})") from err
     load(path, sample=sample)
 
 
 def _download(url: str, part: Path, state: Path, *, attempts: int, wait: float, advance: Advance) -> None:
-    """Go on with the part until it has the size that the server announced."""
+    """Complete the part until it has the size that the server announced."""
     if not url.lower().startswith(("https://", "http://")):
-        raise InputError(f"{url!r} is not an address that begins with https:// or http://.")
+        raise InputError(f"{url!r} is not an address that begins with https:// or http://")
     furthest, failed = _size(part), 0
     while True:
         try:
@@ -160,7 +160,7 @@ def _download(url: str, part: Path, state: Path, *, attempts: int, wait: float, 
             failed = 1 if size > furthest else failed + 1
             furthest = max(furthest, size)
             if failed >= attempts:
-                kept = f"{size:,} bytes are kept in {part}; the same command goes on from there" if size else ""
+                kept = f"{size:,} bytes are kept in {part}; the same command resumes there" if size else ""
                 raise InputError(_by_hand(f"{url} could not be downloaded: {err}", kept)) from err
             time.sleep(wait * 2 ** (failed - 1))
         else:
@@ -170,8 +170,8 @@ def _download(url: str, part: Path, state: Path, *, attempts: int, wait: float, 
 def _by_hand(problem: str, kept: str = "") -> str:
     kept = f" ({kept})" if kept else ""
     return (
-        f"{problem}{kept}. Without a network here, download {FILE} by hand from {RECORD} (DOI {DOI}) and name that "
-        "file to the commands."
+        f"{problem}{kept}; without a network here, download {FILE} by hand from {RECORD} (DOI {DOI}) and name that "
+        "file to the commands"
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fivesigma.datasets.kinematics import (
+from fivesigma.datasets.htautau.kinematics import (
     delta_phi,
     delta_r,
     eta_centrality,
@@ -181,7 +181,7 @@ def engineer(events: Events, sets: Sequence[str] = ALL_SETS) -> Events:
     made = tuple(_columns(events[:0], chosen))
     names = (*(events.feature_names[k] for k in kept), *made)
     if len(set(names)) < len(names):
-        raise InputError(f"These events already have engineered columns, such as {_repeated(names)!r}.")
+        raise InputError(f"these events already have engineered columns, such as {_repeated(names)!r}")
     X = np.empty((len(events), len(names)), dtype=np.float32)
     for start in range(0, len(events), _BLOCK):
         rows = slice(start, start + _BLOCK)
@@ -200,7 +200,9 @@ def _chosen(sets: Sequence[str]) -> tuple[str, ...]:
     known = (*ALL_SETS, "raw")
     for name in sets:
         if name not in known:
-            raise InputError(f"No feature set {name!r}.{did_you_mean(str(name), known)} There are {', '.join(known)}.")
+            hint = did_you_mean(str(name), known)
+            choice = f".{hint}" if hint else f"; there are {', '.join(known)}"
+            raise InputError(f"no feature set {name!r}{choice}")
     return tuple(name for name in known if name in sets)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fivesigma.datasets.kinematics import delta_phi
+from fivesigma.datasets.htautau.kinematics import delta_phi
 from fivesigma.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -117,9 +117,10 @@ def require(events: Events, columns: Iterable[str], caller: str) -> None:
     missing = [name for name in columns if name not in events.feature_names]
     if missing:
         hint = did_you_mean(missing[0], events.feature_names)
+        end = f".{hint}" if hint else ""
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
-            f"{caller} needs the challenge's column {missing[0]!r}{more}, which these events do not have.{hint}"
+            f"{caller} needs the challenge's column {missing[0]!r}{more}, which these events do not have{end}"
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from fivesigma._files import written_whole
 from fivesigma.blend import Blend
+from fivesigma.challenge import B_REG
 from fivesigma.cut import scan
 from fivesigma.errors import InputError
 from fivesigma.estimators.pool import CascadePool
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Results", "Selection", "columns_of", "fit_recipe", "reproduce", "select"]
 
-B_REG = 10.0  # of the challenge
 UTILITY = AMS2(b_reg=B_REG)
 RESULTS, TABLE, SUBMISSION = WRITTEN = ("results.json", "table.md", "submission.csv")
 SETS = {"b": "public", "v": "private"}

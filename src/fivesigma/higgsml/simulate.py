@@ -15,6 +15,7 @@ import numpy as np
 from fivesigma._extras import need
 from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.challenge import MISSING
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.htautau import make_htautau
 from fivesigma.errors import InputError
@@ -59,11 +60,11 @@ def write_simulated(path: str | os.PathLike[str], n_events: int = CERN.total, *,
     """
     path, n_events = Path(path), operator.index(n_events)
     if not path.name.lower().endswith((".csv", ".csv.gz")):
-        raise InputError(f"{path.name} ends in neither .csv nor .csv.gz, the formats of the challenge.")
+        raise InputError(f"{path.name} ends in neither .csv nor .csv.gz, the formats of the challenge")
     if not path.parent.is_dir():
-        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     if n_events < _FEWEST:
-        raise InputError(f"n_events must be at least {_FEWEST:,}, so that every set has both classes, not {n_events}.")
+        raise InputError(f"n_events must be at least {_FEWEST:,}, so that every set has both classes, got {n_events}")
     events = make_htautau(n_events, random_state)
     rng = np.random.default_rng([random_state, n_events])
     sets = _allot(events.is_signal, CERN.scaled(n_events), rng)
@@ -110,7 +111,7 @@ def _write(events: Events, sets: AnyArray, kaggle_weight: Array, order: IntArray
     pl = need("polars")
     for start in range(0, len(order), _PIECE):
         rows = order[start : start + _PIECE]
-        X = np.where(np.isnan(events.X[rows]), np.float32(-999.0), events.X[rows]).round(3)
+        X = np.where(np.isnan(events.X[rows]), np.float32(MISSING), events.X[rows]).round(3)
         columns: dict[str, AnyArray] = {"EventId": np.arange(start, start + len(rows)) + _FIRST_ID}
         for j, name in enumerate(events.feature_names):
             columns[name] = X[:, j].astype(np.int64) if name == "PRI_jet_num" else X[:, j]

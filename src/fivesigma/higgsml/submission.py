@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fivesigma._extras import need
 from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, BoolArray, IntArray
+from fivesigma.challenge import B_REG
 from fivesigma.datasets.load import source_of
 from fivesigma.errors import InputError
 from fivesigma.higgsml.data import CERN, ChallengeEvents, load
@@ -24,7 +25,7 @@ __all__ = ["SetScore", "SubmissionScore", "score_submission", "write_submission"
 
 COLUMNS = ("EventId", "RankOrder", "Class")
 #: The significance of the challenge.
-AMS = AMS2(b_reg=10.0)
+AMS = AMS2(b_reg=B_REG)
 
 # Identifier, Weight and KaggleWeight of the first event of the CERN file: they tell it from a simulated one.
 _FIRST_EVENT = (100_000, 0.00081448039868, 0.00265331133733)
@@ -134,12 +135,12 @@ def write_submission(
     """
     path = Path(path)
     if path.suffix.lower() != ".csv":
-        raise InputError(f"{path.name} does not end in .csv, the format of a submission.")
+        raise InputError(f"{path.name} does not end in .csv, the format of a submission")
     if not path.parent.is_dir():
-        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     names, values = np.asarray(ids), np.asarray(score, dtype=np.float64)
     if names.ndim != 1 or names.dtype.kind not in "iu" or np.unique(names).size != names.size:
-        raise InputError("ids must be whole numbers, one an event, each once")
+        raise InputError("ids must be whole numbers, one per event, each once")
     if values.shape != names.shape:
         raise InputError(f"score has the shape {values.shape} for {names.size} ids")
     if not np.isfinite(values).all():
@@ -206,9 +207,9 @@ def score_submission(
     """
     events = data if isinstance(data, ChallengeEvents) else load(data, sample=sample)
     if not events.labelled:
-        raise InputError("These events have no labels, so nothing can be scored on them; use the CERN file.")
+        raise InputError("these events have no labels, so nothing can be scored on them; use the CERN file")
     if events.ids is None or not events.in_test.any():
-        raise InputError("These events have no sets b and v to score on; use the CERN file, or load with sample=True.")
+        raise InputError("these events have no sets b and v to score on; use the CERN file, or load with sample=True")
     ids, chosen = _read(Path(file), events)
     order = np.argsort(ids)
     parts: dict[str, SetScore | None] = {"b": None, "v": None}
@@ -251,7 +252,7 @@ def _read(path: Path, events: ChallengeEvents) -> tuple[IntArray, BoolArray]:
     source = source_of(path)
     if tuple(source.names) != COLUMNS:
         seen = ",".join(map(str, source.names))
-        raise InputError(f"The header of {path.name} must be {','.join(COLUMNS)}; it is {seen[:80]}.")
+        raise InputError(f"the header of {path.name} must be {','.join(COLUMNS)}; it is {seen[:80]}")
     read = source.read(dict.fromkeys(COLUMNS, "value"))
     ids = _whole(read["EventId"], "EventId", path.name)
     _check_ids(ids, events, path.name)
@@ -260,7 +261,7 @@ def _read(path: Path, events: ChallengeEvents) -> tuple[IntArray, BoolArray]:
     wrong = (classes != "s") & (classes != "b")
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise InputError(f"Class must be s or b; {_line(row, path.name)} has {str(read['Class'][row])!r}.")
+        raise InputError(f"Class must be s or b; {_line(row, path.name)} has {str(read['Class'][row])!r}")
     return ids, np.asarray(classes == "s")
 
 
@@ -281,7 +282,7 @@ def _whole(column: AnyArray, name: str, file: str) -> IntArray:
         if not whole.all():
             row = int(np.argmin(whole))
             seen = text[row] if text else f"{column[row]:g}"
-            raise InputError(f"{name} must be a whole number; {_line(row, file)} has {seen!r}.")
+            raise InputError(f"{name} must be a whole number; {_line(row, file)} has {seen!r}")
     return column.astype(np.int64)
 
 
@@ -290,20 +291,20 @@ def _check_ids(ids: IntArray, events: ChallengeEvents, file: str) -> None:
     again = _first_repeated(ids)
     if again is not None:
         raise InputError(
-            f"Every EventId must appear once; {ids[again[1]]} is in line {again[0] + 2:,} and in "
-            f"{_line(again[1], file)}."
+            f"every EventId must appear once; {ids[again[1]]} is in line {again[0] + 2:,} and in "
+            f"{_line(again[1], file)}"
         )
     known = np.isin(ids, wanted)
     if not known.all():
         row = int(np.argmin(known))
         other = np.asarray(events.kaggle_set)[np.asarray(events.ids) == ids[row]]
         why = f"is of set {other[0]}, not of b or v" if other.size else "is not in the data"
-        raise InputError(f"EventId {ids[row]} in {_line(row, file)} {why}.")
+        raise InputError(f"EventId {ids[row]} in {_line(row, file)} {why}")
     if ids.size < wanted.size:
         missing = np.setdiff1d(wanted, ids)
         raise InputError(
             f"{file} must have all {wanted.size:,} events of sets b and v; {missing.size:,} are missing, the first "
-            f"is EventId {missing[0]}."
+            f"is EventId {missing[0]}"
         )
 
 
@@ -311,12 +312,12 @@ def _check_ranks(rank: IntArray, file: str) -> None:
     outside = (rank < 1) | (rank > rank.size)
     if outside.any():
         row = int(np.argmax(outside))
-        raise InputError(f"RankOrder must be 1 to {rank.size:,}, each once; {_line(row, file)} has {rank[row]}.")
+        raise InputError(f"RankOrder must be 1 to {rank.size:,}, each once; {_line(row, file)} has {rank[row]}")
     again = _first_repeated(rank)
     if again is not None:
         raise InputError(
             f"RankOrder must be 1 to {rank.size:,}, each once; {rank[again[1]]} is in line {again[0] + 2:,} and in "
-            f"{_line(again[1], file)}."
+            f"{_line(again[1], file)}"
         )
 
 

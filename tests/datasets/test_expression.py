@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fivesigma.datasets.cutstring import Cut
+from fivesigma.datasets.expression import Cut
 from fivesigma.errors import InputError
 
 COLUMNS = {
@@ -47,7 +47,7 @@ def test_columns_are_names_but_not_functions() -> None:
         ("n > 1 & eta < 2", "parentheses"),
         ("n + 1 && eta < 2", "not a condition"),
         ("fabs(eta) < 2", "Did you mean 'abs'"),
-        ("zzz(eta) < 2", "There are abs"),
+        ("zzz(eta) < 2", "there are abs"),
         ("abs(eta, eta, eta) < 2", "arguments"),
         ("abs(kind) < 2", "arguments"),
         ("kind > 1", "text with numbers"),

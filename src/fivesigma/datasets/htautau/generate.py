@@ -1,4 +1,4 @@
-"""The embedded events: a toy simulation of the 2014 challenge, in its schema."""
+"""Events of the toy: rows and yields of each process, shuffled into one table."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fivesigma.datasets.detector import observe
+from fivesigma.challenge import YIELDS
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.kinematics import DERIVED, MEASURED
-from fivesigma.datasets.simulation import PROCESSES
+from fivesigma.datasets.htautau.detector import observe
+from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED
+from fivesigma.datasets.htautau.simulation import PROCESSES
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-    from fivesigma.datasets.simulation import Process
+    from fivesigma.datasets.htautau.simulation import Process
 
-__all__ = ["YIELDS", "make_htautau"]
-
-#: Expected signal and background of the challenge, after selection, in 2012's data.
-YIELDS = {"s": 691.98861, "b": 410_999.84732}
+__all__ = ["make_htautau"]
 
 _SIGNAL_ROWS = 0.3427
 _PIECE = 20_000
@@ -60,7 +58,7 @@ def make_htautau(n_events: int = 100_000, random_state: int = 0) -> Events:
     """
     n_events = operator.index(n_events)
     if n_events < 100:
-        raise InputError(f"n_events must be at least 100, so that every process is there, not {n_events}.")
+        raise InputError(f"n_events must be at least 100, so that every process is there, got {n_events}")
     seeds = np.random.SeedSequence(random_state).spawn(len(PROCESSES) + 1)
     parts = []
     for process, n, seed in zip(PROCESSES, _shares(n_events), seeds, strict=False):

@@ -1,4 +1,4 @@
-"""Cut strings such as ``"PRI_jet_num >= 2 && abs(PRI_lep_eta) < 2.1"``, the same for every file format.
+"""Expressions in columns: cuts such as ``"PRI_jet_num >= 2 && abs(PRI_lep_eta) < 2.1"``, the same for every format.
 
 Only comparisons, arithmetic, logic and a few functions are understood, and nothing else is evaluated: a cut
 may come from a file that someone else wrote.
@@ -133,8 +133,9 @@ class Cut:
 
     def _call(self, name: str, args: list[Any]) -> Any:
         if name not in _FUNCTIONS:
-            known = did_you_mean(name, _FUNCTIONS) or f" There are {', '.join(_FUNCTIONS)}."
-            raise self._error(f"there is no function {name!r}.{known}", end="")
+            hint = did_you_mean(name, _FUNCTIONS)
+            known = f".{hint}" if hint else f"; there are {', '.join(_FUNCTIONS)}"
+            raise self._error(f"there is no function {name!r}{known}")
         try:
             return _FUNCTIONS[name](*args)
         except (TypeError, ValueError) as err:
@@ -148,5 +149,5 @@ class Cut:
         except (TypeError, ValueError, ArithmeticError) as err:  # text with a number, 1 / 0 between constants
             raise self._error("it compares or combines text with numbers, or divides by zero") from err
 
-    def _error(self, why: str, end: str = ".") -> InputError:
-        return InputError(f"The cut {self.text!r} cannot be used: {why}{end}")
+    def _error(self, why: str) -> InputError:
+        return InputError(f"the cut {self.text!r} cannot be used: {why}")

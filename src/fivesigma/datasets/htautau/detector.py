@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fivesigma.datasets.fourvectors import hadronic_share, lepton_share, polar
-from fivesigma.datasets.kinematics import DERIVED, MEASURED, derive
-from fivesigma.datasets.simulation import Jets, Truth
+from fivesigma.datasets.htautau.fourvectors import hadronic_share, lepton_share, polar
+from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED, derive
+from fivesigma.datasets.htautau.simulation import Jets, Truth
 
 if TYPE_CHECKING:
     from numpy.random import Generator

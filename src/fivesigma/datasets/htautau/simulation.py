@@ -1,4 +1,4 @@
-"""What collides and decays in the toy simulation: one function a process, from four-vectors.
+"""What collides and decays in the toy simulation: one function per process, from four-vectors.
 
 Every process gives the same `Truth`: a lepton, something that looks like a hadronic tau, up to three hard
 jets and at most one soft jet.  Neutrinos are what balances the rest, so they need not be kept.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fivesigma.datasets.fourvectors import (
+from fivesigma.datasets.htautau.fourvectors import (
     breit_wigner,
     hadronic_share,
     lepton_share,

@@ -1,0 +1,239 @@
+"""Which column plays which part: features, label, weight, process, identifier, and what is kept beside them."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from fivesigma.challenge import MISSING
+from fivesigma.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from fivesigma.datasets.expression import Cut
+
+__all__ = ["NEVER_FEATURES", "Columns", "Kind", "Source", "join_parts", "known_signal", "matches", "require"]
+
+#: How a column is read: a feature, a weight, or as it stands in the source (labels, ids, processes, kept columns).
+Kind = Literal["float32", "float64", "value"]
+
+#: Patterns that are no features unless they are asked for by name.
+NEVER_FEATURES = ("EventId", "Label", "Weight", "Process", "Kaggle*")
+
+#: Label pairs, signal first, for which calling the first one signal is no guess.
+KNOWN_PAIRS: tuple[tuple[Any, Any], ...] = (
+    ("s", "b"),
+    ("sig", "bkg"),
+    ("signal", "background"),
+    ("true", "false"),
+    (1, 0),
+    (1, -1),
+)
+
+
+class Source(Protocol):
+    """One file or one object in memory: its columns, and a way to read some of them."""
+
+    @property
+    def name(self) -> str:
+        """What error messages call it."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All columns, in order."""
+
+    @property
+    def numbers(self) -> Sequence[str]:
+        """The columns that hold one number per event, in order."""
+
+    def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+        """Read columns; numbers get NaN for empty cells, values may not be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """How events are read: the role of each column, the code of what is missing, and the cut.
+
+    What a user asks for becomes definite when `settled` has seen a source: patterns are then names, and "auto" is a
+    column or None. `Events.columns` is such a settled record.
+
+    Parameters
+    ----------
+    features : sequence of str, optional
+        Names or glob patterns; None means every number column that has no other role.
+    label, weight, process, ids : str, optional
+        Their columns; None where there is no such column. `ids` may be "auto".
+    keep : sequence of str
+        Names or glob patterns of columns that are carried beside the features in their own type.
+    missing : float, optional
+        Code that means missing in feature columns.
+    cut : str, optional
+        Condition that events must pass.
+    """
+
+    features: tuple[str, ...] | None = None
+    label: str | None = "Label"
+    weight: str | None = "Weight"
+    process: str | None = None
+    ids: str | None = "auto"
+    keep: tuple[str, ...] = ()
+    missing: float | None = MISSING
+    cut: str | None = None
+
+    @classmethod
+    def asked(
+        cls, *, features: str | Sequence[str] | None = None, keep: str | Sequence[str] = (), **roles: Any
+    ) -> Columns:
+        """Take what a user wrote: one name is a list of one."""
+        chosen = None if features is None else _listed(features)
+        return cls(features=chosen, keep=_listed(keep), **roles)
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Columns of label, weight, process and identifier, those that there are, with their roles."""
+        roles = {"label": self.label, "weight": self.weight, "process": self.process, "identifier": self.ids}
+        return {name: role for role, name in roles.items() if name is not None}
+
+    def settled(self, source: Source) -> tuple[Columns, tuple[str, ...]]:
+        """Decide which column is what from the first source; return also the columns that cannot be features."""
+        there, numbers = frozenset(source.names), frozenset(source.numbers)
+        ids = ("EventId" if "EventId" in there else None) if self.ids == "auto" else self.ids
+        known = replace(self, ids=ids)
+        taken = known.named
+        for name in taken:
+            require(name, source)
+        kept = _expanded(self.keep, source, source.names)
+        left_out: tuple[str, ...] = ()
+        if self.features is None:
+            reserved = taken.keys() | frozenset(kept)
+            free = [name for name in source.names if name not in reserved and not matches(name, NEVER_FEATURES)]
+            features = tuple(name for name in free if name in numbers)
+            left_out = tuple(name for name in free if name not in numbers)
+        else:
+            for name in self.features:
+                if name in taken:
+                    raise InputError(f"column {name!r} is the {taken[name]} and cannot be a feature as well")
+            features = _expanded(self.features, source, [name for name in source.numbers if name not in taken])
+        if not features:
+            raise InputError(f"no feature is left in {source.name}; name number columns with features=")
+        return replace(known, features=features, keep=kept), left_out
+
+    def kinds(self, source: Source, cut: Cut | None) -> dict[str, Kind]:
+        """How each column of `source` is to be read; every one must be there."""
+        there, numbers = frozenset(source.names), frozenset(source.numbers)
+        kinds: dict[str, Kind] = dict.fromkeys(self.features or (), "float32")
+        for name in () if cut is None else cut.columns:
+            kinds[name] = "float64" if name in numbers else "value"
+        others = (self.label, self.process, self.ids, *self.keep)
+        kinds |= dict.fromkeys([name for name in others if name is not None], "value")
+        if self.weight is not None:
+            kinds[self.weight] = "float64"
+        for name in kinds:
+            if name not in there:
+                require(name, source)
+        return kinds
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def require(name: str, source: Source) -> None:
+    """Refuse a column that `source` does not have, with the nearest names."""
+    if name not in source.names:
+        hint = did_you_mean(name, source.names)
+        known = f".{hint}" if hint else f"; it has {some(source.names)}"
+        raise InputError(f"no column {name!r} in {source.name}{known}")
+
+
+def _expanded(patterns: Sequence[str], source: Source, candidates: Sequence[str]) -> tuple[str, ...]:
+    """Turn names and glob patterns into names, each once, in the order asked for."""
+    there = frozenset(source.names)
+    chosen: dict[str, None] = {}
+    for pattern in patterns:
+        if pattern in there:
+            chosen[pattern] = None
+            continue
+        if not any(mark in pattern for mark in "*?["):
+            require(pattern, source)
+        found = [name for name in candidates if fnmatch.fnmatchcase(name, pattern)]
+        if not found:
+            kind = "column" if candidates is source.names else "number column"
+            raise InputError(f"no {kind} of {source.name} matches {pattern!r}; it has {some(candidates)}")
+        chosen |= dict.fromkeys(found)
+    return tuple(chosen)
+
+
+def known_signal(labels: Sequence[Any], signal: Any, where: str) -> Any:
+    """Return the label of `labels` that means signal, or refuse to guess."""
+    if signal is not None:
+        # The command line has text only, so '1' finds the number 1.
+        for match in (lambda label: label == signal, lambda label: str(label) == str(signal)):
+            found = [label for label in labels if match(label)]
+            if found:
+                return found[0]
+        raise InputError(f"no event in {where} has the signal label {signal!r}; the labels are {some(labels)}")
+    plain = {label.casefold() if isinstance(label, str) else label: label for label in labels}
+    for first, second in KNOWN_PAIRS:
+        if set(plain) == {first, second}:
+            return plain[first]
+    raise InputError(f"the labels {some(labels)} in {where} do not say which is signal; name it with signal=")
+
+
+def join_parts(name: str, parts: Sequence[tuple[str, NDArray[Any]]]) -> NDArray[Any]:
+    """Join a column that is in several places, without turning integers to floats.
+
+    Parameters
+    ----------
+    name : str
+        What to call the column in an error.
+    parts : sequence of (str, array)
+        Where each part is from, and the part.
+    """
+    arrays = [part for _, part in parts]
+    if len(arrays) == 1:
+        return arrays[0]
+    is_text = [part.dtype.kind in "US" for part in arrays]
+    if any(is_text) and not all(is_text):
+        text, number = parts[is_text.index(True)][0], parts[is_text.index(False)][0]
+        raise InputError(f"column {name!r} holds text in {text} and numbers in {number}; make them alike")
+    kinds = {part.dtype.kind for part in arrays}
+    whole = [part for part in arrays if part.size and part.dtype.kind in "iu"]
+    if "f" in kinds and any(max(-int(part.min()), int(part.max())) > 2**53 for part in whole):
+        raise InputError(
+            f"column {name!r} holds integers above 2^53 in one place and floats in another; make them alike"
+        )
+    if kinds == {"i", "u"}:
+        # NumPy joins uint64 and int64 as float64, in which neighbours above 2^53 are the same.
+        wide = _whole_type(arrays)
+        if wide is None:
+            raise InputError(f"column {name!r} holds integers below 0 and above 2^63, which no integer type can hold")
+        arrays = [part.astype(wide) for part in arrays]
+    return np.concatenate(arrays)
+
+
+def _whole_type(arrays: Iterable[NDArray[Any]]) -> type[np.integer[Any]] | None:
+    """The 64-bit type that holds all these integers."""
+    filled = [part for part in arrays if part.size]
+    largest = max((int(part.max()) for part in filled), default=0)
+    if largest < 2**63:
+        return np.int64
+    return np.uint64 if min(int(part.min()) for part in filled) >= 0 else None
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the glob patterns matches."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def some(items: Sequence[Any], most: int = 12) -> str:
+    """The first items, and how many more there are."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(repr, items[:most])) + more
