@@ -22,9 +22,9 @@ import numpy as np
 from fivesigma import AMS2
 from fivesigma._extras import need
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.bootstrap import PoissonCounts
 from fivesigma.datasets import load_events
 from fivesigma.datasets.htautau import YIELDS
-from fivesigma.poisson import PoissonCounts
 from fivesigma.significance import Utility
 from fivesigma.yields import rescale
 

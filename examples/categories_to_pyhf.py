@@ -15,7 +15,7 @@ import pyhf
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from fivesigma.categories import categorise
-from fivesigma.variations import Varied, yield_shifts
+from fivesigma.systematics import Varied, yield_shifts
 from fivesigma.workspace import discovery_significance, to_pyhf, write_workspace
 from fivesigma.yields import balanced_class_weights, learner_weights, rescale, signal_and_background
 

@@ -19,8 +19,8 @@ import pytest
 
 from fivesigma import plot
 from fivesigma.errors import InputError
-from fivesigma.report import Report
-from fivesigma.report.data import ReportData
+from fivesigma.reporting import Report
+from fivesigma.reporting.data import ReportData
 from tests.report.synthetic import synthetic
 
 plt = pytest.importorskip("matplotlib.pyplot")

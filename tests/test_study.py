@@ -27,7 +27,7 @@ from benchmarks.study.summary import Comparison, compared
 
 from fivesigma import AMS2, AMS3
 from fivesigma._types import Array
-from fivesigma.poisson import PoissonCounts
+from fivesigma.bootstrap import PoissonCounts
 from fivesigma.yields import rescale
 
 

@@ -13,7 +13,7 @@ import fivesigma
 from fivesigma.cli.report import report_command
 from fivesigma.datasets import Events
 from fivesigma.datasets.write import write_events
-from fivesigma.report import data_hash
+from fivesigma.reporting import data_hash
 
 
 @pytest.fixture

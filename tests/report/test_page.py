@@ -15,9 +15,9 @@ import pytest
 import fivesigma
 from fivesigma.datasets import Events, from_arrays
 from fivesigma.errors import InputError
-from fivesigma.report import Report
-from fivesigma.report.data import plain
-from fivesigma.report.page import number, share, signed
+from fivesigma.reporting import Report
+from fivesigma.reporting.data import plain
+from fivesigma.reporting.page import number, share, signed
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 

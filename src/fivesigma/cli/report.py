@@ -50,7 +50,7 @@ def report_command(
     slider, scores, efficiencies, features, yields, provenance.
     """
     from fivesigma import load
-    from fivesigma.report import report
+    from fivesigma.reporting import report
 
     try:
         if output.exists() and not force:
