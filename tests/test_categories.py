@@ -314,6 +314,34 @@ def test_infinite_scores_stay_inside_the_last_category() -> None:
     assert found.evaluate(score, y, weight).significance == pytest.approx(found.significance)
 
 
+@quiet
+@pytest.mark.parametrize("n_below", [40, 9000])  # all cuts are candidates, or some
+def test_a_category_of_infinite_scores_alone_has_no_edge(n_below: int) -> None:
+    """It would be the best, but its lower edge could not be told from the open end above it."""
+    rng = np.random.default_rng(0)
+    score = np.concatenate([np.full(60, np.inf), rng.uniform(size=n_below)])
+    y = np.concatenate([np.arange(60) % 2, np.arange(n_below) % 2])
+    weight = np.where(y == 1, np.where(score == np.inf, 20.0, 10.0 / n_below), np.where(score == np.inf, 1.0, 0.5))
+    found = categorise(score, y, weight, 2, min_effective=0)
+    assert np.isfinite(found.edges[1:-1]).all()
+    assert found.assign([np.inf]).tolist() == [1]
+    again = found.evaluate(score, y, weight)
+    np.testing.assert_allclose(again.s, found.s)
+    np.testing.assert_allclose(again.b, found.b)
+    assert (again.b > 0).all()
+    assert again.significance == pytest.approx(found.significance)
+
+
+@quiet
+def test_smoothed_yields_that_differ_by_rounding_only() -> None:
+    """A background event of weight 1e-15 leaves no difference between smoothed yields."""
+    score, y = [4.0, 3.0, 2.0, 1.0, 0.5, 0.0], [0, 1, 0, 0, 1, 0]
+    tiny = [1.0, 1.0, 2.0, 1.2e-15, 1.0, 5.0]
+    without = [1.0, 1.0, 2.0, 0.0, 1.0, 5.0]
+    found, expected = (categorise(score, y, w, 1, min_effective=0, rule="smooth") for w in (tiny, without))
+    assert found.significance == pytest.approx(expected.significance, rel=1e-12)
+
+
 def test_held_out_events_fill_the_same_categories() -> None:
     found = categorise(*simulated(seed=1), 4, min_effective=200)
     score, y, weight = simulated(seed=2)
@@ -400,6 +428,18 @@ def test_auto_does_not_follow_single_events() -> None:
     assert len(categorise(*sample, "auto", min_effective=1)) < 6
 
 
+@quiet
+def test_auto_needs_replicas_in_which_a_category_has_background() -> None:
+    """Categories with one background event each gain much, but only where a replica holds all of these events."""
+    score = np.repeat([2.0, 1.0, 0.0], [51, 11, 2000])
+    y = np.repeat([1, 0, 1, 0], [50, 1, 10, 2001])
+    weight = np.repeat([0.4, 1.0, 0.1, 1.0, 0.5], [50, 1, 10, 1, 2000])
+    sample = (score, y, weight)
+    two = categorise(*sample, 2, min_effective=0)
+    assert two.significance > 1.001 * categorise(*sample, 1, min_effective=0).significance
+    assert len(categorise(*sample, "auto", min_effective=0)) == 1
+
+
 def test_auto_takes_what_fits() -> None:
     score = np.repeat([0.0, 1.0], 100)
     y = np.tile([0, 1], 100)
@@ -459,6 +499,23 @@ def test_interval_of_edges() -> None:
     for wrong in ({"level": 1.0}, {"n_boot": 0}):
         with pytest.raises(InputError):
             small.interval(**wrong)
+
+
+@quiet
+@pytest.mark.parametrize("rule", ["peak", "smooth"])
+def test_each_replica_chooses_its_edges_by_the_rule(rule: str) -> None:
+    """The edges of one replica are those of `categorise` on the events with their copies."""
+    score, y, weight = simulated(250)
+    found = categorise(score, y, weight, 3, min_effective=5, rule=rule)
+    ranking = rank_events(score, y, weight)
+    for seed in range(5):
+        s, b = replicas_above(ranking, np.arange(250), 1, seed)
+        copies = np.rint(np.diff(s[0] + b[0], prepend=0.0) / ranking.weight).astype(int)
+        rows = np.repeat(ranking.order, copies)
+        expected = categorise(score[rows], y[rows], weight[rows], 3, min_effective=5, rule=rule).edges
+        chosen = found.interval(n_boot=1, random_state=seed).edges[0]
+        above = [[int((score[rows] >= edge).sum()) for edge in edges] for edges in (chosen, expected)]
+        assert above[0] == above[1]
 
 
 @quiet

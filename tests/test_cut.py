@@ -145,6 +145,18 @@ def test_the_floor_is_ten_or_one_with_a_warning() -> None:
         scan(score[few], y[few], w[few], min_effective=1.0)
 
 
+@pytest.mark.parametrize(("n_background", "least"), [(99, 1), (100, 10)])
+def test_a_hundred_effective_background_events_are_not_few(n_background: int, least: int) -> None:
+    """From there on a cut must keep ten of them, and nothing is said."""
+    y = np.append(np.zeros(n_background, dtype=int), np.ones(20, dtype=int))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        best = scan(np.arange(y.size)[::-1], y, np.ones(y.size))
+    assert [w.category for w in caught] == [SmallSampleWarning] * (least == 1)
+    first = int(np.flatnonzero(np.isfinite(best.curve.significance))[0])
+    assert best.curve.b[first] == least
+
+
 def test_nothing_to_choose_is_an_error_with_the_reason() -> None:
     score, y, w = _sample(300)
     with pytest.raises(InputError, match=r"no cut is valid: .* at least 1000, but over all cuts s reaches .*"):

@@ -82,7 +82,7 @@ def test_equal_weights_reach_a_whole_floor() -> None:
 )
 def test_no_cut_is_valid(y: list[int], w: list[float], floor: float, reached: str) -> None:
     ranking = rank_events([4.0, 3.0, 2.0, 1.0], y, w)
-    sentence = f"no cut counts: each needs s >= 0, b > 0 and an effective background count of at least {floor:g}"
+    sentence = f"no cut is valid: each needs s >= 0, b > 0 and an effective background count of at least {floor:g}"
     with pytest.raises(InputError, match=re.escape(sentence) + ".*" + re.escape(reached)):
         ranking.valid(floor)
 
