@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def make_events(n: int = 3000, labels: tuple[str, str] = ("b", "s"), seed: int =
 class Named:
     """A model with a cut that knows the names of its columns."""
 
-    columns_ = {"features": ["mass"]}
+    columns_: ClassVar = {"features": ["mass"]}
     n_features_in_ = 1
     cut_ = 0.7
 
@@ -150,13 +150,13 @@ def test_events_without_labels(events: Events, tmp_path: Path) -> None:
     frame = pl.read_csv(path)
     assert frame.columns == ["id", "score", "selected"]
     assert frame["id"][0] == 7
-    with pytest.raises(InputError, match="'label' in scores.csv"):
+    with pytest.raises(InputError, match=r"'label' in scores\.csv"):
         ScoredEvents.read(path)
     again = ScoredEvents.read(path, labelled=False)
     np.testing.assert_array_equal(again.score, found.score)
     np.testing.assert_array_equal(again.selected, found.selected)
     for refused in (found, again, ScoredEvents(found.score, signal=events.is_signal)):
-        with pytest.raises(InputError, match="these scored events have no (labels|weights); significance needs"):
+        with pytest.raises(InputError, match=r"these scored events have no (labels|weights); significance needs"):
             scan(refused)
     with pytest.raises(InputError, match="have no labels"):
         ScoredEvents.of(Named(), unlabelled, yields=(1.0, 2.0))
@@ -281,11 +281,12 @@ def test_report_takes_scored_events(events: Events, scored: ScoredEvents) -> Non
 
 
 def test_a_report_on_scored_events_has_no_features(events: Events, scored: ScoredEvents) -> None:
-    for given in ({"baseline": Judge()}, {"systematics": {}}, {"trained_on": events}):
+    refused: tuple[dict[str, Any], ...] = ({"baseline": Judge()}, {"systematics": {}}, {"trained_on": events})
+    for given in refused:
         name = next(iter(given))
         with pytest.raises(InputError, match=f"{name} needs the features of the events: give Events, not ScoredEvents"):
             fivesigma.report(Judge(), scored, **given)
     with pytest.raises(InputError, match="events must be Events, as load_events makes them, or ScoredEvents, got list"):
-        fivesigma.report(Judge(), [])
+        fivesigma.report(Judge(), [])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="without a cut cannot be reported on"):
         fivesigma.report(LogisticRegression(), events)
