@@ -468,7 +468,7 @@ def test_correlated_background_uncertainty_is_refused() -> None:
         ({"n_categories": True}, "got True"),
         ({"n_categories": 2, "min_background": -1.0}, "min_background must be finite and >= 0"),
         ({"n_categories": 2, "min_effective": np.nan}, "min_effective must be finite and >= 0"),
-        ({"n_categories": 2, "rule": "smoth"}, "no rule is called 'smoth'.*Did you mean 'smooth'"),
+        ({"n_categories": 2, "rule": "smoth"}, "rule must be one of 'peak', 'smooth', got 'smoth'"),
         ({"n_categories": 2, "max_relative_mc_error": 0.0}, "max_relative_mc_error must be > 0"),
     ],
 )

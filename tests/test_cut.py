@@ -173,7 +173,7 @@ def test_nothing_to_choose_is_an_error_with_the_reason() -> None:
         ({"y": [0, 0, 0]}, "y has one class only (0)"),
         ({"sample_weight": [1.0, np.inf, 1.0]}, "sample_weight is NaN or infinite in 1 of 3 rows (at 1)"),
         ({"utility": "ams"}, "no utility is called 'ams'. Did you mean"),
-        ({"rule": "plato"}, "no rule is called 'plato'; there are plateau, peak, smooth. Did you mean 'plateau'?"),
+        ({"rule": "plato"}, "rule must be one of 'plateau', 'peak', 'smooth', got 'plato'"),
         ({"min_effective": -1.0}, "min_effective must be >= 0, got -1.0"),
         ({"pos_label": 7}, "pos_label=7 is not among the labels [0, 1]"),
     ],

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fivesigma._drawing import axes_or_current, draw_significance
 from fivesigma._types import Array, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
-from fivesigma.errors import InputError, SmallSampleWarning, did_you_mean
+from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.significance import AMS2, Utility, resolve_utility
@@ -243,7 +243,7 @@ def scan(
     """
     utility = resolve_utility(utility)
     if rule not in RULES:
-        raise InputError(f"no rule is called {rule!r}; there are {', '.join(RULES)}.{did_you_mean(str(rule), RULES)}")
+        raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
     score, y, sample_weight, _ = arrays_of(score, y, sample_weight, pos_label=pos_label)
     ranking = rank_events(score, y, sample_weight, pos_label)
     floor = _default_floor(ranking) if min_effective is None else min_effective

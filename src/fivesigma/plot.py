@@ -14,7 +14,7 @@ import numpy as np
 from fivesigma._drawing import CUT_LINE, axes_or_current, draw_significance
 from fivesigma._extras import need
 from fivesigma._types import Array
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
     from fivesigma.reporting import Report, ReportData
@@ -43,7 +43,7 @@ def style(name: str = "CMS") -> AbstractContextManager[None]:
     >>> plt.close(fig)
     """
     if name not in STYLES:
-        raise InputError(f"no style is called {name!r}; there are {', '.join(STYLES)}.{did_you_mean(name, STYLES)}")
+        raise InputError(f"style must be one of {', '.join(map(repr, STYLES))}, got {name!r}")
     sheet = getattr(need("mplhep").style, name)
     context: AbstractContextManager[None] = need("matplotlib.style").context(sheet)
     return context
@@ -281,7 +281,7 @@ def _from_histograms(
     """Edges, values and error of the sum of histograms that speak UHI."""
     unknown = sorted(signal - set(histograms))
     if unknown:
-        raise InputError(f"no histogram is called {unknown[0]!r}.{did_you_mean(unknown[0], histograms)}")
+        raise InputError(f"signal {unknown[0]!r} is not among the histograms {', '.join(map(repr, histograms))}")
     edges: Array | None = None
     stack: list[tuple[str, bool, Array]] = []
     variance: Any = 0.0

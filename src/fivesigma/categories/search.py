@@ -19,7 +19,7 @@ from fivesigma.categories.record import (
     from_zero,
 )
 from fivesigma.cut import MIN_EFFECTIVE
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.significance import AMS2, GaussianBackground, RelativeBackground, Utility, resolve_utility
@@ -114,7 +114,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             "correlated=False if it is, or categorise with AMS2 and take the correlated case from to_pyhf"
         )
     if rule not in RULES:
-        raise InputError(f"no rule is called {rule!r}; there are {', '.join(RULES)}.{did_you_mean(str(rule), RULES)}")
+        raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
     limits = check_limits(min_background, min_effective, max_relative_mc_error)
     most = _check_number(n_categories)
     score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)

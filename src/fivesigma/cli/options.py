@@ -44,6 +44,17 @@ sample_option = click.option(
 )
 jobs_option = click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; all cores by default.")
 
+yields_option = click.option(
+    "--yields",
+    nargs=2,
+    type=float,
+    metavar="S B",
+    help="Expected signal and background that all events together stand for; by default the sums of the weights.",
+)
+replicas_option = click.option(
+    "--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Replicas of the bootstrap."
+)
+
 utility_options = several(
     click.option(
         "--utility",
@@ -57,14 +68,8 @@ utility_options = several(
 scores_options = several(
     click.option("--signal", metavar="LABEL", help="The label that means signal, if it is not a known one such as s."),
     utility_options,
-    click.option(
-        "--yields",
-        nargs=2,
-        type=float,
-        metavar="S B",
-        help="Expected signal and background that all events together stand for; by default the sums of the weights.",
-    ),
-    click.option("--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Of the bootstrap."),
+    yields_option,
+    replicas_option,
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 
@@ -72,8 +77,8 @@ scores_options = several(
 def check_output(path: Path, *, force: bool) -> None:
     """Refuse early what could not be written late."""
     if not path.parent.is_dir():
-        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file.")
+        raise InputError(f"{path} is a folder; name a file")
     if path.exists() and not force:
-        raise InputError(f"{path} is there already; choose another name or add --force.")
+        raise InputError(f"{path} is there already; choose another name or add --force")

@@ -42,7 +42,7 @@ def score(
     from fivesigma.yields import yields as yields_of
 
     if cut is not None and fraction is not None:
-        raise click.UsageError("Give --cut or --fraction, not both.")
+        raise click.UsageError("give --cut or --fraction, not both")
     measure = resolve_utility(utility, b_reg)
     read = ScoredEvents.read(scores, signal, yields)
     values, is_signal, weight = read.arrays()
