@@ -30,7 +30,7 @@ from scipy.special import ndtr
 from fivesigma import AMS2
 from fivesigma._types import Array, BoolArray
 from fivesigma.categories import categorise
-from fivesigma.categories.partition import best_edges, best_totals, candidate_cuts, check_limits, grid_of
+from fivesigma.categories.optimum import best_edges, best_totals, candidate_cuts, check_limits, grid_of
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.ranking import rank_events
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from fivesigma import AMS2
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.bootstrap import PoissonCounts
 from fivesigma.challenge import B_REG, YIELDS
 from fivesigma.datasets import Events, load_events
-from fivesigma.poisson import PoissonCounts
 from fivesigma.significance import Utility
 from fivesigma.yields import rescale
 

@@ -16,7 +16,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from fivesigma.categories import categorise
 from fivesigma.datasets import Events, from_arrays
-from fivesigma.variations import Varied, yield_shifts
+from fivesigma.systematics import Varied, yield_shifts
 from fivesigma.workspace import discovery_significance, to_pyhf, write_workspace
 from fivesigma.yields import balanced_class_weights, learner_weights
 

@@ -25,9 +25,9 @@ from fivesigma import (
     scan,
 )
 from fivesigma._types import Array, IntArray
+from fivesigma.bootstrap import replicas_above
 from fivesigma.categories import categorise
-from fivesigma.categories.partition import MAX_EDGES, Limits, best_totals, candidate_cuts, grid_of, smoothed
-from fivesigma.categories.replicas import replicas
+from fivesigma.categories.optimum import MAX_EDGES, Limits, best_totals, candidate_cuts, grid_of, smoothed
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.ranking import rank_events
 
@@ -314,6 +314,37 @@ def test_infinite_scores_stay_inside_the_last_category() -> None:
     assert found.evaluate(score, y, weight).significance == pytest.approx(found.significance)
 
 
+@quiet
+@pytest.mark.parametrize("n_below", [40, 9000])  # all cuts are candidates, or some
+def test_a_category_of_infinite_scores_alone_has_no_edge(n_below: int) -> None:
+    """It would be the best, but its lower edge could not be told from the open end above it."""
+    rng = np.random.default_rng(0)
+    score = np.concatenate([np.full(60, np.inf), rng.uniform(size=n_below)])
+    y = np.concatenate([np.arange(60) % 2, np.arange(n_below) % 2])
+    weight = np.where(y == 1, np.where(score == np.inf, 20.0, 10.0 / n_below), np.where(score == np.inf, 1.0, 0.5))
+    found = categorise(score, y, weight, 2, min_effective=0)
+    assert np.isfinite(found.edges[1:-1]).all()
+    assert found.assign([np.inf]).tolist() == [1]
+    again = found.evaluate(score, y, weight)
+    np.testing.assert_allclose(again.s, found.s)
+    np.testing.assert_allclose(again.b, found.b)
+    assert (again.b > 0).all()
+    assert again.significance == pytest.approx(found.significance)
+
+
+@quiet
+@pytest.mark.parametrize("before", [31, 32, 33, 63, 64])  # edges are handled in blocks
+def test_smoothed_yields_that_differ_by_rounding_only(before: int) -> None:
+    """A background event of almost no weight may leave no difference between smoothed yields."""
+    score, y = -np.arange(100.0), np.arange(100) % 2
+    y[before] = 0
+    for weight in np.spacing(before) * np.arange(1, 6) / 2:
+        tiny, without = np.ones(100), np.ones(100)
+        tiny[before], without[before] = weight, 0.0
+        found, expected = (categorise(score, y, w, 1, min_effective=0, rule="smooth") for w in (tiny, without))
+        assert found.significance == pytest.approx(expected.significance, rel=1e-9)
+
+
 def test_held_out_events_fill_the_same_categories() -> None:
     found = categorise(*simulated(seed=1), 4, min_effective=200)
     score, y, weight = simulated(seed=2)
@@ -341,7 +372,7 @@ def test_what_should_not_be_believed_is_said() -> None:
     assert any(few.effective_b < 10)
     assert few.notes[-1] in repr(few)
     empty_above = (score < few.edges[0]) | (y == 1)
-    with pytest.warns(SmallSampleWarning, match=r"category 0, .* b = 0: it does not count"):
+    with pytest.warns(SmallSampleWarning, match=r"category 0, .* b = 0: it is not valid"):
         other = few.evaluate(score[empty_above], y[empty_above], weight[empty_above])
     assert other.by_category[-1] == 0
     assert np.isfinite(other.significance)
@@ -384,15 +415,13 @@ def test_auto_stops_where_a_gain_is_uncertain() -> None:
 def test_replicas_scatter_around_the_yields() -> None:
     ranking = rank_events(*simulated(2_000))
     cuts = np.array([100, 400, 900])  # what is below the last is in no category
-    s, b = replicas(ranking, ranking.weight, cuts, 400, 0)
-    assert (s[:, 0] == 0).all()
-    assert (b[:, 0] == 0).all()
+    s, b = replicas_above(ranking, cuts, 400, 0)
     for column, exact in ((s, ranking.s[cuts]), (b, ranking.b[cuts])):
-        error = column[:, 1:].std(axis=0) / 20
-        assert (np.abs(column[:, 1:].mean(axis=0) - exact) < 4 * error).all()
+        error = column.std(axis=0) / 20
+        assert (np.abs(column.mean(axis=0) - exact) < 4 * error).all()
     var_s, var_b = ranking.variances(cuts)
-    np.testing.assert_allclose(s[:, 1:].var(axis=0), var_s, rtol=0.3)
-    np.testing.assert_allclose(b[:, 1:].var(axis=0), var_b, rtol=0.3)
+    np.testing.assert_allclose(s.var(axis=0), var_s, rtol=0.3)
+    np.testing.assert_allclose(b.var(axis=0), var_b, rtol=0.3)
 
 
 @quiet
@@ -400,6 +429,18 @@ def test_auto_does_not_follow_single_events() -> None:
     sample = simulated(400)
     assert categorise(*sample, 12, min_effective=1).significance > 2 * categorise(*sample, 2).significance
     assert len(categorise(*sample, "auto", min_effective=1)) < 6
+
+
+@quiet
+def test_auto_needs_replicas_in_which_a_category_has_background() -> None:
+    """Categories with one background event each gain much, but only where a replica holds all of these events."""
+    score = np.repeat([2.0, 1.0, 0.0], [51, 11, 2000])
+    y = np.repeat([1, 0, 1, 0], [50, 1, 10, 2001])
+    weight = np.repeat([0.4, 1.0, 0.1, 1.0, 0.5], [50, 1, 10, 1, 2000])
+    sample = (score, y, weight)
+    two = categorise(*sample, 2, min_effective=0)
+    assert two.significance > 1.001 * categorise(*sample, 1, min_effective=0).significance
+    assert len(categorise(*sample, "auto", min_effective=0)) == 1
 
 
 def test_auto_takes_what_fits() -> None:
@@ -427,7 +468,7 @@ def test_correlated_background_uncertainty_is_refused() -> None:
         ({"n_categories": True}, "got True"),
         ({"n_categories": 2, "min_background": -1.0}, "min_background must be finite and >= 0"),
         ({"n_categories": 2, "min_effective": np.nan}, "min_effective must be finite and >= 0"),
-        ({"n_categories": 2, "rule": "smoth"}, "no rule is called 'smoth'.*Did you mean 'smooth'"),
+        ({"n_categories": 2, "rule": "smoth"}, "rule must be one of 'peak', 'smooth', got 'smoth'"),
         ({"n_categories": 2, "max_relative_mc_error": 0.0}, "max_relative_mc_error must be > 0"),
     ],
 )
@@ -461,6 +502,23 @@ def test_interval_of_edges() -> None:
     for wrong in ({"level": 1.0}, {"n_boot": 0}):
         with pytest.raises(InputError):
             small.interval(**wrong)
+
+
+@quiet
+@pytest.mark.parametrize("rule", ["peak", "smooth"])
+def test_each_replica_chooses_its_edges_by_the_rule(rule: str) -> None:
+    """The edges of one replica are those of `categorise` on the events with their copies."""
+    score, y, weight = simulated(250)
+    found = categorise(score, y, weight, 3, min_effective=5, rule=rule)
+    ranking = rank_events(score, y, weight)
+    for seed in range(5):
+        s, b = replicas_above(ranking, np.arange(250), 1, seed)
+        copies = np.rint(np.diff(s[0] + b[0], prepend=0.0) / ranking.weight).astype(int)
+        rows = np.repeat(ranking.order, copies)
+        expected = categorise(score[rows], y[rows], weight[rows], 3, min_effective=5, rule=rule).edges
+        chosen = found.interval(n_boot=1, random_state=seed).edges[0]
+        above = [[int((score[rows] >= edge).sum()) for edge in edges] for edges in (chosen, expected)]
+        assert above[0] == above[1]
 
 
 @quiet

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import fivesigma
+from fivesigma.bootstrap import Paired
 from fivesigma.cli import main
 from fivesigma.datasets import Events, load_events, make_htautau, write_events
-from fivesigma.intervals import Paired
 
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")

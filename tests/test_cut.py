@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fivesigma import AMS2, AMS3, CutScan, GaussianBackground, Utility, scan
 from fivesigma import cut as module
+from fivesigma.bootstrap import poisson_sums
 from fivesigma.cut import _choose
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.poisson import poisson_sums
 from tests.significance.exact import UTILITIES, name_of
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -145,11 +145,23 @@ def test_the_floor_is_ten_or_one_with_a_warning() -> None:
         scan(score[few], y[few], w[few], min_effective=1.0)
 
 
+@pytest.mark.parametrize(("n_background", "least"), [(99, 1), (100, 10)])
+def test_a_hundred_effective_background_events_are_not_few(n_background: int, least: int) -> None:
+    """From there on a cut must keep ten of them, and nothing is said."""
+    y = np.append(np.zeros(n_background, dtype=int), np.ones(20, dtype=int))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        best = scan(np.arange(y.size)[::-1], y, np.ones(y.size))
+    assert [w.category for w in caught] == [SmallSampleWarning] * (least == 1)
+    first = int(np.flatnonzero(np.isfinite(best.curve.significance))[0])
+    assert best.curve.b[first] == least
+
+
 def test_nothing_to_choose_is_an_error_with_the_reason() -> None:
     score, y, w = _sample(300)
-    with pytest.raises(InputError, match=r"no cut counts: .* at least 1000, but over all cuts s reaches .*"):
+    with pytest.raises(InputError, match=r"no cut is valid: .* at least 1000, but over all cuts s reaches .*"):
         scan(score, y, w, min_effective=1000.0)
-    with pytest.raises(InputError, match=r"no cut counts: .*b 0 and the effective background count 0"):
+    with pytest.raises(InputError, match=r"no cut is valid: .*b 0 and the effective background count 0"):
         scan(score, y, np.where(y, w, 0.0), min_effective=1.0)
 
 
@@ -161,7 +173,7 @@ def test_nothing_to_choose_is_an_error_with_the_reason() -> None:
         ({"y": [0, 0, 0]}, "y has one class only (0)"),
         ({"sample_weight": [1.0, np.inf, 1.0]}, "sample_weight is NaN or infinite in 1 of 3 rows (at 1)"),
         ({"utility": "ams"}, "no utility is called 'ams'. Did you mean"),
-        ({"rule": "plato"}, "no rule is called 'plato'; there are plateau, peak, smooth. Did you mean 'plateau'?"),
+        ({"rule": "plato"}, "rule must be one of 'plateau', 'peak', 'smooth', got 'plato'"),
         ({"min_effective": -1.0}, "min_effective must be >= 0, got -1.0"),
         ({"pos_label": 7}, "pos_label=7 is not among the labels [0, 1]"),
     ],
@@ -259,7 +271,7 @@ def test_standard_errors_are_propagated_from_both_classes(heavy: str) -> None:
     w[y == (heavy == "signal")] = np.where(np.arange(20_000) % 5 == 0, 30.0, 0.1)[y == (heavy == "signal")]
     best = scan(score, y, w, "ams3")
     cuts = np.array([4000, 9000, 15_000])
-    for cut, error in zip(cuts, best._errors(cuts), strict=True):
+    for cut, error in zip(cuts, best.errors(cuts), strict=True):
         kept = score >= best.curve.cut[cut]
         s, b = w[kept & y], w[kept & ~y]
         relative = np.hypot(np.sqrt((s**2).sum()) / s.sum(), 0.5 * np.sqrt((b**2).sum()) / b.sum())
@@ -311,7 +323,7 @@ def test_coarse_blocks_agree_with_all_cuts(monkeypatch: pytest.MonkeyPatch) -> N
     exact = best.interval(n_boot=300)
     monkeypatch.setattr(module, "MAX_BLOCKS", 200)
     assert best._grid().size <= 200
-    assert best._chosen in best._grid()
+    assert best.chosen in best._grid()
     coarse = best.interval(n_boot=300)
     assert coarse.significance == pytest.approx(exact.significance, rel=1e-12)  # the same replicas of the same cut
     assert coarse.cut == pytest.approx(exact.cut, abs=0.1 * (exact.cut[1] - exact.cut[0]))
@@ -321,7 +333,7 @@ def test_no_more_than_4096_blocks() -> None:
     best = scan(*_sample(20_000))
     grid = best._grid()
     assert 4000 < grid.size <= 4096
-    assert best._chosen in grid
+    assert best.chosen in grid
     assert grid[-1] == best.curve.cut.size - 1
     assert (np.diff(grid) > 0).all()
 
@@ -339,15 +351,15 @@ def test_the_cut_of_each_replica_follows_the_rule(rule: str) -> None:
 
 def test_intervals_are_quantiles_over_replicas_of_the_whole_procedure() -> None:
     best = scan(*_sample(3000))
-    ranking, z0 = best._ranking, best.curve.significance
+    ranking, z0 = best.ranking, best.curve.significance
     s, b = poisson_sums(ranking.weight, ranking.signal, np.arange(3000), 40, random_state=9)
-    error = best._errors(np.arange(3000))
+    error = best.errors(np.arange(3000))
     cuts, at_cut = [], []
     for z in np.where(np.isfinite(z0), AMS2().value(s, np.where(b > 0, b, 1.0)), np.nan):
         high = np.flatnonzero(z >= np.nanmax(z) - 0.5 * error[int(np.nanargmax(z))])
         stretch = max(np.split(high, np.flatnonzero(np.diff(high) > 1) + 1), key=lambda g: g[-1] - g[0])
         cuts.append(best.curve.cut[(stretch[0] + stretch[-1]) // 2])
-        at_cut.append(z[best._chosen])
+        at_cut.append(z[best.chosen])
     interval = best.interval(n_boot=40, random_state=9, level=0.5)
     assert interval.significance == pytest.approx(np.quantile(at_cut, [0.25, 0.75]), rel=1e-12)
     assert interval.cut == tuple(np.quantile(cuts, [0.25, 0.75], method="nearest"))
@@ -398,7 +410,7 @@ def test_plot_draws_curve_band_and_cut() -> None:
     assert set(line.get_xdata()) == {best.fraction}
     (band,) = ax.collections
     vertices = band.get_paths()[0].vertices
-    error = best._errors(best._grid())
+    error = best.errors(best._grid())
     assert vertices[:, 1].max() == pytest.approx(np.nanmax(best.curve.significance + error))
     assert vertices[:, 1].min() == pytest.approx(np.nanmin(best.curve.significance - error))
     assert [t.get_text() for t in ax.get_legend().get_texts()][1] == "significance"

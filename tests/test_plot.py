@@ -19,8 +19,8 @@ import pytest
 
 from fivesigma import plot
 from fivesigma.errors import InputError
-from fivesigma.report import Report
-from fivesigma.report.data import ReportData
+from fivesigma.reporting import Report
+from fivesigma.reporting.data import ReportData
 from tests.report.synthetic import synthetic
 
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -128,7 +128,7 @@ def test_histograms_of_any_library(data: ReportData, ax: Any) -> None:
     for patch in ax.patches:
         if not str(patch.get_label()).startswith("±"):
             np.testing.assert_allclose(ours[patch.get_label()], patch.get_data().values)
-    with pytest.raises(InputError, match=r"no histogram is called 'Higs'\. Did you mean 'Higgs'"):
+    with pytest.raises(InputError, match="signal 'Higs' is not among the histograms 'top', 'Z', 'Higgs'"):
         plot.scores(filled, ax, signal=["Higs"])
     with pytest.raises(InputError, match="has other edges"):
         plot.scores({**filled, "x": hist.Hist(hist.axis.Regular(50, 0, 2))}, ax)
@@ -144,7 +144,7 @@ def test_style_is_mplheps_only_if_asked_for(data: ReportData) -> None:
     with plot.style("CMS"):
         assert plt.rcParams["xtick.direction"] == "in"
     assert plt.rcParams["xtick.direction"] == before
-    with pytest.raises(InputError, match="Did you mean 'ATLAS'"):
+    with pytest.raises(InputError, match=r"style must be one of .*, got 'ATLSA'"):
         plot.style("ATLSA")
 
 

@@ -45,7 +45,7 @@ def test_a_large_sum_does_not_swallow_small_signal_variances() -> None:
 
 @pytest.mark.parametrize("min_effective", [0.0, 1.0, 3.0, 7.5])
 @pytest.mark.parametrize("negative", [False, True])
-def test_counting_is_the_floor_at_every_cut(min_effective: float, negative: bool) -> None:
+def test_valid_is_the_floor_at_every_cut(min_effective: float, negative: bool) -> None:
     rng = np.random.default_rng(1)
     for _ in range(20):
         n = 60
@@ -62,13 +62,13 @@ def test_counting_is_the_floor_at_every_cut(min_effective: float, negative: bool
             effective = kept.sum() ** 2 / np.square(kept).sum() if kept.size else 0.0
             expected.append(bool(s >= 0 and kept.sum() > 0 and effective >= min_effective))
         if any(expected):
-            assert ranking.counting(min_effective).tolist() == expected
+            assert ranking.valid(min_effective).tolist() == expected
 
 
 def test_equal_weights_reach_a_whole_floor() -> None:
     score = np.arange(20, 0, -1.0)
     ranking = rank_events(score, [0] * 19 + [1], np.full(20, 0.1))
-    assert ranking.counting(10.0).tolist() == [False] * 9 + [True] * 11
+    assert ranking.valid(10.0).tolist() == [False] * 9 + [True] * 11
 
 
 @pytest.mark.parametrize(
@@ -80,17 +80,17 @@ def test_equal_weights_reach_a_whole_floor() -> None:
         ([1, 0, 0, 0], [1.0, -1.0, -1.0, -1.0], 0.0, "s reaches 1, b 0 and the effective background count 3"),
     ],
 )
-def test_no_cut_counts(y: list[int], w: list[float], floor: float, reached: str) -> None:
+def test_no_cut_is_valid(y: list[int], w: list[float], floor: float, reached: str) -> None:
     ranking = rank_events([4.0, 3.0, 2.0, 1.0], y, w)
-    sentence = f"no cut counts: each needs s >= 0, b > 0 and an effective background count of at least {floor:g}"
+    sentence = f"no cut is valid: each needs s >= 0, b > 0 and an effective background count of at least {floor:g}"
     with pytest.raises(InputError, match=re.escape(sentence) + ".*" + re.escape(reached)):
-        ranking.counting(floor)
+        ranking.valid(floor)
 
 
 @pytest.mark.parametrize("floor", [-1.0, np.nan])
 def test_a_bad_floor(floor: float) -> None:
     with pytest.raises(InputError, match=f"min_effective must be >= 0, got {floor}"):
-        rank_events([1.0, 2.0], [0, 1], [1.0, 1.0]).counting(floor)
+        rank_events([1.0, 2.0], [0, 1], [1.0, 1.0]).valid(floor)
 
 
 @pytest.mark.parametrize(

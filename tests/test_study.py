@@ -28,8 +28,8 @@ from benchmarks.study.summary import Comparison, compared
 
 from fivesigma import AMS2, AMS3
 from fivesigma._types import AnyArray, Array
+from fivesigma.bootstrap import PoissonCounts
 from fivesigma.datasets import Events, from_arrays
-from fivesigma.poisson import PoissonCounts
 from fivesigma.yields import rescale
 
 

@@ -11,7 +11,7 @@ import pytest
 from fivesigma._types import Array, IntArray
 from fivesigma.categories import Categories, categorise
 from fivesigma.errors import InputError
-from fivesigma.variations import Varied, YieldShifts, yield_shifts
+from fivesigma.systematics import Varied, YieldShifts, yield_shifts
 from fivesigma.workspace import discovery_significance, to_pyhf, write_workspace
 
 pyhf = pytest.importorskip("pyhf")

@@ -9,21 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fivesigma import AMS2, Utility
+from fivesigma.datasets import from_arrays
 from fivesigma.errors import InputError
 from fivesigma.yields import (
+    KNOWN_PAIRS,
     ProcessYield,
     balanced_class_weights,
     check_weights,
+    class_sums,
     effective_count,
     learner_weights,
+    number_processes,
+    process_yields,
     rescale,
     signal_and_background,
+    significance_of,
+    significance_or_nan,
+    significance_or_zero,
     split_labels,
     yields,
 )
+from tests.significance.exact import UTILITIES, name_of
 
 SIGNAL = np.array([True, False, True, False, False])
 WEIGHT = np.array([0.5, 2.0, 1.5, 4.0, -1.0])
+YIELD = st.integers(-2000, 50_000).map(lambda n: n / 1000)
 
 
 # labels
@@ -49,6 +60,16 @@ def test_the_signal_is_found_without_a_warning(y: Any, signal: list[bool], class
         found, order = split_labels(y)
     assert found.dtype == np.bool_
     assert (found.tolist(), order.tolist()) == (signal, classes)
+
+
+@pytest.mark.parametrize(("signal", "background"), KNOWN_PAIRS)
+def test_known_pairs_are_known_to_events_and_to_estimators(signal: Any, background: Any) -> None:
+    for case in (str.lower, str.upper, str.title) if isinstance(signal, str) else (lambda label: label,):
+        y = [case(background), case(signal), case(background)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert split_labels(y)[0].tolist() == [False, True, False]
+        assert from_arrays(np.ones((3, 1)), y).is_signal.tolist() == [False, True, False]
 
 
 def test_pos_label_decides() -> None:
@@ -162,6 +183,65 @@ def test_bad_selections(selected: Any, process: Any, sentence: str) -> None:
 def test_effective_count_is_between_one_and_the_number_of_events(w: list[float]) -> None:
     assert 1 - 1e-9 <= effective_count(np.array(w)) <= len(w) * (1 + 1e-9)
     assert effective_count(np.full(len(w), w[0])) == pytest.approx(len(w))
+
+
+# significance of yields that may not be valid
+
+
+@pytest.mark.parametrize("utility", UTILITIES, ids=name_of)
+@given(pairs=st.lists(st.tuples(YIELD, YIELD), min_size=1, max_size=12))
+def test_significance_where_yields_are_valid(utility: Utility, pairs: list[tuple[float, float]]) -> None:
+    s, b = np.array([*pairs, (0.0, 0.0), (0.0, 1.0)]).T
+    z = significance_or_nan(utility, s, b)
+    for i in range(s.size):
+        if s[i] >= 0 and b[i] > 0:
+            assert z[i] == pytest.approx(float(utility.value(s[i], b[i])), rel=1e-12)
+            assert significance_or_zero(utility, s[i], b[i]) == significance_of(utility, s[i], b[i])
+        else:
+            assert np.isnan(z[i])
+            assert significance_or_zero(utility, s[i], b[i]) == 0.0
+            with pytest.raises(InputError, match=r"the cut keeps s = .* and b = .*; significance needs s >= 0 and b >"):
+                significance_of(utility, s[i], b[i], "the cut")
+
+
+def test_significance_of_many_yields_of_any_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fivesigma.yields.selection._CHUNK", 7)  # chunks that are valid throughout, in part, not at all
+    s, b = np.tile(np.linspace(1.0, 5.0, 20), (3, 1)), np.ones((3, 20))
+    b[1, 3:12] = 0.0
+    z = significance_or_nan(AMS2(), s, b)
+    assert z.shape == (3, 20)
+    np.testing.assert_array_equal(np.isnan(z), b == 0)
+    np.testing.assert_allclose(z[b > 0], AMS2().value(s[b > 0], b[b > 0]), rtol=1e-14)
+    some = np.zeros((3, 20), dtype=bool)
+    some[0] = True
+    np.testing.assert_array_equal(np.isfinite(significance_or_nan(AMS2(), s, b, some)), some)
+
+
+# processes
+
+
+def test_a_process_of_both_classes_is_refused_or_split() -> None:
+    names = np.array(["H", "Z", "Z", "Z", "top"])
+    with pytest.raises(InputError, match="process 'Z' has both signal and background events; give them two names"):
+        number_processes(SIGNAL, names)
+    found = number_processes(SIGNAL, names, split_mixed=True)
+    assert found.names == ("H", "Z (signal)", "Z (background)", "top")
+    assert found.signal.tolist() == [True, True, False, False]
+    assert found.codes.tolist() == [0, 2, 1, 2, 3]
+    assert number_processes(SIGNAL, None).codes.tolist() == [0, 1, 0, 1, 1]
+
+
+def test_a_selection_is_one_category() -> None:
+    selected = np.array([True, True, False, True, True])
+    names = np.array(["ggH", "Z", "VBF", "Z", "fakes"])
+    kept = yields(selected, SIGNAL, WEIGHT, process=names)
+    by_process = process_yields(np.where(selected, 0, -1), 1, WEIGHT, number_processes(SIGNAL, names))
+    for name, rows in by_process.items():
+        assert rows.sum_of_weights.tolist() == [kept.by_process[name].sum_of_weights]
+        assert rows.events.tolist() == [kept.by_process[name].events]
+    for signal, total in ((True, kept.s), (False, kept.b)):
+        assert class_sums(by_process, signal=signal)[0].tolist() == [total]
+    assert signal_and_background(WEIGHT, SIGNAL, selected) == (kept.s, kept.b)
 
 
 # subsets

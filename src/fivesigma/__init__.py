@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
     from fivesigma.learners.net.classifier import NetClassifier
-    from fivesigma.report import Report, report
+    from fivesigma.reporting import Report, report
+    from fivesigma.scored import ScoredEvents
     from fivesigma.significance import (
         AMS2,
         AMS3,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         Utility,
     )
     from fivesigma.store import load, save
-    from fivesigma.variations import Varied, YieldShifts, profiled_significance, yield_shifts
+    from fivesigma.systematics import Varied, YieldShifts, profiled_significance, yield_shifts
     from fivesigma.workspace import discovery_significance, to_pyhf, write_workspace
     from fivesigma.yields import Yields
 
@@ -48,8 +49,9 @@ _HOME = {
     "make_scorer": "estimators.scorer",
     "NetClassifier": "learners.net.classifier",
     "plot": "plot",
-    "Report": "report",
-    "report": "report",
+    "Report": "reporting",
+    "report": "reporting",
+    "ScoredEvents": "scored",
     "Categories": "categories",
     "AMS2": "significance",
     "AMS3": "significance",
@@ -61,10 +63,10 @@ _HOME = {
     "Utility": "significance",
     "load": "store",
     "save": "store",
-    "Varied": "variations",
-    "YieldShifts": "variations",
-    "profiled_significance": "variations",
-    "yield_shifts": "variations",
+    "Varied": "systematics",
+    "YieldShifts": "systematics",
+    "profiled_significance": "systematics",
+    "yield_shifts": "systematics",
     "discovery_significance": "workspace",
     "to_pyhf": "workspace",
     "write_workspace": "workspace",
@@ -89,6 +91,7 @@ __all__ = [
     "Report",
     "Round",
     "SOverRootSB",
+    "ScoredEvents",
     "Utility",
     "Varied",
     "YieldShifts",
@@ -111,7 +114,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         module = importlib.import_module(f"fivesigma.{_HOME[name]}")
-        return module if _HOME[name] == name else getattr(module, name)  # the package `report` can be called
+        return module if _HOME[name] == name else getattr(module, name)
     msg = f"module 'fivesigma' has no attribute {name!r}"
     raise AttributeError(msg)
 

@@ -11,26 +11,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._extras import need
-from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.errors import InputError, SmallSampleWarning, did_you_mean
-from fivesigma.poisson import interval_ends, poisson_sums
+from fivesigma._drawing import axes_or_current, draw_significance
+from fivesigma._types import Array, IntArray
+from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
+from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.ranking import Ranking, rank_events
+from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.significance import AMS2, Utility, resolve_utility
+from fivesigma.yields import significance_or_nan, valid_yields
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
 RULES = ("plateau", "peak", "smooth")
 PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
 SMOOTHING = 0.02  # width of the moving average, as a share of all events
-MIN_EFFECTIVE = 10.0  # effective background events below which a cut does not count
+MIN_EFFECTIVE = 10.0  # effective background events below which a cut is not valid
 SMALL_SAMPLE = 100.0  # effective background events in all below which one is enough, with a warning
 MAX_BLOCKS = 4096  # cuts on which a bootstrap is resolved
-_CHUNK = 1 << 16  # cuts evaluated at once, so that the temporaries stay in the cache
 
 
 class Curve(NamedTuple):
-    """Significance against the cut, from the tightest cut to none; NaN where a cut does not count."""
+    """Significance against the cut, from the tightest cut to none; NaN where a cut is not valid."""
 
     cut: Array
     fraction: Array
@@ -62,6 +63,12 @@ class CutScan:
         Effective background count at the cut.
     curve : Curve
         All cuts.
+    ranking : Ranking
+        The events from the highest score to the lowest, and the yields of every cut.
+    values : array of shape (n_cuts,)
+        Significance of every cut of the ranking, NaN where a cut is not valid.
+    chosen : int
+        Which of them is `cut`.
     """
 
     cut: float
@@ -72,9 +79,9 @@ class CutScan:
     effective_background: float
     utility: Utility
     rule: str
-    _ranking: Ranking
-    _significance: Array
-    _chosen: int
+    ranking: Ranking
+    values: Array
+    chosen: int
 
     def __repr__(self) -> str:
         return (
@@ -86,8 +93,8 @@ class CutScan:
     @cached_property
     def curve(self) -> Curve:
         """All cuts, from the tightest to none."""
-        ranking = self._ranking
-        return Curve(ranking.thresholds(), self._fraction(slice(None)), ranking.s, ranking.b, self._significance)
+        ranking = self.ranking
+        return Curve(ranking.thresholds(), self._fraction(slice(None)), ranking.s, ranking.b, self.values)
 
     def interval(self, level: float = 0.68, n_boot: int = 1000, random_state: int = 0) -> CutInterval:
         """Bootstrap intervals of the significance at the cut, and of the cut.
@@ -109,23 +116,21 @@ class CutScan:
         Returns
         -------
         CutInterval
-            ``significance`` and ``cut``, each (low, high). Replicas in which a cut keeps no background do not count.
+            ``significance`` and ``cut``, each (low, high). Replicas in which a cut keeps no background are excluded.
         """
         quantiles = interval_ends(level, n_boot)
         points = self._grid()
-        last = self._ranking.last[points]
-        starts = np.append(0, last[:-1] + 1)
-        s, b = poisson_sums(self._ranking.weight, self._ranking.signal, starts, n_boot, random_state)
-        counts = np.isfinite(self._significance[points]) & (s >= 0) & (b > 0)
-        z = _significance(self.utility, s, b, counts)
-        at_cut = z[:, np.searchsorted(points, self._chosen)]
-        if not np.isfinite(at_cut).any():
-            raise InputError("no replica keeps any background at the cut; there are too few events for an interval")
-        error = self._errors(points)
+        s, b = replicas_above(self.ranking, points, n_boot, random_state)
+        z = significance_or_nan(self.utility, s, b, np.isfinite(self.values[points]) & valid_yields(s, b))
+        last, error = self.ranking.last[points], self.errors(points)
         best = [_choose(self.rule, row, last, error.__getitem__) for row in z if np.isfinite(row).any()]
-        low, high = np.nanquantile(at_cut, quantiles)
-        cut_low, cut_high = np.quantile(self._ranking.thresholds(points)[best], quantiles, method="nearest")
-        return CutInterval((float(low), float(high)), (float(cut_low), float(cut_high)))
+        significance, (low, high) = replica_intervals(
+            z[:, np.searchsorted(points, self.chosen)],
+            self.ranking.thresholds(points)[best],
+            quantiles,
+            "no replica keeps any background at the cut",
+        )
+        return CutInterval(significance, (float(low), float(high)))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the curve, its band of one standard error (simulation statistics), and the cut.
@@ -139,45 +144,58 @@ class CutScan:
         -------
         matplotlib axes
         """
-        if ax is None:
-            ax = need("matplotlib.pyplot").gca()
-        points = self._grid()
-        fraction, z, error = self._fraction(points), self._significance[points], self._errors(points)
-        ax.fill_between(fraction, z - error, z + error, alpha=0.25, linewidth=0, label="±1 standard error (simulation)")
-        ax.plot(fraction, z, label="significance")
-        label = f"cut at {self.cut:.4g}: {self.significance:.3f}"
-        ax.axvline(self.fraction, color="black", linestyle="--", linewidth=1, label=label)
+        ax, points = axes_or_current(ax), self._grid()
+        draw_significance(
+            ax,
+            self._fraction(points),
+            self.values[points],
+            self.errors(points),
+            label="significance",
+            at=self.fraction,
+            at_label=f"cut at {self.cut:.4g}: {self.significance:.3f}",
+        )
         ax.set_xlabel("selected fraction of events")
         ax.set_ylabel(f"significance ({type(self.utility).__name__})")
         ax.set_xlim(0.0, 1.0)
-        ax.set_ylim(bottom=0.0)
-        ax.legend()
         return ax
 
+    def errors(self, cuts: IntArray) -> Array:
+        """Standard error of the significance (simulation statistics) at some cuts.
+
+        How far the significance moves if s and b each move up by their own simulation error, in quadrature.
+
+        Parameters
+        ----------
+        cuts : int array
+            Ascending rows of the curve.
+
+        Returns
+        -------
+        array
+            NaN where a cut is not valid.
+        """
+        error = np.full(cuts.size, np.nan)
+        valid = np.isfinite(self.values[cuts])
+        error[valid] = _standard_errors(self.utility, self.ranking, cuts[valid])
+        return error
+
     def _fraction(self, cuts: Any) -> Array:
-        fraction: Array = (self._ranking.last[cuts] + 1.0) / self._ranking.score.size
+        fraction: Array = (self.ranking.last[cuts] + 1.0) / self.ranking.score.size
         return fraction
 
     def _grid(self) -> IntArray:
         """At most 4,096 cuts, evenly spread over the events, the chosen one among them."""
-        last = self._ranking.last
+        last = self.ranking.last
         if last.size <= MAX_BLOCKS:
             return np.arange(last.size)
         even = np.linspace(0, last[-1], MAX_BLOCKS - 1)
-        return np.unique(np.append(np.searchsorted(last, even), self._chosen))
-
-    def _errors(self, points: IntArray) -> Array:
-        """Standard error of the significance at some cuts, NaN where they do not count."""
-        error = np.full(points.size, np.nan)
-        counts = np.isfinite(self._significance[points])
-        error[counts] = _standard_errors(self.utility, self._ranking, points[counts])
-        return error
+        return np.unique(np.append(np.searchsorted(last, even), self.chosen))
 
 
 def scan(
-    score: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike,
+    score: ArrayLike | ScoredEvents,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     utility: Utility | str = AMS2(),
     rule: str = "plateau",
     *,
@@ -188,8 +206,9 @@ def scan(
 
     Parameters
     ----------
-    score : array-like of shape (n_events,)
-        Larger means more like signal. An event is selected if ``score >= cut``.
+    score : array-like of shape (n_events,) or ScoredEvents
+        Larger means more like signal. An event is selected if ``score >= cut``. `ScoredEvents` bring labels and
+        weights with them: `y` and `sample_weight` are then left out.
     y : array-like of shape (n_events,)
         Labels of two classes.
     sample_weight : array-like of shape (n_events,)
@@ -201,7 +220,7 @@ def scan(
         widest stretch of cuts that lie within half a standard error of the peak. ``"smooth"`` takes the peak of a
         moving average over 2 % of the events.
     min_effective : float, optional
-        Effective background count that a cut must keep to count. By default 10, or 1 with a warning if all background
+        Effective background count that a valid cut must keep. By default 10, or 1 with a warning if all background
         together has less than 100.
     pos_label : label, optional
         The signal; see `fivesigma.yields.split_labels`.
@@ -224,10 +243,11 @@ def scan(
     """
     utility = resolve_utility(utility)
     if rule not in RULES:
-        raise InputError(f"no rule is called {rule!r}; there are {', '.join(RULES)}.{did_you_mean(str(rule), RULES)}")
+        raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
+    score, y, sample_weight, _ = arrays_of(score, y, sample_weight, pos_label=pos_label)
     ranking = rank_events(score, y, sample_weight, pos_label)
     floor = _default_floor(ranking) if min_effective is None else min_effective
-    z = _significance(utility, ranking.s, ranking.b, ranking.counting(floor))
+    z = significance_or_nan(utility, ranking.s, ranking.b, ranking.valid(floor))
     chosen = _choose(rule, z, ranking.last, lambda k: float(_standard_errors(utility, ranking, np.array([k]))[0]))
     b = float(ranking.b[chosen])
     return CutScan(
@@ -239,9 +259,9 @@ def scan(
         effective_background=b**2 / float(ranking.variances(np.array([chosen]))[1][0]),
         utility=utility,
         rule=rule,
-        _ranking=ranking,
-        _significance=z,
-        _chosen=chosen,
+        ranking=ranking,
+        values=z,
+        chosen=chosen,
     )
 
 
@@ -255,26 +275,11 @@ def _default_floor(ranking: Ranking) -> float:
     floor = floor_for(available)
     if floor < MIN_EFFECTIVE:
         warnings.warn(
-            f"the background has {available:.1f} effective events; cuts that keep as few as one of them count",
+            f"the background has {available:.1f} effective events; cuts that keep as few as one of them are valid",
             SmallSampleWarning,
             stacklevel=3,
         )
     return floor
-
-
-def _significance(utility: Utility, s: Array, b: Array, counts: BoolArray) -> Array:
-    """Z where a cut counts, NaN elsewhere."""
-    z = np.empty(s.size)
-    s, b, flags = s.ravel(), b.ravel(), counts.ravel()
-    for start in range(0, s.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
-        if flags[part].all():
-            z[part] = utility.value(s[part], b[part])
-        else:
-            ok = flags[part]
-            z[part] = np.nan
-            z[part][ok] = utility.value(s[part][ok], b[part][ok])
-    return z.reshape(counts.shape)
 
 
 def _standard_errors(utility: Utility, ranking: Ranking, cuts: IntArray) -> Array:
@@ -293,7 +298,7 @@ def _choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float
     rule : str
         One of `RULES`.
     z : array
-        Significance of each cut; NaN does not count, at least one is not NaN.
+        Significance of each cut; NaN is excluded, at least one is not NaN.
     last : int array
         Rank of the last event that each cut keeps.
     error_at : callable
@@ -315,11 +320,11 @@ def _choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float
 
 
 def _smooth_peak(z: Array, last: IntArray) -> int:
-    """Peak of the moving average over the cuts that count."""
-    counts = np.flatnonzero(np.isfinite(z))
-    rank = last[counts]
+    """Peak of the moving average over the valid cuts."""
+    valid = np.flatnonzero(np.isfinite(z))
+    rank = last[valid]
     half = SMOOTHING / 2 * (last[-1] + 1)
-    total = np.append(0.0, np.cumsum(z[counts]))
+    total = np.append(0.0, np.cumsum(z[valid]))
     low = np.searchsorted(rank, rank - half, side="left")
     high = np.searchsorted(rank, rank + half, side="right")
-    return int(counts[np.argmax((total[high] - total[low]) / (high - low))])
+    return int(valid[np.argmax((total[high] - total[low]) / (high - low))])

@@ -16,15 +16,16 @@ import fivesigma
 from fivesigma import plot
 from fivesigma._extras import installed, need
 from fivesigma._types import Array, BoolArray
+from fivesigma.bootstrap import Paired, paired_difference
 from fivesigma.challenge import B_REG, MISSING
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import GrownCascadeClassifier
-from fivesigma.intervals import Paired, paired_difference
-from fivesigma.report import Report
-from fivesigma.scores import write_scores
+from fivesigma.reporting import Report
+from fivesigma.scored import ScoredEvents
 from fivesigma.significance import AMS2
 from fivesigma.store import save
+from fivesigma.yields import signal_and_background
 
 __all__ = ["run_demo"]
 
@@ -118,13 +119,14 @@ def table(trained: tuple[Trained, Trained], result: Paired, signal: BoolArray, w
     values = ((result.first, result.first_interval), (result.second, result.second_interval))
     for each, (z, interval) in zip(trained, values, strict=True):
         kept = each.selected
+        s, b = signal_and_background(weight, signal, kept)
         out.add_row(
             each.name,
             f"{z:.3f} {_interval(interval)}",
             f"{each.model.cut_:.4f}",
             f"{kept.mean():.1%}",
-            f"{weight[kept & signal].sum():.1f}",
-            f"{weight[kept & ~signal].sum():.0f}",
+            f"{s:.1f}",
+            f"{b:.0f}",
             f"{each.seconds:.1f} s",
         )
     out.add_row("difference", f"{result.difference:+.3f} {_interval(result.difference_interval, '+')}")
@@ -173,15 +175,7 @@ def write(folder: Path, cascade: Trained, test: Events, page: Report) -> None:
             "missing": MISSING,
         }
         save(cascade.model, beside / "model")
-        scores = {
-            "id": test.ids,
-            "score": cascade.probability,
-            "selected": cascade.selected,
-            "label": test.y,
-            "weight": test.weight,
-            "process": test.process,
-        }
-        write_scores(beside / "scores.csv", scores)
+        ScoredEvents.of(cascade.model, test).write(beside / "scores.csv")
         page.write(beside / "report.html")
         figure = need("matplotlib.figure").Figure(figsize=(14, 4.5), layout="constrained")
         for draw, ax in zip((plot.rounds, plot.u_path, plot.progress), figure.subplots(1, 3), strict=True):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fivesigma._drawing import CUT_LINE, axes_or_current, draw_significance
 from fivesigma._extras import need
 from fivesigma._types import Array
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from fivesigma.report import Report, ReportData
+    from fivesigma.reporting import Report, ReportData
 
 __all__ = ["importance", "progress", "purity", "roc", "rounds", "scores", "significance", "style", "u_path"]
 
@@ -24,7 +25,6 @@ __all__ = ["importance", "progress", "purity", "roc", "rounds", "scores", "signi
 BACKGROUNDS = ("#3f90da", "#ffa90e", "#94a4a2", "#832db6", "#a96b59", "#b9ac70", "#717581")
 SIGNALS = ("#bd1f01", "#e76300", "#d65db1", "#92304f", "#f08a7a", "#7a1f1f", "#caa0a0")
 STYLES = ("ALICE", "ATLAS", "CMS", "LHCb", "DUNE")
-_CUT = {"color": "black", "linestyle": "--", "linewidth": 1}
 
 
 def style(name: str = "CMS") -> AbstractContextManager[None]:
@@ -43,7 +43,7 @@ def style(name: str = "CMS") -> AbstractContextManager[None]:
     >>> plt.close(fig)
     """
     if name not in STYLES:
-        raise InputError(f"no style is called {name!r}; there are {', '.join(STYLES)}.{did_you_mean(name, STYLES)}")
+        raise InputError(f"style must be one of {', '.join(map(repr, STYLES))}, got {name!r}")
     sheet = getattr(need("mplhep").style, name)
     context: AbstractContextManager[None] = need("matplotlib.style").context(sheet)
     return context
@@ -75,16 +75,19 @@ def significance(report: Report | ReportData, ax: Any = None) -> Any:
     'cut on the score'
     >>> plt.close(fig)
     """
-    data, ax = _data(report), _axes(ax)
+    data, ax = _data(report), axes_or_current(ax)
     cuts, verdict = data.cuts, data.verdict
-    z, error = cuts.significance, cuts.error
-    ax.fill_between(cuts.cut, z - error, z + error, alpha=0.25, linewidth=0, label="±1 standard error (simulation)")
-    ax.plot(cuts.cut, z, label=verdict.utility)
-    ax.axvline(verdict.cut, label=f"cut at {verdict.cut:.4g}: {verdict.significance:.3f}", **_CUT)
-    counts = np.isfinite(z)
-    _frame(ax, "cut on the score", "significance (σ)", (cuts.cut[counts].min(), cuts.cut[counts].max()))
-    ax.set_ylim(bottom=0.0)
-    ax.legend()
+    draw_significance(
+        ax,
+        cuts.cut,
+        cuts.significance,
+        cuts.error,
+        label=verdict.utility,
+        at=verdict.cut,
+        at_label=f"cut at {verdict.cut:.4g}: {verdict.significance:.3f}",
+    )
+    valid = cuts.cut[np.isfinite(cuts.significance)]
+    _frame(ax, "cut on the score", "significance (σ)", (valid.min(), valid.max()))
     return ax
 
 
@@ -102,7 +105,7 @@ def progress(report: Report | ReportData, ax: Any = None) -> Any:
     -------
     matplotlib axes
     """
-    data, ax = _data(report), _axes(ax)
+    data, ax = _data(report), axes_or_current(ax)
     found = data.progress
     if not found.minorants:
         raise InputError(found.note)
@@ -113,7 +116,7 @@ def progress(report: Report | ReportData, ax: Any = None) -> Any:
             at = (found.cut[m.touch], found.objective[m.touch])
             ax.plot(*at, "o", color=colour, markeredgecolor="black", zorder=3)
     ax.plot(found.cut, found.objective, color="black", linewidth=2, label=found.name)
-    ax.axvline(data.verdict.cut, label="the model's cut", **_CUT)
+    ax.axvline(data.verdict.cut, label="the model's cut", **CUT_LINE)
     top = float(found.objective.max())
     visible = found.cut[found.objective > 0.15 * top]
     _frame(ax, "cut on the score", rf"{found.name} and $-R(\cdot, u_t)$", (visible.min(), visible.max()))
@@ -124,7 +127,7 @@ def progress(report: Report | ReportData, ax: Any = None) -> Any:
 
 def u_path(report: Report | ReportData, ax: Any = None) -> Any:
     """Draw u by round, a line for each cascade; parameters as in `significance`."""
-    data, ax = _data(report), _axes(ax)
+    data, ax = _data(report), axes_or_current(ax)
     for series in data.progress.series:
         if np.isfinite(series.u).any():
             ax.plot(series.round, series.u, label=series.name)
@@ -135,7 +138,7 @@ def u_path(report: Report | ReportData, ax: Any = None) -> Any:
 
 def rounds(report: Report | ReportData, ax: Any = None) -> Any:
     """Draw held-out significance by round, and that of training events dashed; parameters as in `significance`."""
-    data, ax = _data(report), _axes(ax)
+    data, ax = _data(report), axes_or_current(ax)
     for series in data.progress.series:
         (line,) = ax.plot(series.round, series.significance, label=f"{series.name}, held-out events")
         looked = np.isfinite(series.train)
@@ -180,7 +183,7 @@ def scores(
     'log'
     >>> plt.close(fig)
     """
-    ax = _axes(ax)
+    ax = axes_or_current(ax)
     if isinstance(report, Mapping):
         edges, stack, error = _from_histograms(report, set(signal))
     else:
@@ -203,7 +206,7 @@ def scores(
         alone = np.sum([values for _, is_signal, values in stack if is_signal], axis=0)
         ax.stairs(alone, edges, color="black", linewidth=1.5, label="signal alone")
     if cut is not None:
-        ax.axvline(cut, **_CUT)
+        ax.axvline(cut, **CUT_LINE)
     positive = floor[floor > 0]
     if positive.size:
         ax.set_yscale("log")
@@ -215,7 +218,7 @@ def scores(
 
 def roc(report: Report | ReportData, ax: Any = None) -> Any:
     """Draw signal efficiency against background efficiency, weighted; parameters as in `significance`."""
-    data, ax = _data(report), _axes(ax)
+    data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
     positive = cuts.background_efficiency > 0
     ax.plot(cuts.background_efficiency[positive], cuts.efficiency[positive], label=f"area {cuts.auc:.4f}")
@@ -229,10 +232,10 @@ def roc(report: Report | ReportData, ax: Any = None) -> Any:
 
 def purity(report: Report | ReportData, ax: Any = None) -> Any:
     """Draw purity s / (s + b) against signal efficiency, weighted; parameters as in `significance`."""
-    data, ax = _data(report), _axes(ax)
+    data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
-    counts = np.isfinite(cuts.significance)
-    ax.plot(cuts.efficiency[counts], cuts.purity[counts])
+    valid = np.isfinite(cuts.significance)
+    ax.plot(cuts.efficiency[valid], cuts.purity[valid])
     ax.plot(cuts.efficiency[cuts.chosen], cuts.purity[cuts.chosen], "ko", label="the model's cut")
     _frame(ax, "signal efficiency", "purity, s / (s + b)", (0.0, 1.0))
     ax.set_ylim(bottom=0.0)
@@ -242,7 +245,7 @@ def purity(report: Report | ReportData, ax: Any = None) -> Any:
 
 def importance(report: Report | ReportData, ax: Any = None) -> Any:
     """Draw the share of each feature, the largest on top; parameters as in `significance`."""
-    data, ax = _data(report), _axes(ax)
+    data, ax = _data(report), axes_or_current(ax)
     found = data.importance
     if found is None:
         raise InputError(f"a {data.provenance.model} of these learners does not say which features it uses")
@@ -257,10 +260,6 @@ def _data(report: Any) -> ReportData:
     if not hasattr(data, "verdict"):
         raise InputError(f"expected what fivesigma.report made, got {type(report).__name__}")
     return data
-
-
-def _axes(ax: Any) -> Any:
-    return need("matplotlib.pyplot").gca() if ax is None else ax
 
 
 def _frame(ax: Any, x: str, y: str, limits: tuple[float, float] | None = None) -> None:
@@ -282,7 +281,7 @@ def _from_histograms(
     """Edges, values and error of the sum of histograms that speak UHI."""
     unknown = sorted(signal - set(histograms))
     if unknown:
-        raise InputError(f"no histogram is called {unknown[0]!r}.{did_you_mean(unknown[0], histograms)}")
+        raise InputError(f"signal {unknown[0]!r} is not among the histograms {', '.join(map(repr, histograms))}")
     edges: Array | None = None
     stack: list[tuple[str, bool, Array]] = []
     variance: Any = 0.0

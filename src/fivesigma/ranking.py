@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fivesigma._sort import CHUNK, sort_descending
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError
-from fivesigma.yields import check_weights, name_rows, split_labels
+from fivesigma.yields import check_weights, name_rows, split_labels, valid_yields
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,31 +70,31 @@ class Ranking:
         var_b = np.cumsum(np.add.reduceat(np.where(signal, 0.0, squares), starts))
         return var_s, var_b
 
-    def counting(self, min_effective: float) -> BoolArray:
+    def valid(self, min_effective: float) -> BoolArray:
         """Cuts with s >= 0, b > 0 and an effective background count of at least `min_effective`.
 
         Raises
         ------
         InputError
-            If no cut counts.
+            If no cut is valid.
         """
         if not min_effective >= 0:
             raise InputError(f"min_effective must be >= 0, got {min_effective!r}")
-        counts = (self.s >= 0) & (self.b > 0)
+        valid = valid_yields(self.s, self.b)
         # Without negative weights sum w^2 <= max w * sum w, so beyond some b every cut keeps enough.
         k = int(np.searchsorted(self.b, min_effective * self.heaviest)) if self.lightest >= 0 else self.b.size
         if k:
             b2 = self.variances(np.arange(k))[1]
-            counts[:k] &= np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2
-        if not counts.any():
+            valid[:k] &= np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2
+        if not valid.any():
             b2 = self.variances(np.arange(self.b.size))[1]
             most = float(np.max(np.divide(np.square(self.b), b2, out=np.zeros(b2.size), where=b2 > 0)))
             raise InputError(
-                f"no cut counts: each needs s >= 0, b > 0 and an effective background count of at least "
+                f"no cut is valid: each needs s >= 0, b > 0 and an effective background count of at least "
                 f"{min_effective:g}, but over all cuts s reaches {self.s.max():g}, b {self.b.max():g} and the "
                 f"effective background count {most:.3g}"
             )
-        return counts
+        return valid
 
 
 def rank_events(score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_label: Any = None) -> Ranking:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from fivesigma._extras import need
+from fivesigma._files import written_whole
 from fivesigma._types import Array
 from fivesigma.categories import Categories
 from fivesigma.errors import InputError
-from fivesigma.variations import YieldShifts
+from fivesigma.systematics import YieldShifts
 
 __all__ = ["discovery_significance", "to_pyhf", "write_workspace"]
 
@@ -28,7 +29,7 @@ def to_pyhf(
     channel: str = "categories",
     data: Any = None,
 ) -> dict[str, Any]:
-    """Describe categories as a HistFactory workspace: one channel with one bin a category.
+    """Describe categories as a HistFactory workspace: one channel with one bin per category.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ def _modifiers(name: str, template: Array, nominal: Array, up: Array, down: Arra
 
 
 def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
-    """Write a workspace as JSON.
+    """Write a workspace as JSON; the file appears whole or not at all.
 
     Parameters
     ----------
@@ -125,7 +126,8 @@ def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
         File to write.
     """
     path = Path(path)
-    path.write_text(json.dumps(workspace, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    with written_whole(path) as beside:
+        beside.write_text(json.dumps(workspace, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return path
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import fivesigma
 from fivesigma.datasets import Events, make_htautau
-from fivesigma.report import Report
+from fivesigma.reporting import Report
 
 B_REG = 10.0
 

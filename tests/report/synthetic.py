@@ -11,7 +11,7 @@ from fivesigma import AMS2, History, Round
 from fivesigma._types import Array
 from fivesigma.cascade import ClassWeights
 from fivesigma.datasets import from_arrays
-from fivesigma.report.data import ReportData, gather
+from fivesigma.reporting.data import ReportData, gather
 
 UTILITY = AMS2()
 

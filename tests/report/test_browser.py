@@ -15,9 +15,9 @@ import pytest
 
 import fivesigma
 from fivesigma.datasets import Events
-from fivesigma.report import Report
-from fivesigma.report.cuts import usual_utilities, utility_label
-from fivesigma.report.page import number, share
+from fivesigma.reporting import Report
+from fivesigma.reporting.cuts import usual_utilities, utility_label
+from fivesigma.reporting.page import number, share
 from fivesigma.yields import yields
 from tests.report.conftest import B_REG
 from tests.report.synthetic import synthetic

@@ -13,7 +13,7 @@ import fivesigma
 from fivesigma.cli.report import report_command
 from fivesigma.datasets import Events
 from fivesigma.datasets.write import write_events
-from fivesigma.report import data_hash
+from fivesigma.reporting import data_hash
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_errors_are_one_line(folder: Path) -> None:
     for words, sentence in (
         ([f"{folder}/none", events, "-o", out], "none"),
         ([f"{folder}/model", f"{folder}/no.parquet", "-o", out], "There is no file"),
-        ([f"{folder}/model", events, "-o", f"{folder}/no/out.html"], "There is no folder"),
+        ([f"{folder}/model", events, "-o", f"{folder}/no/out.html"], "there is no folder"),
         ([f"{folder}/model", events, "-o", events], "is there already"),
     ):
         result = run(report_command, [*words, "--replicas", "5"])

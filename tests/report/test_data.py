@@ -13,12 +13,12 @@ from sklearn.metrics import roc_auc_score
 
 import fivesigma
 from fivesigma import AMS2, AMS3, CascadeClassifier, CascadePool, RelativeBackground, scan
+from fivesigma.bootstrap import paired_difference
 from fivesigma.datasets import Events, from_arrays, make_htautau
 from fivesigma.errors import InputError
-from fivesigma.intervals import paired_difference
-from fivesigma.report import Report, data_hash
-from fivesigma.report.cuts import usual_utilities, utility_label
-from fivesigma.report.data import plain
+from fivesigma.reporting import Report, data_hash
+from fivesigma.reporting.cuts import usual_utilities, utility_label
+from fivesigma.reporting.data import plain
 from fivesigma.yields import yields
 from tests.report.conftest import B_REG, grown
 from tests.report.synthetic import Oracle
@@ -271,7 +271,7 @@ def test_the_sentence_says_who_is_ahead(cascade: Any, plain_model: Any, made: Re
 def test_numbers_are_plain_json(made: Report) -> None:
     sent = json.loads(json.dumps(plain(made.data), allow_nan=False))
     assert sent["verdict"]["significance"] == pytest.approx(made.data.verdict.significance, rel=1e-7)
-    assert None in sent["cuts"]["significance"]  # a cut that does not count
+    assert None in sent["cuts"]["significance"]  # a cut that is not valid
 
 
 def test_a_million_events_make_a_small_page(cascade: Any) -> None:
@@ -296,7 +296,7 @@ def test_many_processes_are_taken_together(test_events: Events, cascade: Any) ->
 
 
 def test_a_long_cascade_is_thinned(train: Events, test_events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fivesigma.report.progress.MOST_ROUNDS", 10)
+    monkeypatch.setattr("fivesigma.reporting.rounds.MOST_ROUNDS", 10)
     model = grown(train[:4000], n_trees=37)
     (series,) = fivesigma.report(model, test_events, n_boot=10).data.progress.series
     assert len(series.round) <= 11

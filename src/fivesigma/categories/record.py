@@ -10,17 +10,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fivesigma._drawing import axes_or_current
 from fivesigma._extras import need
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.partition import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
-from fivesigma.categories.replicas import replica_significance, replicas
-from fivesigma.categories.tally import ProcessYields, class_sums, split_processes, tally
+from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
+from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.poisson import interval_ends
 from fivesigma.ranking import Ranking, rank_events
+from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.significance import Utility
-from fivesigma.yields import check_weights, rescale, split_labels
+from fivesigma.yields import (
+    ProcessYields,
+    check_weights,
+    class_sums,
+    number_processes,
+    process_yields,
+    rescale,
+    split_labels,
+    valid_yields,
+)
 
 BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
 
@@ -86,7 +95,7 @@ class Categories:
 
     @property
     def by_category(self) -> Array:
-        """Significance of each category alone, zero where it does not count."""
+        """Significance of each category alone, zero where it is not valid."""
         return np.atleast_1d(self.utility.from_objective(_objective(self.utility, self.s, self.b)))
 
     def assign(self, score: ArrayLike) -> IntArray:
@@ -112,9 +121,9 @@ class Categories:
 
     def evaluate(
         self,
-        score: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike,
+        score: ArrayLike | ScoredEvents,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         *,
         yields: tuple[float, float] | None = None,
         process: ArrayLike | None = None,
@@ -125,7 +134,8 @@ class Categories:
         Parameters
         ----------
         score, y, sample_weight : array-like of shape (n_events,)
-            As in `categorise`, of events that neither trained the score nor chose the edges.
+            As in `categorise`, of events that neither trained the score nor chose the edges; `ScoredEvents` as `score`
+            stand for all three.
         yields : (float, float), optional
             Full yields of signal and background to which the weights are scaled, if these events stand for the whole.
             By default the weights are taken as they are.
@@ -135,12 +145,12 @@ class Categories:
         Returns
         -------
         Categories
-            With the same edges. A category without background, or with negative signal, does not count.
+            With the same edges. A category without background, or with negative signal, is not valid and adds nothing.
         """
-        weight: ArrayLike = sample_weight
+        score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
         if yields is not None:
             signal, _ = split_labels(y, pos_label)
-            weight = rescale(check_weights(sample_weight, signal.size), signal, yields)
+            weight = rescale(check_weights(weight, signal.size), signal, yields)
         ranking = rank_events(score, y, weight, pos_label)
         return fill(
             ranking, self.edges, process, utility=self.utility, rule=self.rule, limits=self._limits, held_out=True
@@ -165,17 +175,17 @@ class Categories:
         Returns
         -------
         CategoriesInterval
-            Replicas in which a category keeps no background do not count.
+            Replicas in which a category keeps no background are excluded.
         """
         quantiles = interval_ends(level, n_boot)
         ranking, bounds = self._ranking, _bounds(self._ranking, self.edges)
         own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
-        s, b = replicas(ranking, ranking.weight, cuts, n_boot, random_state)
+        s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
         at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
-        z = replica_significance(self.utility, s, b, at)
+        z = combined_significance(self.utility, s, b, at)
         # The same seed draws the same copies, so these are the squares of the same replicas.
-        b2 = replicas(ranking, np.square(ranking.weight), cuts, n_boot, random_state)[1]
+        b2 = from_zero(replicas_above(ranking, cuts, n_boot, random_state, squares=True)[1])
         edges = []
         for raw in map(Grid, s, b, b2):
             replica = smoothed(raw) if self.rule == "smooth" else raw
@@ -183,10 +193,8 @@ class Categories:
             if best[-1].max() > -np.inf:
                 chosen = best_edges(replica, self.utility, self._limits, best, len(self))
                 edges.append(edges_at(ranking, cuts[chosen - 1]))
-        if not (edges and np.isfinite(z).any()):
-            raise InputError(f"no replica of these events allows {len(self)} categories; there are too few events")
-        low, high = np.nanquantile(z, quantiles)
-        return CategoriesInterval((float(low), float(high)), np.quantile(edges, quantiles, axis=0, method="nearest"))
+        refusal = f"no replica of these events allows {len(self)} categories"
+        return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal))
 
     def to_hist(self) -> Any:
         """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
@@ -210,8 +218,7 @@ class Categories:
         -------
         matplotlib axes
         """
-        if ax is None:
-            ax = need("matplotlib.pyplot").gca()
+        ax = axes_or_current(ax)
         position, floor = np.arange(len(self)), np.zeros(len(self))
         for name, rows in self.by_process.items():
             if not rows.signal:
@@ -236,8 +243,22 @@ def edges_at(ranking: Ranking, cuts: IntArray) -> Array:
 def _bounds(ranking: Ranking, edges: Array) -> IntArray:
     """Numbers of events at or above each edge, from the highest edge, which has none, to the lowest."""
     ascending = ranking.score[ranking.order[::-1]]
-    counts: IntArray = ascending.size - np.searchsorted(ascending, edges[:-1])
-    return np.append(0, counts[::-1])
+    above: IntArray = ascending.size - np.searchsorted(ascending, edges[:-1])
+    return np.append(0, above[::-1])
+
+
+def from_zero(running: Array) -> Array:
+    """Running sums with a first column of zeros: what lies above the edge that keeps nothing."""
+    return np.pad(running, ((0, 0), (1, 0)))
+
+
+def combined_significance(utility: Utility, s: Array, b: Array, at: IntArray) -> Array:
+    """Z of all categories between the columns `at` of running sums, row by row; NaN where one is not valid."""
+    s, b = np.diff(s[:, at], axis=1), np.diff(b[:, at], axis=1)
+    valid = valid_yields(s, b).all(axis=1)
+    z = np.full(valid.size, np.nan)
+    z[valid] = utility.from_objective(utility.objective(s[valid], b[valid]).sum(axis=1))
+    return z
 
 
 def fill(
@@ -256,10 +277,10 @@ def fill(
     given = None if process is None else np.asarray(process)
     if given is not None and given.shape == ranking.order.shape:
         given = given[ranking.order]
-    processes = split_processes(ranking.signal, given)
+    processes = number_processes(ranking.signal, given)
     kept = slice(0, bounds[-1])
     category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
-    by_process = tally(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
+    by_process = process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
     s, s2 = class_sums(by_process, signal=True)
     b, b2 = class_sums(by_process, signal=False)
     effective_s, effective_b = (np.divide(v * v, v2, out=np.zeros(n), where=v2 > 0) for v, v2 in ((s, s2), (b, b2)))
@@ -276,8 +297,8 @@ def _notes(edges: Array, s: Array, b: Array, effective_b: Array) -> tuple[str, .
     out = []
     for i in range(s.size):
         where = f"category {i}, [{edges[i]:.6g}, {edges[i + 1]:.6g}),"
-        if not (s[i] >= 0 and b[i] > 0):
-            out.append(f"{where} keeps s = {s[i]:.4g} and b = {b[i]:.4g}: it does not count")
+        if not valid_yields(s[i], b[i]):
+            out.append(f"{where} keeps s = {s[i]:.4g} and b = {b[i]:.4g}: it is not valid and adds nothing")
         elif effective_b[i] < MIN_EFFECTIVE * (1 - 1e-9):
             out.append(
                 f"{where} has {effective_b[i]:.3g} effective background events, an error of "
@@ -287,8 +308,8 @@ def _notes(edges: Array, s: Array, b: Array, effective_b: Array) -> tuple[str, .
 
 
 def _objective(utility: Utility, s: Array, b: Array) -> Array:
-    """F of each category, zero where it does not count."""
-    counts = (s >= 0) & (b > 0)
+    """F of each category, zero where it is not valid."""
+    valid = valid_yields(s, b)
     F = np.zeros(s.shape)
-    F[counts] = utility.objective(s[counts], b[counts])
+    F[valid] = utility.objective(s[valid], b[valid])
     return F

@@ -7,25 +7,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma.categories.partition import best_edges, best_totals, candidate_cuts, check_limits, grid_of, smoothed
-from fivesigma.categories.record import Categories, CategoriesInterval, edges_at, fill
-from fivesigma.categories.replicas import worthwhile
+from fivesigma._types import Array, IntArray
+from fivesigma.bootstrap import replicas_above
+from fivesigma.categories.optimum import best_edges, best_totals, candidate_cuts, check_limits, grid_of, smoothed
+from fivesigma.categories.record import (
+    Categories,
+    CategoriesInterval,
+    combined_significance,
+    edges_at,
+    fill,
+    from_zero,
+)
 from fivesigma.cut import MIN_EFFECTIVE
-from fivesigma.errors import InputError, did_you_mean
-from fivesigma.ranking import rank_events
+from fivesigma.errors import InputError
+from fivesigma.ranking import Ranking, rank_events
+from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.significance import AMS2, GaussianBackground, RelativeBackground, Utility, resolve_utility
 
 __all__ = ["Categories", "CategoriesInterval", "categorise"]
 
 RULES = ("peak", "smooth")
 MAX_AUTO = 20  # categories beyond which "auto" does not look
+AUTO_REPLICAS = 100
 
 
 def categorise(  # noqa: PLR0917 - the limits may be given in order, as documented
-    score: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike,
-    n_categories: int | str,
+    score: ArrayLike | ScoredEvents,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    n_categories: int | str = "auto",
     utility: Utility | str = AMS2(),
     min_background: float = 0.0,
     min_effective: float = MIN_EFFECTIVE,
@@ -44,13 +54,14 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
 
     Parameters
     ----------
-    score : array-like of shape (n_events,)
-        Larger means more like signal.
+    score : array-like of shape (n_events,) or ScoredEvents
+        Larger means more like signal. `ScoredEvents` bring labels, weights and processes with them: `y` and
+        `sample_weight` are then left out.
     y : array-like of shape (n_events,)
         Labels of two classes.
     sample_weight : array-like of shape (n_events,)
         Physics weights: expected yields, scaled so that the sample stands for the whole experiment.
-    n_categories : int or "auto"
+    n_categories : int or "auto", default="auto"
         ``"auto"`` adds categories, up to 20, until one more gains less significance than the bootstrap uncertainty of
         that gain.
     utility : Utility or str, default=AMS2()
@@ -65,7 +76,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     rule : {"peak", "smooth"}, default="peak"
         ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
         that are best for yields with three tenths of their noise, the rest being smoothed away along the score; the
-        limits hold for the yields as they are. It has a little less on these events and more on others.
+        limits hold for the yields as they are. Its significance is slightly lower on these events and higher on others.
     correlated : bool, default=True
         Whether an uncertainty of the background moves all categories together. A sum of F cannot describe that, so
         `GaussianBackground` and `RelativeBackground` need ``correlated=False``; `fivesigma.to_pyhf` has the other case.
@@ -103,9 +114,10 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             "correlated=False if it is, or categorise with AMS2 and take the correlated case from to_pyhf"
         )
     if rule not in RULES:
-        raise InputError(f"no rule is called {rule!r}; there are {', '.join(RULES)}.{did_you_mean(str(rule), RULES)}")
+        raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
     limits = check_limits(min_background, min_effective, max_relative_mc_error)
     most = _check_number(n_categories)
+    score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
     ranking = rank_events(score, y, sample_weight, pos_label)
     cuts = candidate_cuts(ranking)
     grid = grid_of(ranking, cuts)
@@ -136,3 +148,25 @@ def _check_number(n_categories: int | str) -> int:
     if isinstance(n_categories, bool) or not isinstance(n_categories, int | np.integer) or n_categories < 1:
         raise InputError(f"n_categories must be a number from 1 or 'auto', got {n_categories!r}")
     return int(n_categories)
+
+
+def worthwhile(
+    ranking: Ranking, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int
+) -> IntArray:
+    """Edges of the first trial after which one more category gains less than the bootstrap uncertainty of its gain."""
+    used = np.unique(np.concatenate(trials))
+    chosen = cuts[used - 1]
+    s, b = (from_zero(v) for v in replicas_above(ranking, chosen, AUTO_REPLICAS, random_state))
+    exact_s, exact_b = (from_zero(v[chosen][None]) for v in (ranking.s, ranking.b))
+    before: tuple[float, Array] | None = None
+    for k, trial in enumerate(trials):
+        at = np.append(0, np.searchsorted(used, trial) + 1)
+        z = float(combined_significance(utility, exact_s, exact_b, at)[0])
+        scatter = combined_significance(utility, s, b, at)
+        if before is not None:
+            gains = scatter - before[1]
+            gains = gains[np.isfinite(gains)]
+            if gains.size < AUTO_REPLICAS / 2 or z - before[0] < gains.std():
+                return trials[k - 1]
+        before = z, scatter
+    return trials[-1]

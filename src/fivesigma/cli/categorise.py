@@ -52,29 +52,23 @@ def categorise(
     The optimum is exact, and therefore follows the noise of these events: quote the significance on others (--quote).
     """
     import fivesigma
-    from fivesigma.scores import read_scores
     from fivesigma.significance import resolve_utility
 
     if categories != "auto" and not categories.isdigit():
         raise click.BadParameter(f"{categories!r} is neither a number nor auto", param_hint="-k")
     if pyhf is not None:
         check_output(pyhf, force=force)
-    chosen_on = read_scores(scores, signal, yields)
     found = fivesigma.categorise(
-        chosen_on.score,
-        chosen_on.signal,
-        chosen_on.weight,
-        int(categories) if categories.isdigit() else "auto",
-        resolve_utility(utility, b_reg),
-        min_background,
-        min_effective,
+        fivesigma.ScoredEvents.read(scores, signal, yields),
+        n_categories=int(categories) if categories.isdigit() else "auto",
+        utility=resolve_utility(utility, b_reg),
+        min_background=min_background,
+        min_effective=min_effective,
         rule=rule,
         correlated=not uncorrelated,
-        process=chosen_on.process,
     )
     if quote is not None:
-        other = read_scores(quote, signal, yields)
-        found = found.evaluate(other.score, other.signal, other.weight, process=other.process)
+        found = found.evaluate(fivesigma.ScoredEvents.read(quote, signal, yields))
     interval = found.interval(n_boot=replicas)
     if pyhf is not None:
         fivesigma.write_workspace(fivesigma.to_pyhf(found), pyhf)

@@ -54,6 +54,17 @@ signal_option = click.option(
     "--signal", metavar="LABEL", help="Take this label as signal; needed if it is not a known one such as s."
 )
 
+yields_option = click.option(
+    "--yields",
+    nargs=2,
+    type=float,
+    metavar="S B",
+    help="Expected signal and background that all events together stand for; by default the sums of the weights.",
+)
+replicas_option = click.option(
+    "--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Replicas of the bootstrap."
+)
+
 utility_options = several(
     click.option(
         "--utility",
@@ -68,21 +79,8 @@ utility_options = several(
 scores_options = several(
     signal_option,
     utility_options,
-    click.option(
-        "--yields",
-        nargs=2,
-        type=float,
-        metavar="S B",
-        help="Scale the weights to this expected signal and background of all events together; by default they are "
-        "taken as they are.",
-    ),
-    click.option(
-        "--replicas",
-        type=click.IntRange(1),
-        default=1000,
-        show_default=True,
-        help="Draw this many replicas for the bootstrap.",
-    ),
+    yields_option,
+    replicas_option,
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
 

@@ -49,12 +49,11 @@ def predict(
     SCORES gets the columns id (the row number if the events have none), score, selected (at the model's cut), and
     label, weight and process where the events have them.
     """
-    import numpy as np
+    from dataclasses import replace
 
-    from fivesigma import load
-    from fivesigma._extras import need
+    from fivesigma import ScoredEvents, load
     from fivesigma.datasets import column_names, load_events
-    from fivesigma.scores import check_ending, write_scores
+    from fivesigma.scored import check_ending
 
     check_ending(output)
     check_output(output, force=force)
@@ -82,19 +81,10 @@ def predict(
     )
     for note in events.notes:
         click.echo(f"note: {note}", err=True)
-    table = events.X if names is None else need("polars").DataFrame(events.X, schema=list(names))
-    probability = fitted.predict_proba(table)[:, 1]
-    selected = probability >= fitted.cut_
-    write_scores(
-        output,
-        {
-            "id": np.arange(len(events)) if events.ids is None else events.ids,
-            "score": probability,
-            "selected": selected,
-            "label": events.y if events.labelled else None,
-            "weight": events.weight if roles["weight"] else None,
-            "process": events.process,
-        },
-    )
-    click.echo(f"{len(events):,} events scored, {int(selected.sum()):,} selected by a model for {fitted.utility_!r}")
+    scored = ScoredEvents.of(fitted, events)
+    if roles["weight"] is None:
+        scored = replace(scored, weight=None)
+    scored.write(output)
+    selected = 0 if scored.selected is None else int(scored.selected.sum())
+    click.echo(f"{len(events):,} events scored, {selected:,} selected by a model for {fitted.utility_!r}")
     click.echo(f"scores in {output}")

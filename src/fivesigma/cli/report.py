@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from fivesigma.challenge import MISSING
-from fivesigma.cli.options import column_or_none
+from fivesigma.cli.options import (
+    check_output,
+    column_or_none,
+    force_option,
+    replicas_option,
+    tree_option,
+    where_option,
+    yields_option,
+)
 from fivesigma.errors import FivesigmaError
 
 __all__ = ["report_command"]
@@ -25,15 +33,14 @@ __all__ = ["report_command"]
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="HTML", help="File to write.")
 @click.option("--baseline", type=click.Path(path_type=Path), metavar="MODEL", help="Saved model to compare with.")
 @click.option("--label", metavar="COLUMN", help="By default as in training.")
-@click.option("--weight", metavar="COLUMN", help="By default as in training; none counts every event once.")
+@click.option("--weight", metavar="COLUMN", help="By default as in training; none gives every event the weight one.")
 @click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
-@click.option("--yields", nargs=2, type=float, metavar="S B",
-              help="Expected events that EVENTS stand for; by default the sums of the weights.")  # fmt: skip
-@click.option("--where", metavar="CUT", help='Condition on columns, such as "PRI_jet_num >= 2".')
-@click.option("--tree", metavar="NAME", help="TTree or RNTuple of ROOT files, if they have several.")
+@yields_option
+@where_option
+@tree_option
 @click.option("--title", metavar="TEXT", help="Title of the page.")
-@click.option("--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Of the bootstrap.")
-@click.option("--force", is_flag=True, help="Replace the output if it is there.")
+@replicas_option
+@force_option
 def report_command(
     *,
     model: Path,
@@ -52,11 +59,10 @@ def report_command(
     slider, scores, efficiencies, features, yields, provenance.
     """
     from fivesigma import load
-    from fivesigma.report import report
+    from fivesigma.reporting import report
 
     try:
-        if output.exists() and not force:
-            raise click.ClickException(f"{output} is there already; choose another name or add --force.")
+        check_output(output, force=force)
         fitted = load(model)
         events = _read(fitted, files, **reading)
         for note in events.notes:

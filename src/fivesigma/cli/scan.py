@@ -45,13 +45,12 @@ def scan(
     import numpy as np
 
     import fivesigma
-    from fivesigma.scores import read_scores
     from fivesigma.significance import resolve_utility
 
     if plot is not None:
         check_output(plot, force=force)
-    read = read_scores(scores, signal, yields)
-    best = fivesigma.scan(read.score, read.signal, read.weight, resolve_utility(utility, b_reg), rule)
+    read = fivesigma.ScoredEvents.read(scores, signal, yields)
+    best = fivesigma.scan(read, utility=resolve_utility(utility, b_reg), rule=rule)
     interval = best.interval(n_boot=replicas)
     if plot is not None:
         _draw(best, plot)

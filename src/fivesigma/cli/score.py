@@ -35,23 +35,26 @@ def score(
     """
     import numpy as np
 
-    from fivesigma.intervals import paired_difference
-    from fivesigma.scores import read_scores
+    from fivesigma.bootstrap import paired_difference
+    from fivesigma.scored import ScoredEvents
     from fivesigma.significance import resolve_utility
+    from fivesigma.yields import signal_and_background
     from fivesigma.yields import yields as yields_of
 
     if cut is not None and fraction is not None:
-        raise click.UsageError("Give --cut or --fraction, not both.")
+        raise click.UsageError("give --cut or --fraction, not both")
     measure = resolve_utility(utility, b_reg)
-    read = read_scores(scores, signal, yields)
+    read = ScoredEvents.read(scores, signal, yields)
+    values, is_signal, weight = read.arrays()
     if fraction is not None:
-        n = max(1, round(fraction * read.score.size))
-        cut = float(np.partition(read.score, -n)[-n])
-    selected = read.selected if cut is None else read.score >= cut
+        n = max(1, round(fraction * values.size))
+        cut = float(np.partition(values, -n)[-n])
+    selected = read.selected if cut is None else values >= cut
     if selected is None:
-        raise InputError(f"{scores.name} has no column 'selected': give --cut or --fraction.")
-    result = paired_difference(selected, selected, read.signal, read.weight, measure, n_boot=replicas)
-    kept = yields_of(selected, read.signal, read.weight, read.process)
+        raise InputError(f"{scores.name} has no column 'selected': give --cut or --fraction")
+    result = paired_difference(selected, selected, is_signal, weight, measure, n_boot=replicas)
+    kept = yields_of(selected, is_signal, weight, read.process)
+    all_s, all_b = signal_and_background(weight, is_signal)
     found: dict[str, Any] = {
         "significance": result.first,
         "interval": result.first_interval,
@@ -60,8 +63,8 @@ def score(
         "fraction": float(selected.mean()),
         "s": kept.s,
         "b": kept.b,
-        "all_s": float(read.weight[read.signal].sum()),
-        "all_b": float(read.weight[~read.signal].sum()),
+        "all_s": all_s,
+        "all_b": all_b,
         "effective_s": kept.effective_s,
         "effective_b": kept.effective_b,
         "processes": {name: y.sum_of_weights for name, y in kept.by_process.items()},
@@ -73,7 +76,7 @@ def score(
     where = "the model's cut" if cut is None else f"cut {cut:.6g}"
     click.echo(f"significance  {result.first:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
     click.echo(f"utility       {measure!r}")
-    click.echo(f"selected      {found['fraction']:.2%} of {read.score.size:,} events at {where}")
+    click.echo(f"selected      {found['fraction']:.2%} of {values.size:,} events at {where}")
     click.echo(f"s             {kept.s:.6g} of {found['all_s']:.6g}  ({kept.effective_s:.1f} effective events)")
     click.echo(f"b             {kept.b:.6g} of {found['all_b']:.6g}  ({kept.effective_b:.1f} effective events)")
     for name, value in found["processes"].items():

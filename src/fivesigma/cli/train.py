@@ -95,7 +95,7 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     events = load_events(files, **columns, signal=options["signal"], tree=options["tree"], cut=options["where"])
     for note in events.notes:
         click.echo(f"note: {note}", err=True)
-    from fivesigma.report.provenance import data_hash
+    from fivesigma.reporting import data_hash
 
     model = make_model(checkpoint, pos_label=events.signal, **options)
     try:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fivesigma.challenge import MISSING
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.yields import KNOWN_PAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,16 +27,6 @@ Kind = Literal["float32", "float64", "value"]
 
 #: Patterns that are no features unless they are asked for by name.
 NEVER_FEATURES = ("EventId", "Label", "Weight", "Process", "Kaggle*")
-
-#: Label pairs, signal first, for which calling the first one signal is no guess.
-KNOWN_PAIRS: tuple[tuple[Any, Any], ...] = (
-    ("s", "b"),
-    ("sig", "bkg"),
-    ("signal", "background"),
-    ("true", "false"),
-    (1, 0),
-    (1, -1),
-)
 
 
 class Source(Protocol):

@@ -268,16 +268,6 @@ class Events:
             weight[members] *= total / present
         return replace(self, weight=weight)
 
-    def table(self, names: Sequence[str] | None = None) -> NDArray[np.float32]:
-        """Features in the order of `names`, as they are without."""
-        if names is None or tuple(names) == self.feature_names:
-            return self.X
-        place = {name: j for j, name in enumerate(self.feature_names)}
-        for name in names:
-            if name not in place:
-                raise InputError(f"the events have no feature {name!r}.{did_you_mean(name, self.feature_names)}")
-        return self.X[:, [place[name] for name in names]]
-
     def __repr__(self) -> str:
         n_features = len(self.feature_names)
         head = f"Events: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)}"

@@ -24,8 +24,8 @@ from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
-from fivesigma.variations import Varied, YieldShifts, yield_shifts
-from fivesigma.yields import check_weights, rescale
+from fivesigma.systematics import Varied, YieldShifts, yield_shifts
+from fivesigma.yields import check_weights, rescale, signal_and_background, significance_of
 
 CUTS = (*RULES, "zero")
 CASCADE_CHECKS: dict[str, Check] = {"update_cut": one_of(("zero", "plateau")), "u_init": auto_or_number}
@@ -219,10 +219,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         y, sample_weight, _ = _brought_along(X, y, sample_weight)
         selected = self.decision_function(X) > 0
         signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
-        s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
-        if s < 0 or b <= 0:
-            raise InputError(f"the cut keeps s = {s:g} and b = {b:g}; significance needs s >= 0 and b > 0")
-        return float(self.utility_.value(s, b))
+        return significance_of(self.utility_, *signal_and_background(weight, signal, selected), what="the cut")
 
     def yield_shifts(
         self,

@@ -12,7 +12,7 @@ from fivesigma.cut import MIN_EFFECTIVE, CutScan, floor_for, scan
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.estimators.sample import Sample
 from fivesigma.significance import Utility
-from fivesigma.yields import effective_count
+from fivesigma.yields import effective_count, yields_of
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,8 @@ class Gauge:
 
     def at(self, selected: BoolArray) -> tuple[float, float, float]:
         """Yields s and b of a selection, and its effective background count."""
-        background = self.weight[selected & ~self.signal]
-        effective = effective_count(background) / self.copies
-        return float(self.weight[selected & self.signal].sum()), float(background.sum()), effective
+        kept = yields_of(selected, self.signal, self.weight)
+        return kept.s, kept.b, kept.effective_b / self.copies
 
     def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
         """Scan all cuts on P(signal)."""

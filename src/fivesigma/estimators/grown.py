@@ -23,6 +23,7 @@ from fivesigma.estimators.step import Splits
 from fivesigma.learners import Binding, StagedModel, check_library, grower
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
+from fivesigma.yields import signal_and_background, significance_or_zero
 
 UPDATES = ("held-out", "cross-fit", "train")
 EARLY_WINDOW = 20  # trees whose mean significance early stopping looks at
@@ -320,8 +321,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         for _ in range(self.n_trees_):
             parts = [next(stage, last) for stage, last in zip(stages, parts, strict=True)]
             selected = np.mean(parts, axis=0) >= self.cut_
-            s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
-            yield float(self.utility_.value(s, b)) if s >= 0 and b > 0 else 0.0
+            yield significance_or_zero(self.utility_, *signal_and_background(weight, signal, selected))
 
     def _learners(self) -> tuple[()]:
         return ()

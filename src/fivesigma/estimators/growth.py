@@ -12,6 +12,7 @@ from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits, SplitStep
 from fivesigma.learners import Binding, StagedModel, grower
+from fivesigma.yields import signal_and_background
 
 
 class Weigher:
@@ -20,7 +21,7 @@ class Weigher:
     def __init__(self, sample: Sample, rows: IntArray) -> None:
         self._signal = sample.signal[rows]
         self._base = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
-        self._sums = float(self._base[self._signal].sum()), float(self._base[~self._signal].sum())
+        self._sums = signal_and_background(self._base, self._signal)
 
     def __call__(self, weights: ClassWeights) -> Array:
         """Weights of mean one."""

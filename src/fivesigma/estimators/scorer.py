@@ -9,7 +9,7 @@ import sklearn.metrics
 
 from fivesigma.errors import InputError
 from fivesigma.significance import AMS2, Utility, resolve_utility
-from fivesigma.yields import check_weights, rescale, split_labels
+from fivesigma.yields import check_weights, rescale, signal_and_background, significance_or_zero, split_labels
 
 
 def make_scorer(
@@ -30,8 +30,8 @@ def make_scorer(
     Returns
     -------
     scorer
-        Called as ``scorer(model, X, y, sample_weight=w)``. A selection that keeps no background, or nothing, does not
-        count and has the score 0, so that scikit-learn's ``TunedThresholdClassifierCV`` passes by it. In
+        Called as ``scorer(model, X, y, sample_weight=w)``. A selection that keeps no background, or nothing, is not
+        valid and has the score 0, so that scikit-learn's ``TunedThresholdClassifierCV`` passes by it. In
         cross-validation, weights reach it by metadata routing: ``scorer.set_score_request(sample_weight=True)``.
 
     Examples
@@ -68,5 +68,4 @@ def _significance(
     if yields is not None:
         weight = rescale(weight, signal, yields)
     selected = np.asarray(y_pred) == classes[1]
-    s, b = float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
-    return float(utility.value(s, b)) if s >= 0 and b > 0 else 0.0
+    return significance_or_zero(utility, *signal_and_background(weight, signal, selected))

@@ -17,6 +17,7 @@ import numpy as np
 
 from fivesigma._files import written_whole
 from fivesigma.blend import Blend
+from fivesigma.bootstrap import paired_difference
 from fivesigma.challenge import B_REG
 from fivesigma.cut import scan
 from fivesigma.errors import InputError
@@ -24,7 +25,6 @@ from fivesigma.estimators.pool import CascadePool
 from fivesigma.higgsml.features import engineer
 from fivesigma.higgsml.recipes import QUICK, Recipe
 from fivesigma.higgsml.submission import write_submission
-from fivesigma.intervals import paired_difference
 from fivesigma.significance import AMS2
 from fivesigma.yields import rescale, signal_and_background
 

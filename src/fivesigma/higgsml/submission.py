@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from fivesigma._extras import need
 from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, BoolArray, IntArray
+from fivesigma.bootstrap import Interval, selection_interval
 from fivesigma.challenge import B_REG
 from fivesigma.datasets.load import source_of
 from fivesigma.errors import InputError
 from fivesigma.higgsml.data import CERN, ChallengeEvents, load
 from fivesigma.higgsml.leaderboard import standing
-from fivesigma.intervals import Interval, selection_interval
 from fivesigma.significance import AMS2
 from fivesigma.yields import name_rows, signal_and_background
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from fivesigma.significance.base import Utility, VariationalUtility
 from fivesigma.significance.names import resolve_utility
 from fivesigma.significance.paper import AMS2, AMS3, FDivergence, SOverRootSB
-from fivesigma.significance.systematics import GaussianBackground, OnOff, RelativeBackground
+from fivesigma.significance.uncertain_background import GaussianBackground, OnOff, RelativeBackground
 
 __all__ = [
     "AMS2",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fivesigma import AMS2, AMS3
+from fivesigma.bootstrap import paired_difference, selection_interval
 from fivesigma.errors import InputError
-from fivesigma.intervals import paired_difference, selection_interval
 
 rng = np.random.default_rng(3)
 SIGNAL = np.arange(20_000) % 2 == 0

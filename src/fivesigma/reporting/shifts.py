@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fivesigma.datasets.events import Events
-from fivesigma.variations import YieldShifts
+from fivesigma.scored import ScoredEvents
+from fivesigma.systematics import YieldShifts
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,13 @@ class Systematics:
 
 
 def systematics_of(
-    model: Any, events: Events, yields: tuple[float, float] | None, given: Mapping[str, tuple[Any, Any]] | None
+    model: Any,
+    events: Events | ScoredEvents,
+    yields: tuple[float, float] | None,
+    given: Mapping[str, tuple[Any, Any]] | None,
 ) -> Systematics | None:
     """Compute them, if there are any."""
-    if given is None:
+    if given is None or isinstance(events, ScoredEvents):
         return None
     found: YieldShifts = model.yield_shifts(events.X, events.y, events.weight, given, yields=yields)
 

@@ -16,6 +16,7 @@ from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.errors import InputError
 from fivesigma.ranking import Ranking
 from fivesigma.significance import Utility
+from fivesigma.yields import valid_yields
 
 MAX_EDGES = 4096
 _SMOOTHING = 0.045  # width of the kernel, as a share of the range of the coordinate
@@ -38,9 +39,9 @@ class Limits:
         return f"{', '.join(words[:-1])} and {words[-1]}"
 
     def allow(self, s: Array, b: Array, b2: Array) -> BoolArray:
-        """Categories that count, from their yields and the sum of their squared background weights."""
+        """Categories that are allowed, from their yields and the sum of their squared background weights."""
         slack = 1.0 - 1e-9  # sums of the same events in another order are as good
-        allowed: BoolArray = (s >= 0) & (b > 0)
+        allowed = valid_yields(s, b)
         if self.min_background > 0:
             allowed &= b >= self.min_background * slack
         if self.min_effective > 0:
@@ -99,7 +100,7 @@ class Grid:
         forbidden = ~limits.allow(*(v[first:stop, None] - v[None, n:stop] for v in (self.s, self.b, self.b2)))
         forbidden[:, first - n :] |= ~np.tri(stop - first, k=-1, dtype=np.bool_)
         if self.smooth is not None:
-            forbidden |= (s[:, n:] < 0) | (b[:, n:] <= 0)
+            forbidden |= ~valid_yields(s[:, n:], b[:, n:])
         s[:, n:][forbidden], b[:, n:][forbidden] = 0.0, 1.0
         F = utility.objective(s, b)
         F[:, n:][forbidden] = -np.inf
@@ -107,7 +108,7 @@ class Grid:
 
 
 def candidate_cuts(ranking: Ranking, max_edges: int = MAX_EDGES) -> IntArray:
-    """Indices of at most `max_edges` cuts: weighted quantiles of signal and background, each class counted to one.
+    """Indices of at most `max_edges` cuts: weighted quantiles of signal and background, each class scaled to one.
 
     Half of them keep evenly growing shares and half shares that grow by a factor, so that the purest events, few as
     they are, can be split as finely as the bulk.

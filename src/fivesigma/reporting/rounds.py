@@ -10,8 +10,9 @@ import numpy as np
 
 from fivesigma._types import Array
 from fivesigma.cascade import Round
-from fivesigma.report.cuts import CutTable
+from fivesigma.reporting.cuts import CutTable
 from fivesigma.significance import Utility, VariationalUtility
+from fivesigma.yields import significance_or_nan
 
 MOST_MINORANTS = 5
 MOST_SERIES = 12  # cascades of a pool that are drawn
@@ -29,7 +30,7 @@ class Series:
     u : array
         u_t, from the yields of round t; NaN where the class weights belong to no u.
     significance, train : arrays
-        On held-out and on training events at the update cut; NaN where a round does not count or was not looked at.
+        On held-out and on training events at the update cut; NaN where a round is not valid or was not looked at.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Progress:
     Attributes
     ----------
     cut, objective : arrays
-        F against the cut, where cuts count.
+        F against the cut, where cuts are valid.
     minorants : list of Minorant
     series : list of Series
     name : str
@@ -95,8 +96,8 @@ def progress_of(model: Any, utility: Utility, table: CutTable) -> Progress:
     """Gather the rounds of a model and set their minorants against the curve of its score."""
     runs = list(_runs(model))
     series = [_series(name, rounds, utility) for name, rounds in runs[:MOST_SERIES]]
-    counts = np.isfinite(table.significance)
-    s, b = table.s[counts], table.b[counts]
+    valid = np.isfinite(table.significance)
+    s, b = table.s[valid], table.b[valid]
     objective = np.asarray(utility.objective(s, b))
     paths = [(name, rounds) for name, rounds in runs if _moved(rounds)]
     of, note, minorants = "", "", list[Minorant]()
@@ -107,8 +108,8 @@ def progress_of(model: Any, utility: Utility, table: CutTable) -> Progress:
     else:
         of, rounds = max(paths, key=lambda run: max(r.significance for r in run[1]))
         minorants = [_minorant(t, u, utility, s, b) for t, u in _some(rounds)]
-    halved = np.allclose(table.significance[counts], np.sqrt(2.0 * objective))
-    return Progress(table.cut[counts], objective, minorants, series, "Z²/2" if halved else "F", of, note)
+    halved = np.allclose(table.significance[valid], np.sqrt(2.0 * objective))
+    return Progress(table.cut[valid], objective, minorants, series, "Z²/2" if halved else "F", of, note)
 
 
 def _runs(model: Any, name: str = "") -> Iterator[tuple[str, list[Round]]]:
@@ -134,18 +135,17 @@ def _series(name: str, rounds: Sequence[Round], utility: Utility) -> Series:
     moved = _moved(rounds)
     step = -(-len(rounds) // MOST_ROUNDS)
     shown = [r for k, r in enumerate(rounds) if k % step == 0 or k == len(rounds) - 1]
-    train = [_value(utility, r.train_s, r.train_b) for r in shown]
+    train_s, train_b = (
+        np.array([np.nan if v is None else v for v in column])
+        for column in ([r.train_s for r in shown], [r.train_b for r in shown])
+    )
     return Series(
         name,
         [r.index for r in shown],
         np.array([r.following.u if moved and r.following.u is not None else np.nan for r in shown]),
         np.array([r.significance if r.valid else np.nan for r in shown]),
-        np.array(train),
+        significance_or_nan(utility, train_s, train_b),
     )
-
-
-def _value(utility: Utility, s: float | None, b: float | None) -> float:
-    return np.nan if s is None or b is None or s < 0 or b <= 0 else float(utility.value(s, b))
 
 
 def _some(rounds: Sequence[Round]) -> list[tuple[int, float]]:

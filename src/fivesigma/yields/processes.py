@@ -1,4 +1,4 @@
-"""What each category keeps of each process."""
+"""What each category keeps of each process; a selection is one category."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Processes(NamedTuple):
     codes: IntArray
 
 
-def split_processes(signal: BoolArray, process: ArrayLike | None) -> Processes:
+def number_processes(signal: BoolArray, process: ArrayLike | None, *, split_mixed: bool = False) -> Processes:
     """Number the processes, or take signal and background as the two that there are.
 
     Parameters
@@ -37,22 +37,40 @@ def split_processes(signal: BoolArray, process: ArrayLike | None) -> Processes:
     signal : bool array of shape (n_events,)
         Which events are signal.
     process : array-like of shape (n_events,), optional
-        Name of the process of each event; each must be all signal or all background.
+        Name of the process of each event.
+    split_mixed : bool, default=False
+        What to do with a name that has signal and background events: False refuses it, True makes two processes of it
+        whose names say which they mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> number_processes(np.array([True, False, False]), ["H", "Z", "H"], split_mixed=True).names
+    ('H (signal)', 'H (background)', 'Z')
     """
     if process is None:
         return Processes(("signal", "background"), np.array([True, False]), (~signal).astype(np.intp))
     given = np.asarray(process)
     if given.shape != signal.shape:
         raise InputError(f"process has shape {given.shape} for {signal.size} events")
+    if split_mixed:
+        given = given.astype(np.str_)
     names, codes = np.unique(given, return_inverse=True)
     share = np.bincount(codes, signal) / np.bincount(codes)
     mixed = (share > 0) & (share < 1)
-    if mixed.any():
+    if not mixed.any():
+        return Processes(tuple(map(str, names)), share == 1, codes)
+    if not split_mixed:
         raise InputError(f"process {str(names[mixed][0])!r} has both signal and background events; give them two names")
-    return Processes(tuple(map(str, names)), share == 1, codes)
+    present, codes = np.unique(2 * codes + ~signal, return_inverse=True)
+    words = [f"{names[k // 2]} ({'background' if k % 2 else 'signal'})" if mixed[k // 2] else str(names[k // 2])
+             for k in present.tolist()]  # fmt: skip
+    return Processes(tuple(words), present % 2 == 0, codes)
 
 
-def tally(category: IntArray, n_categories: int, weight: Array, processes: Processes) -> dict[str, ProcessYields]:
+def process_yields(
+    category: IntArray, n_categories: int, weight: Array, processes: Processes
+) -> dict[str, ProcessYields]:
     """Sum weights, squared weights and events by process and category.
 
     Parameters

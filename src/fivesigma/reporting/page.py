@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from fivesigma._extras import need
-from fivesigma.report.data import ReportData, plain
+from fivesigma.reporting.data import ReportData, plain
 
 _MINUS = "−"
 Table = tuple[list[str], list[list[str]]]
@@ -18,7 +18,7 @@ Table = tuple[list[str], list[list[str]]]
 def render(data: ReportData) -> str:
     """Render a report. Text that comes from files or parameters is escaped, and only our own script may run."""
     jinja2 = need("jinja2")
-    assets = files("fivesigma.report") / "assets"
+    assets = files("fivesigma.reporting") / "assets"
     style = (assets / "style.css").read_text(encoding="utf-8")
     script = "".join((assets / name).read_text(encoding="utf-8") for name in ("figures.js", "page.js"))
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
@@ -110,7 +110,7 @@ def rates_table(data: ReportData) -> Table:
 
 
 def progress_table(data: ReportData) -> Table:
-    """Objective and minorants at every cut that counts."""
+    """Objective and minorants at every valid cut."""
     p = data.progress
     heads = ["cut", p.name, *(f"round {m.round}, u = {number(m.u)}" for m in p.minorants)]
     columns: list[Any] = [p.objective, *(m.value for m in p.minorants)]

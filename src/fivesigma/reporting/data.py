@@ -11,16 +11,16 @@ import numpy as np
 
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.report.cuts import CutTable, cut_table
-from fivesigma.report.importance import Importance, importance_of
-from fivesigma.report.progress import Progress, progress_of
-from fivesigma.report.provenance import Provenance, provenance_of, shared_events
-from fivesigma.report.scored import Scored, probability_of
-from fivesigma.report.scores import ProcessRow, ScoreHistogram, process_rows, score_histogram
-from fivesigma.report.systematics import Systematics, systematics_of
-from fivesigma.report.verdict import Verdict, verdict_of
+from fivesigma.reporting.cuts import CutTable, cut_table
+from fivesigma.reporting.histogram import ProcessRow, ScoreHistogram, process_rows, score_histogram
+from fivesigma.reporting.importance import Importance, importance_of
+from fivesigma.reporting.provenance import Provenance, feature_names_of, provenance_of, shared_events
+from fivesigma.reporting.rounds import Progress, progress_of
+from fivesigma.reporting.shifts import Systematics, systematics_of
+from fivesigma.reporting.verdict import Verdict, verdict_of
+from fivesigma.scored import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
-from fivesigma.yields import signal_and_background
+from fivesigma.yields import number_processes, signal_and_background
 
 DIGITS = 8  # significant digits that are sent
 
@@ -42,7 +42,7 @@ class ReportData:
 
 def gather(
     model: Any,
-    events: Events,
+    events: Events | ScoredEvents,
     *,
     baseline: Any = None,
     yields: tuple[float, float] | None = None,
@@ -56,20 +56,37 @@ def gather(
     random_state: int = 0,
 ) -> ReportData:
     """Compute all numbers of a report; parameters as in `fivesigma.report`."""
-    if not isinstance(events, Events):
-        raise InputError(f"events must be Events, as load_events makes them, got {type(events).__name__}")
-    scored = Scored.of(model, events, yields)
-    selected = scored.probability >= model.cut_
-    if not (selected & ~scored.signal).any():
+    _need_cut(model)
+    if isinstance(events, ScoredEvents):
+        for name, given in (("baseline", baseline), ("systematics", systematics), ("trained_on", trained_on)):
+            if given is not None:
+                raise InputError(f"{name} needs the features of the events: give Events, not ScoredEvents")
+        scored = events if yields is None else events.scaled_to(*yields)
+    elif isinstance(events, Events):
+        scored = ScoredEvents.of(model, events, yields)
+    else:
+        raise InputError(
+            f"events must be Events, as load_events makes them, or ScoredEvents, got {type(events).__name__}"
+        )
+    score, signal, weight = scored.arrays()
+    if not signal.any() or signal.all():
+        raise InputError("a report needs signal and background events, and one of the two is not there")
+    selected = score >= model.cut_
+    if not (selected & ~signal).any():
         raise InputError(f"the model's cut at {model.cut_:.6g} keeps no background of these events; report on more")
     utility: Utility = model.utility_
     table = cut_table(scored, utility, float(model.cut_), utilities)
+    processes = number_processes(signal, scored.process, split_mixed=True)
+    other = None
+    if baseline is not None and isinstance(events, Events):
+        _need_cut(baseline)
+        other = baseline, signal_probability(baseline, events) >= baseline.cut_
     verdict = verdict_of(
         model,
         scored,
         table,
         utility,
-        None if baseline is None else (baseline, probability_of(baseline, events)),
+        other,
         shared_events=shared_events(events, model, trained_on),
         training_yields=None if trained_on is None else signal_and_background(trained_on.weight, trained_on.is_signal),
         level=level,
@@ -81,12 +98,19 @@ def gather(
         verdict=verdict,
         progress=progress_of(model, utility, table),
         cuts=table,
-        scores=score_histogram(scored),
-        processes=process_rows(scored, selected),
+        scores=score_histogram(score, weight, processes),
+        processes=process_rows(weight, selected, processes),
         systematics=systematics_of(model, events, yields, systematics),
-        importance=importance_of(model, events.feature_names),
+        importance=importance_of(model, feature_names_of(model, events)),
         provenance=provenance_of(model, events, trained_on, command),
     )
+
+
+def _need_cut(model: Any) -> None:
+    if not hasattr(model, "cut_"):
+        raise InputError(
+            f"a {type(model).__name__} without a cut cannot be reported on; fit a model of fivesigma first"
+        )
 
 
 def plain(value: Any) -> Any:

@@ -1,24 +1,20 @@
-"""A report: one HTML file with everything that is to be known of a model on labelled events.
-
-The package can be called: ``fivesigma.report(model, events)`` is ``fivesigma.report.report(model, events)``.
-"""
+"""A report: one HTML file with everything that is to be known of a model on labelled events."""
 
 from __future__ import annotations
 
-import inspect
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from fivesigma._files import written_whole
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.report.data import ReportData, gather
-from fivesigma.report.provenance import data_hash
+from fivesigma.reporting.data import ReportData, gather
+from fivesigma.reporting.provenance import data_hash
+from fivesigma.scored import ScoredEvents
 from fivesigma.significance import Utility
 
 __all__ = ["Report", "ReportData", "data_hash", "report"]
@@ -46,7 +42,7 @@ class Report:
     @cached_property
     def html(self) -> str:
         """The page as text."""
-        from fivesigma.report.page import render
+        from fivesigma.reporting.page import render
 
         return render(self.data)
 
@@ -64,21 +60,17 @@ class Report:
         """
         path = Path(path)
         if not path.parent.is_dir():
-            raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+            raise InputError(f"there is no folder {path.parent} to write {path.name} to")
         if path.is_dir():
-            raise InputError(f"{path} is a folder; name a file.")
-        beside = path.with_name(f".{os.getpid()}-{path.name}")
-        try:
+            raise InputError(f"{path} is a folder; name a file")
+        with written_whole(path) as beside:
             beside.write_text(self.html, encoding="utf-8")
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
         return path
 
 
 def report(
     model: Any,
-    events: Events,
+    events: Events | ScoredEvents,
     *,
     baseline: Any = None,
     yields: tuple[float, float] | None = None,
@@ -97,8 +89,9 @@ def report(
     ----------
     model : estimator
         A fitted `CascadeClassifier`, `GrownCascadeClassifier` or `CascadePool`.
-    events : Events
-        Labelled and weighted events that were used for nothing else.
+    events : Events or ScoredEvents
+        Labelled and weighted events that were used for nothing else. Scored events must have the scores of this model;
+        `baseline`, `systematics` and `trained_on` need features and therefore `Events`.
     baseline : estimator, optional
         The model to compare with, usually the plain one of the same budget; each has its own cut.
     yields : (float, float), optional
@@ -149,13 +142,3 @@ def report(
             random_state=random_state,
         )
     )
-
-
-class _Callable(ModuleType):
-    """Lets the package stand for its function, as both are called ``fivesigma.report``."""
-
-    __call__ = staticmethod(report)
-
-
-sys.modules[__name__].__class__ = _Callable
-__signature__ = inspect.signature(report)  # the first parameter would be taken for self

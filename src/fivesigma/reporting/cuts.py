@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.cut import CutScan, _significance, _standard_errors, floor_for, scan
+from fivesigma.cut import CutScan, floor_for, scan
 from fivesigma.ranking import Ranking
-from fivesigma.report.scored import Scored
+from fivesigma.scored import ScoredEvents
 from fivesigma.significance import (
     AMS2,
     AMS3,
@@ -20,7 +20,7 @@ from fivesigma.significance import (
     SOverRootSB,
     Utility,
 )
-from fivesigma.yields import effective_count
+from fivesigma.yields import effective_count, significance_or_nan
 
 EVEN_IN_SCORE, EVEN_IN_RANK, EVEN_IN_BACKGROUND = 190, 90, 100  # together with two more cuts less than 400
 TAU, FRACTION = 1.0, 0.1  # of the utilities with an uncertain background, unless others are asked for
@@ -45,7 +45,7 @@ class CutTable:
     efficiency, background_efficiency, purity : arrays
         s and b as shares of all signal and background, and s / (s + b).
     significance, error : arrays
-        Of the model's utility, and its standard error from the simulation; NaN where a cut does not count.
+        Of the model's utility, and its standard error from the simulation; NaN where a cut is not valid.
     utilities : dict of str to array
         All utilities by their label; the model's own is the first, and its b_reg is not said again.
     b_reg : float
@@ -55,7 +55,7 @@ class CutTable:
     auc : float
         Weighted area under the curve of efficiency against background efficiency, from all events.
     floor : float
-        Effective background count that a cut must keep to count.
+        Effective background count that a cut must keep to be valid.
     """
 
     cut: Array
@@ -105,13 +105,15 @@ def usual_utilities(b_reg: float, b: float) -> list[Utility]:
     ]
 
 
-def cut_table(scored: Scored, utility: Utility, cut: float, utilities: Sequence[Utility] | None = None) -> CutTable:
+def cut_table(
+    scored: ScoredEvents, utility: Utility, cut: float, utilities: Sequence[Utility] | None = None
+) -> CutTable:
     """Tabulate cuts.
 
     Parameters
     ----------
-    scored : Scored
-        The events.
+    scored : ScoredEvents
+        With labels and weights.
     utility : Utility
         The model's.
     cut : float
@@ -119,19 +121,18 @@ def cut_table(scored: Scored, utility: Utility, cut: float, utilities: Sequence[
     utilities : sequence of Utility, optional
         Others to show; by default `usual_utilities`.
     """
-    weight, signal = scored.weight, scored.signal
+    score, signal, weight = scored.arrays()
     floor = floor_for(effective_count(weight[~signal]))
-    scanned = scan(scored.probability, signal, weight, utility, "peak", min_effective=floor)
-    ranking = scanned._ranking
-    chosen = int(np.searchsorted(ranking.last, np.count_nonzero(scored.probability >= cut) - 1))
+    scanned = scan(scored, utility=utility, rule="peak", min_effective=floor)
+    ranking = scanned.ranking
+    chosen = int(np.searchsorted(ranking.last, np.count_nonzero(score >= cut) - 1))
     points = _grid(scanned, chosen)
     s, b = ranking.s[points], ranking.b[points]
     var_s, var_b = ranking.variances(points)
     threshold = ranking.thresholds(points)
     threshold[points == chosen] = cut
-    counts = np.isfinite(scanned._significance[points])
-    error = np.full(points.size, np.nan)
-    error[counts] = _standard_errors(utility, ranking, points[counts])
+    significance = scanned.values[points]
+    valid = np.isfinite(significance)
     if utilities is None:
         utilities = usual_utilities(utility.b_reg, float(ranking.b[chosen]))
     shown = [utility, *(u for u in utilities if u != utility)]
@@ -146,12 +147,12 @@ def cut_table(scored: Scored, utility: Utility, cut: float, utilities: Sequence[
         efficiency=(s / ranking.s[-1])[ascending],
         background_efficiency=(b / ranking.b[-1])[ascending],
         purity=_share(s, s + b)[ascending],
-        significance=scanned._significance[points][ascending],
-        error=error[ascending],
-        utilities={utility_label(u, utility.b_reg): _significance(u, s, b, counts)[ascending] for u in shown},
+        significance=significance[ascending],
+        error=scanned.errors(points)[ascending],
+        utilities={utility_label(u, utility.b_reg): significance_or_nan(u, s, b, valid)[ascending] for u in shown},
         b_reg=float(utility.b_reg),
         chosen=int(np.flatnonzero(points[ascending] == chosen)[0]),
-        best=int(np.flatnonzero(points[ascending] == scanned._chosen)[0]),
+        best=int(np.flatnonzero(points[ascending] == scanned.chosen)[0]),
         auc=_area(ranking),
         floor=floor,
     )
@@ -159,7 +160,7 @@ def cut_table(scored: Scored, utility: Utility, cut: float, utilities: Sequence[
 
 def _grid(scanned: CutScan, chosen: int) -> IntArray:
     """Cuts that are close together in the score, in rank, or in background, whichever a figure shows."""
-    ranking = scanned._ranking
+    ranking = scanned.ranking
     last, score = ranking.last, ranking.score[ranking.order]
     even = np.linspace(float(score[-1]), float(score[0]), EVEN_IN_SCORE)
     selected = score.size - np.searchsorted(score[::-1], even)
@@ -168,7 +169,7 @@ def _grid(scanned: CutScan, chosen: int) -> IntArray:
     grown = np.maximum.accumulate(ranking.b)  # with negative weights b itself need not ascend
     least = float(grown[np.argmax(grown > 0)])
     in_b = np.searchsorted(grown, np.geomspace(least, float(grown[-1]), EVEN_IN_BACKGROUND))
-    points = np.concatenate([in_score, in_rank, in_b, [chosen, scanned._chosen, last.size - 1]])
+    points = np.concatenate([in_score, in_rank, in_b, [chosen, scanned.chosen, last.size - 1]])
     return np.unique(np.minimum(points, last.size - 1))
 
 

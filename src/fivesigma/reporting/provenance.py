@@ -13,6 +13,7 @@ import fivesigma
 from fivesigma._extras import versions_in_use
 from fivesigma._types import AnyArray
 from fivesigma.datasets.events import Events
+from fivesigma.scored import ScoredEvents
 
 _PYTHON = 'fivesigma.report(model, events).write("report.html")'
 
@@ -57,12 +58,13 @@ class Provenance:
     notes: list[str]
 
 
-def data_hash(events: Events) -> str:
+def data_hash(events: Events | ScoredEvents) -> str:
     """Hash features, weights and which events are signal, in their order; writing and reading a file changes nothing.
 
     Parameters
     ----------
-    events : Events
+    events : Events or ScoredEvents
+        Of scored events, the scores stand in place of the features.
 
     Returns
     -------
@@ -75,14 +77,21 @@ def data_hash(events: Events) -> str:
     >>> data_hash(make_htautau(200)) == data_hash(make_htautau(200))
     True
     """
-    found = hashlib.sha256(repr(events.X.shape).encode())
-    for values in (_canonical(events.X), events.weight, events.is_signal if events.labelled else np.zeros(0)):
+    if isinstance(events, ScoredEvents):
+        features, signal, weight = events.arrays()
+    else:
+        features, weight = _canonical(events.X), events.weight
+        signal = events.is_signal if events.labelled else np.zeros(0, dtype=bool)
+    found = hashlib.sha256(repr(features.shape).encode())
+    for values in (features, weight, signal):
         found.update(np.ascontiguousarray(values).data)
     return found.hexdigest()
 
 
-def shared_events(events: Events, model: Any, trained_on: Events | None) -> int:
+def shared_events(events: Events | ScoredEvents, model: Any, trained_on: Events | None) -> int:
     """How many of the events the model was trained on, as far as can be known."""
+    if isinstance(events, ScoredEvents):
+        return 0  # without features nothing can be known
     if trained_on is not None:
         return int(np.isin(_row_hashes(events.X), _row_hashes(trained_on.X)).sum())
     return len(events) if getattr(model, "data_hash_", None) == data_hash(events) else 0
@@ -103,7 +112,16 @@ def _row_hashes(X: AnyArray) -> AnyArray:
     return out
 
 
-def provenance_of(model: Any, events: Events, trained_on: Events | None, command: str | None) -> Provenance:
+def feature_names_of(model: Any, events: Events | ScoredEvents) -> tuple[str, ...]:
+    """Names of the features, or their numbers if neither events nor model know the names."""
+    if isinstance(events, Events):
+        return events.feature_names
+    return tuple(f"feature {j}" for j in range(int(getattr(model, "n_features_in_", 0))))
+
+
+def provenance_of(
+    model: Any, events: Events | ScoredEvents, trained_on: Events | None, command: str | None
+) -> Provenance:
     """Gather what is known."""
     history = getattr(model, "history_", [])
     hashed = data_hash(trained_on) if trained_on is not None else str(getattr(model, "data_hash_", ""))
@@ -113,13 +131,13 @@ def provenance_of(model: Any, events: Events, trained_on: Events | None, command
         data_hash=data_hash(events),
         trained_on=hashed,
         events=len(events),
-        features=len(events.feature_names),
+        features=len(feature_names_of(model, events)),
         rounds=len(history),
         training_seconds=float(sum(r.seconds for r in history)),
         versions={"fivesigma": fivesigma.__version__, **versions_in_use()},
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=_PYTHON if command is None else command,
-        notes=list(events.notes),
+        notes=list(events.notes) if isinstance(events, Events) else ["The scores were given, not computed here."],
     )
 
 

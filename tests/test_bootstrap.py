@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, poisson
 
-from fivesigma import poisson as module
-from fivesigma.poisson import PoissonCounts, poisson_sums
+from fivesigma import bootstrap as module
+from fivesigma.bootstrap import PoissonCounts, poisson_sums
 
 
 def test_counts_follow_a_poisson_distribution() -> None:

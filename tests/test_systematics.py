@@ -12,7 +12,7 @@ from fivesigma import AMS2, GaussianBackground
 from fivesigma._types import Array, IntArray
 from fivesigma.categories import categorise
 from fivesigma.errors import InputError
-from fivesigma.variations import Varied, _interpolate, profiled_significance, yield_shifts
+from fivesigma.systematics import Varied, _interpolate, profiled_significance, yield_shifts
 
 positive = st.floats(0.1, 1e4)
 

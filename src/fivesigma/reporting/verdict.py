@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._types import Array
+from fivesigma._types import Array, BoolArray
+from fivesigma.bootstrap import Interval, paired_difference
 from fivesigma.cut import MIN_EFFECTIVE
-from fivesigma.intervals import paired_difference
-from fivesigma.report.cuts import CutTable, utility_label
-from fivesigma.report.scored import Scored
+from fivesigma.reporting.cuts import CutTable, utility_label
+from fivesigma.scored import ScoredEvents
 from fivesigma.significance import Utility
+from fivesigma.yields import signal_and_background
 
-Interval = tuple[float, float]
 SAME_YIELDS = 0.1  # yields that differ by less stand for the same experiment
 FEW = 100.0  # effective background events, known to 10 %
 
@@ -80,10 +80,10 @@ class Verdict:
 
 def verdict_of(
     model: Any,
-    scored: Scored,
+    scored: ScoredEvents,
     table: CutTable,
     utility: Utility,
-    baseline: tuple[Any, Array] | None,
+    baseline: tuple[Any, BoolArray] | None,
     *,
     shared_events: int,
     training_yields: Interval | None,
@@ -96,13 +96,13 @@ def verdict_of(
     Parameters
     ----------
     model : estimator
-    scored : Scored
-        The events.
+    scored : ScoredEvents
+        With labels and weights.
     table : CutTable
         What each cut keeps; the model's cut is among them.
     utility : Utility
-    baseline : (estimator, array), optional
-        Another model and its scores of the same events.
+    baseline : (estimator, bool array), optional
+        Another model and its selection of the same events.
     shared_events : int
         How many of the events the model is known to have seen in training.
     training_yields : (float, float), optional
@@ -110,21 +110,22 @@ def verdict_of(
     level, n_boot, random_state
         Of the bootstrap.
     """
-    selected = scored.probability >= model.cut_
-    other = selected if baseline is None else baseline[1] >= baseline[0].cut_
+    score, signal, weight = scored.arrays()
+    selected = score >= model.cut_
+    other = selected if baseline is None else baseline[1]
     pair = paired_difference(
-        other, selected, scored.signal, scored.weight, utility, level=level, n_boot=n_boot, random_state=random_state
+        other, selected, signal, weight, utility, level=level, n_boot=n_boot, random_state=random_state
     )
     name, comparison = type(model).__name__, None
     if baseline is not None:
-        weight, signal = scored.weight, scored.signal
+        s, b = signal_and_background(weight, signal, other)
         comparison = Comparison(
             name=_kind(baseline[0]),
             significance=pair.first,
             interval=pair.first_interval,
             cut=float(baseline[0].cut_),
-            s=float(weight[other & signal].sum()),
-            b=float(weight[other & ~signal].sum()),
+            s=s,
+            b=b,
             difference=pair.difference,
             difference_interval=pair.difference_interval,
             sentence=_sentence(pair.difference_interval),
@@ -145,7 +146,7 @@ def verdict_of(
         total_s=float(table.s[0]),
         total_b=float(table.b[0]),
         comparison=comparison,
-        findings=_findings(scored, table, utility, shared_events, training_yields),
+        findings=_findings(weight, table, utility, shared_events, training_yields),
     )
 
 
@@ -167,16 +168,16 @@ def _sentence(interval: Interval) -> str:
 
 
 def _findings(
-    scored: Scored, table: CutTable, utility: Utility, shared_events: int, training_yields: Interval | None
+    weight: Array, table: CutTable, utility: Utility, shared_events: int, training_yields: Interval | None
 ) -> list[Finding]:
     out = []
     few = float(table.effective_b[table.chosen])
-    if shared_events >= scored.weight.size:
+    if shared_events >= weight.size:
         text = "The model was trained on all of these events: the significance is too high. Report on others."
         out.append(Finding("warning", text))
     elif shared_events:
         text = (
-            f"{shared_events:,} of {scored.weight.size:,} events have the features of training events: if they are the "
+            f"{shared_events:,} of {weight.size:,} events have the features of training events: if they are the "
             "same, the significance is too high."
         )
         out.append(Finding("warning", text))
@@ -200,9 +201,9 @@ def _findings(
             "by round belong to the former."
         ).format(*(f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in (*training_yields, *here)))
         out.append(Finding("note", text))
-    negative = scored.weight < 0
+    negative = weight < 0
     if negative.any():
-        lost = -scored.weight[negative].sum() / np.abs(scored.weight).sum()
+        lost = -weight[negative].sum() / np.abs(weight).sum()
         shares = (100 * float(negative.mean()), 100 * lost)
         text = "{:.1f} % of the events have negative weights, with {:.1f} % of the absolute weight.".format(*shares)
         out.append(Finding("note", text))

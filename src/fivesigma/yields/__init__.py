@@ -1,0 +1,46 @@
+"""Yields: weights and labels of events, and what a selection keeps of them."""
+
+from __future__ import annotations
+
+from fivesigma.yields.checks import check_weights, name_rows
+from fivesigma.yields.labels import KNOWN_PAIRS, split_labels
+from fivesigma.yields.processes import Processes, ProcessYields, class_sums, number_processes, process_yields
+from fivesigma.yields.selection import (
+    ProcessYield,
+    Yields,
+    effective_count,
+    signal_and_background,
+    significance_of,
+    significance_or_nan,
+    significance_or_zero,
+    valid_yields,
+    yields,
+    yields_of,
+)
+from fivesigma.yields.weights import NEGATIVE_WEIGHTS, balanced_class_weights, learner_weights, rescale
+
+__all__ = [
+    "KNOWN_PAIRS",
+    "NEGATIVE_WEIGHTS",
+    "ProcessYield",
+    "ProcessYields",
+    "Processes",
+    "Yields",
+    "balanced_class_weights",
+    "check_weights",
+    "class_sums",
+    "effective_count",
+    "learner_weights",
+    "name_rows",
+    "number_processes",
+    "process_yields",
+    "rescale",
+    "signal_and_background",
+    "significance_of",
+    "significance_or_nan",
+    "significance_or_zero",
+    "split_labels",
+    "valid_yields",
+    "yields",
+    "yields_of",
+]

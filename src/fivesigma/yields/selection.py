@@ -1,0 +1,160 @@
+"""What a selection keeps: s, b and effective counts, by process too; and Z of yields that may not be valid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._types import Array, BoolArray
+from fivesigma.errors import InputError
+from fivesigma.significance import Utility
+from fivesigma.yields.checks import check_weights
+from fivesigma.yields.labels import split_labels
+
+_CHUNK = 1 << 16  # yields evaluated at once, so that the temporaries stay in the cache
+
+
+class ProcessYield(NamedTuple):
+    """Yield of one process in a selection."""
+
+    sum_of_weights: float
+    effective_count: float
+    events: int
+
+    @classmethod
+    def of(cls, weight: Array) -> ProcessYield:
+        """Sum up the weights of the selected events of a process."""
+        return cls(float(weight.sum()), effective_count(weight), weight.size)
+
+
+@dataclass(frozen=True)
+class Yields:
+    """Expected signal and background events of a selection.
+
+    Attributes
+    ----------
+    s, b : float
+        Sums of the physics weights; b holds no b_reg.
+    effective_s, effective_b : float
+        Effective counts (sum of w)^2 / sum of w^2: how many unweighted events would be as precise.
+    by_process : mapping of str to ProcessYield
+        Empty if no processes were given.
+    """
+
+    s: float
+    b: float
+    effective_s: float
+    effective_b: float
+    by_process: Mapping[str, ProcessYield] = field(default_factory=dict)
+
+
+def effective_count(weight: Array) -> float:
+    """(Sum of w)^2 / sum of w^2, zero if there are no events."""
+    heaviest = float(np.abs(weight).max(initial=0.0))
+    if heaviest == 0:
+        return 0.0
+    shares = weight / heaviest  # so that the squares of tiny weights do not vanish, nor those of huge ones overflow
+    return float(shares.sum()) ** 2 / float(np.square(shares).sum())
+
+
+def signal_and_background(weight: Array, signal: BoolArray, selected: BoolArray | None = None) -> tuple[float, float]:
+    """Sums of the weights of signal and of background, of all events or of a selection."""
+    if selected is None:
+        return float(weight[signal].sum()), float(weight[~signal].sum())
+    return float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
+
+
+def yields_of(selected: BoolArray, signal: BoolArray, weight: Array) -> Yields:
+    """Yields of a selection of checked events."""
+    w_s, w_b = weight[selected & signal], weight[selected & ~signal]
+    return Yields(float(w_s.sum()), float(w_b.sum()), effective_count(w_s), effective_count(w_b))
+
+
+def yields(
+    selected: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, process: ArrayLike | None = None, pos_label: Any = None
+) -> Yields:
+    """Yields of a selection.
+
+    Parameters
+    ----------
+    selected : array-like of bool, shape (n_events,)
+        True for events that are kept.
+    y, sample_weight : array-like of shape (n_events,)
+        Labels and physics weights, negative ones included with their sign.
+    process : array-like of shape (n_events,), optional
+        Name of the process of each event.
+    pos_label : label, optional
+        The signal, as in `split_labels`.
+
+    Examples
+    --------
+    >>> from fivesigma.yields import yields
+    >>> kept = yields([True, True, False], y=[1, 0, 1], sample_weight=[0.5, 2.0, 0.5])
+    >>> kept.s, kept.b
+    (0.5, 2.0)
+    """
+    signal, _ = split_labels(y, pos_label)
+    weight = check_weights(sample_weight, signal.size)
+    chosen = np.asarray(selected)
+    if chosen.dtype != np.bool_ or chosen.shape != signal.shape:
+        raise InputError(f"selected must be {signal.size} booleans, got {chosen.dtype} of shape {chosen.shape}")
+    found = yields_of(chosen, signal, weight)
+    if process is None:
+        return found
+    names = np.asarray(process).astype(np.str_)
+    if names.shape != signal.shape:
+        raise InputError(f"process has {names.size} entries for {signal.size} events")
+    by_process = {name: ProcessYield.of(weight[chosen & (names == name)]) for name in np.unique(names).tolist()}
+    return Yields(found.s, found.b, found.effective_s, found.effective_b, by_process)
+
+
+def valid_yields(s: Any, b: Any) -> BoolArray:
+    """Whether yields have a significance: s >= 0 and b > 0, element by element."""
+    return np.asarray((s >= 0) & (b > 0))
+
+
+def significance_or_nan(utility: Utility, s: Array, b: Array, valid: BoolArray | None = None) -> Array:
+    """Z of yields, NaN where they are not valid.
+
+    Parameters
+    ----------
+    utility : Utility
+    s, b : arrays of any one shape
+    valid : bool array of that shape, optional
+        Where Z is wanted; there the yields must be valid. By default wherever they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import AMS3
+    >>> significance_or_nan(AMS3(), np.array([6.0, -1.0, 3.0]), np.array([9.0, 4.0, 0.0])).tolist()
+    [2.0, nan, nan]
+    """
+    valid = valid_yields(s, b) if valid is None else valid
+    z = np.empty(s.size)
+    s, b, flags = s.ravel(), b.ravel(), valid.ravel()
+    for start in range(0, s.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        ok = flags[part]
+        if ok.all():
+            z[part] = utility.value(s[part], b[part])
+        else:
+            z[part] = np.nan
+            z[part][ok] = utility.value(s[part][ok], b[part][ok])
+    return z.reshape(valid.shape)
+
+
+def significance_or_zero(utility: Utility, s: float, b: float) -> float:
+    """Z of yields, zero if they are not valid."""
+    return float(utility.value(s, b)) if valid_yields(s, b) else 0.0
+
+
+def significance_of(utility: Utility, s: float, b: float, what: str = "the selection") -> float:
+    """Z of yields; an error that says what they are if they are not valid."""
+    if not valid_yields(s, b):
+        raise InputError(f"{what} keeps s = {s:g} and b = {b:g}; significance needs s >= 0 and b > 0")
+    return float(utility.value(s, b))
