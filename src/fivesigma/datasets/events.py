@@ -154,7 +154,7 @@ class Events:
         >>> from fivesigma.datasets import make_htautau
         >>> train, test = make_htautau(1000, random_state=1).split(0.25, random_state=0)
         >>> len(train), len(test), round(float(test.weight[test.is_signal].sum()), 3)
-        (750, 250, 691.989)
+        (749, 251, 691.989)
         """
         mask = stratified_part(self._classes(), self.process, fraction, random_state)
         rest, part = self[~mask], self[mask]
