@@ -61,7 +61,7 @@ def test_errors_are_one_line(folder: Path) -> None:
     for words, sentence in (
         ([f"{folder}/none", events, "-o", out], "none"),
         ([f"{folder}/model", f"{folder}/no.parquet", "-o", out], "there is no file"),
-        ([f"{folder}/model", events, "-o", f"{folder}/no/out.html"], "There is no folder"),
+        ([f"{folder}/model", events, "-o", f"{folder}/no/out.html"], "there is no folder"),
         ([f"{folder}/model", events, "-o", events], "is there already"),
     ):
         result = run(report_command, [*words, "--replicas", "5"])
