@@ -197,7 +197,7 @@ class TestTrain:
         again = fivesigma.GrownCascadeClassifier(n_trees=12, b_reg=10.0, random_state=0, n_jobs=1, pos_label="s").fit(
             train.X, train.y, train.weight, train.process
         )
-        np.testing.assert_array_equal(again.predict_proba(test.X), model.predict_proba(test.X))
+        np.testing.assert_array_equal(again.predict_proba(test.X), model.predict_proba(test))
         assert again.cut_ == model.cut_
         assert not (folder / "model.checkpoint").exists()
 
@@ -315,7 +315,7 @@ class TestTrain:
         assert not kept.parent.exists()
         good(*run[:3], str(tmp_path / "at-once"), *run[4:])
         test = load_events(folder / "test.parquet")
-        a, b = (fivesigma.load(tmp_path / name).predict_proba(test.X) for name in ("model", "at-once"))
+        a, b = (fivesigma.load(tmp_path / name).predict_proba(test) for name in ("model", "at-once"))
         np.testing.assert_array_equal(a, b)
 
 
@@ -325,8 +325,8 @@ class TestPredict:
         assert frame.columns == ["id", "score", "selected", "label", "weight", "process"]
         assert frame["id"].to_list() == test.ids.tolist() if test.ids is not None else False
         model = fivesigma.load(folder / "model")
-        np.testing.assert_array_equal(frame["score"].to_numpy(), model.predict_proba(test.X)[:, 1])
-        np.testing.assert_array_equal(frame["selected"].to_numpy(), model.predict(test.X) == "s")
+        np.testing.assert_array_equal(frame["score"].to_numpy(), model.predict_proba(test)[:, 1])
+        np.testing.assert_array_equal(frame["selected"].to_numpy(), model.predict(test) == "s")
         np.testing.assert_array_equal(frame["weight"].to_numpy(), test.weight)
         assert frame["label"].to_list() == test.y.tolist()
 
@@ -368,7 +368,7 @@ class TestScore:
     def test_at_the_models_cut(self, folder: Path, halves: tuple[Events, Events]) -> None:
         test, model = halves[1], fivesigma.load(folder / "model")
         found = json.loads(good("score", folder / "scores.parquet", "--b-reg", 10, "--json"))
-        assert found["significance"] == pytest.approx(model.significance(test.X, test.y, test.weight), rel=1e-12)
+        assert found["significance"] == pytest.approx(model.significance(test), rel=1e-12)
         low, high = found["interval"]
         assert low < found["significance"] < high
         assert found["s"] + found["b"] == pytest.approx(sum(found["processes"].values()))
@@ -379,7 +379,7 @@ class TestScore:
     def test_yields(self, folder: Path, halves: tuple[Events, Events]) -> None:
         test, model = halves[1], fivesigma.load(folder / "model")
         found = json.loads(good("score", folder / "scores.parquet", "--b-reg", 10, "--json", "--yields", 692, 411000))
-        wanted = model.significance(test.X, test.y, test.weight, yields=(692, 411000))
+        wanted = model.significance(test, yields=(692, 411000))
         assert found["significance"] == pytest.approx(wanted, rel=1e-12)
 
     def test_cut_and_fraction(self, folder: Path) -> None:

@@ -108,7 +108,7 @@ def test_yields_scale_each_class(events: Events) -> None:
 
 
 def test_models_that_cannot_score_these_events(events: Events) -> None:
-    with pytest.raises(InputError, match="the events have no column 'mass', which the model was trained with"):
+    with pytest.raises(InputError, match="no feature 'mass' among the 2 of these events"):
         ScoredEvents.of(Named(), replace(events, feature_names=("m", "noise")))
     with pytest.raises(InputError, match="a set has no predict_proba, so it cannot score events"):
         ScoredEvents.of(set(), events)

@@ -17,7 +17,7 @@ from fivesigma import plot
 from fivesigma._extras import installed, need
 from fivesigma._types import Array, BoolArray
 from fivesigma.bootstrap import Paired, paired_difference
-from fivesigma.challenge import B_REG, MISSING
+from fivesigma.challenge import B_REG
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import GrownCascadeClassifier
@@ -103,9 +103,9 @@ def run_demo(
 def fit(name: str, model: GrownCascadeClassifier, train: Events, test: Events) -> Trained:
     """Train a model and score the test events."""
     start = time.perf_counter()
-    model.fit(train.X, train.y, train.weight, train.process)
+    model.fit(train)
     seconds = time.perf_counter() - start
-    return Trained(name, model, seconds, model.predict_proba(test.X)[:, 1])
+    return Trained(name, model, seconds, model.predict_proba(test)[:, 1])
 
 
 def table(trained: tuple[Trained, Trained], result: Paired, signal: BoolArray, weight: Array) -> Table:
@@ -167,13 +167,6 @@ def write(folder: Path, cascade: Trained, test: Events, page: Report) -> None:
     beside.mkdir()
     try:
         (beside / MARK).touch()
-        cascade.model.columns_ = {
-            "features": list(test.feature_names),
-            "label": "Label",
-            "weight": "Weight",
-            "process": "Process",
-            "missing": MISSING,
-        }
         save(cascade.model, beside / "model")
         ScoredEvents.of(cascade.model, test).write(beside / "scores.csv")
         page.write(beside / "report.html")

@@ -272,19 +272,18 @@ def signal_probability(model: Any, events: Events) -> Array:
     """P(signal) of events whose columns are brought into the order in which the model was trained."""
     if not hasattr(model, "predict_proba"):
         raise InputError(f"a {type(model).__name__} has no predict_proba, so it cannot score events")
-    fitted = getattr(model, "feature_names_in_", None)
-    trained = fitted if fitted is not None else getattr(model, "columns_", {}).get("features")
-    X = events.X
-    if trained is not None and list(trained) != list(events.feature_names):
-        place = {name: j for j, name in enumerate(events.feature_names)}
-        absent = [name for name in trained if name not in place]
-        if absent:
-            raise InputError(f"the events have no column {absent[0]!r}, which the model was trained with")
-        X = X[:, [place[name] for name in trained]]
+    from fivesigma.datasets.columns import Columns
+
+    X = events.table(Columns.of_model(model).features)
     n_features = getattr(model, "n_features_in_", X.shape[1])
     if X.shape[1] != n_features:
         raise InputError(f"the events have {X.shape[1]} features, and the model was trained with {n_features}")
-    table = X if fitted is None else need("polars").DataFrame(X, schema=list(map(str, fitted)))
+    fitted = getattr(model, "feature_names_in_", None)
+    table: Any = X
+    if hasattr(model, "score_checked"):  # an estimator of ours finds the columns by itself
+        table = events if fitted is not None else X
+    elif fitted is not None:
+        table = need("polars").DataFrame(X, schema=list(map(str, fitted)))
     return np.asarray(model.predict_proba(table)[:, _signal_column(model, events)])
 
 

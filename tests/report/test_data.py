@@ -212,7 +212,7 @@ def test_columns_are_found_by_name(cascade: Any, test_events: Events, made: Repo
         again = fivesigma.report(cascade, shuffled, n_boot=10).data
         assert again.verdict.significance == made.data.verdict.significance
         renamed = replace(test_events, feature_names=("other", *test_events.feature_names[1:]))
-        with pytest.raises(InputError, match="no column 'DER_mass_MMC'"):
+        with pytest.raises(InputError, match="no feature 'DER_mass_MMC'"):
             fivesigma.report(cascade, renamed)
     finally:
         del cascade.columns_

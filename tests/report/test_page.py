@@ -108,7 +108,7 @@ def test_write_is_whole_or_not_at_all(made: Report, tmp_path: Path, monkeypatch:
     assert made.write(target) == target
     assert target.read_text(encoding="utf-8") == made.html
     monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(InputError, match="full"):
         made.write(target)
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
     with pytest.raises(InputError, match="there is no folder"):

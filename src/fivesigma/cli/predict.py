@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from fivesigma.challenge import MISSING
 from fivesigma.cli.options import check_output, column_or_none, force_option, number_or_none, tree_option, where_option
 
 
@@ -53,29 +52,22 @@ def predict(
 
     from fivesigma import ScoredEvents, load
     from fivesigma.datasets import column_names, load_events
+    from fivesigma.datasets.columns import Columns
     from fivesigma.scored import check_ending
 
     check_ending(output)
     check_output(output, force=force)
     fitted = load(model)
-    trained: dict[str, Any] = getattr(fitted, "columns_", {})
-    names = getattr(fitted, "feature_names_in_", None)
-    features = trained.get("features") or (None if names is None else list(names))
-    there = column_names(files[0], tree=tree)
-    roles: dict[str, Any] = {}
-    for role, asked, usual in (
-        ("label", label, "Label"),
-        ("weight", weight, "Weight"),
-        ("process", process, "Process"),
-    ):
-        default = trained.get(role) or usual
-        roles[role] = column_or_none(asked) if asked is not None else default if default in there else None
+    trained = Columns.of_model(fitted)
+    found = trained.there(column_names(files[0], tree=tree))
+    asked = {"label": label, "weight": weight, "process": process}
+    roles = {role: getattr(found, role) if name is None else column_or_none(name) for role, name in asked.items()}
     events = load_events(
         files,
-        features=features,
+        features=trained.features,
         **roles,
         signal=fitted.classes_[1] if roles["label"] else None,
-        missing=trained.get("missing", MISSING) if missing is None else column_or_none(missing),
+        missing=trained.missing if missing is None else column_or_none(missing),
         tree=tree,
         cut=where,
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from fivesigma.challenge import MISSING
 from fivesigma.cli.options import (
     check_output,
     column_or_none,
@@ -97,22 +96,21 @@ def _read(
 ) -> Any:
     """Read events with the columns that the model was trained with."""
     from fivesigma.datasets import column_names, load_events
+    from fivesigma.datasets.columns import Columns
 
-    trained: dict[str, Any] = getattr(model, "columns_", {})
-    named = getattr(model, "feature_names_in_", None)
-    there = column_names(files[0], tree=tree)
-    usual = trained.get("process") or "Process"
-    roles: dict[str, Any] = {
-        "label": label or trained.get("label") or "Label",
-        "weight": weight or trained.get("weight", "Weight"),
-        "process": process or (usual if usual in there else None),
+    trained = Columns.of_model(model)
+    found = trained.there(column_names(files[0], tree=tree))
+    roles = {
+        "label": label or found.label or trained.label,
+        "weight": weight or found.weight or trained.weight,
+        "process": process or found.process,
     }
     return load_events(
         files,
-        features=trained.get("features") or (None if named is None else list(named)),
+        features=trained.features,
         **{role: column_or_none(column) for role, column in roles.items()},
         signal=model.classes_[1],
-        missing=trained.get("missing", MISSING),
+        missing=trained.missing,
         tree=tree,
         cut=where,
     )

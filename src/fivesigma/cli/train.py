@@ -85,26 +85,24 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
                 f"{checkpoint} holds a run that was interrupted: add --resume to resume it or --force to start anew"
             )
         shutil.rmtree(checkpoint)
-    columns = {
-        "features": list(options["features"]) or None,
-        "label": options["label"],
-        "weight": column_or_none(options["weight"]),
-        "process": options["process"],
-        "missing": column_or_none(options["missing"]),
-    }
-    events = load_events(files, **columns, signal=options["signal"], tree=options["tree"], cut=options["where"])
+    events = load_events(
+        files,
+        features=list(options["features"]) or None,
+        label=options["label"],
+        weight=column_or_none(options["weight"]),
+        process=options["process"],
+        missing=column_or_none(options["missing"]),
+        signal=options["signal"],
+        tree=options["tree"],
+        cut=options["where"],
+    )
     for note in events.notes:
         click.echo(f"note: {note}", err=True)
-    from fivesigma.reporting import data_hash
-
-    model = make_model(checkpoint, pos_label=events.signal, **options)
+    model = make_model(checkpoint, **options)
     try:
-        model.fit(events.X, events.y, events.weight, events.process)
+        model.fit(events)
     except KeyboardInterrupt:  # the estimator has said what is kept, in one line
         click.get_current_context().exit(INTERRUPTED)
-    # A fitted attribute, so that it is saved with the model and `predict` reads the same columns.
-    model.columns_ = {**columns, "features": list(events.feature_names)}
-    model.data_hash_ = data_hash(events)  # so that a report can tell training events
     save(model, output, force=force)
     shutil.rmtree(checkpoint, ignore_errors=True)
     click.echo(_summary(model, events, output))
@@ -122,7 +120,6 @@ def make_model(
     negative_weights: str,
     seed: int,
     jobs: int | None,
-    pos_label: Any,
     **_: Any,
 ) -> Any:
     """Make the estimator that the options ask for."""
@@ -136,7 +133,6 @@ def make_model(
         "b_reg": b_reg,
         "cv": held_out,
         "negative_weights": negative_weights,
-        "pos_label": pos_label,
         "random_state": seed,
         "n_jobs": jobs,
         "checkpoint": str(checkpoint),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -86,6 +86,37 @@ class Columns:
         chosen = None if features is None else _listed(features)
         return cls(features=chosen, keep=_listed(keep), **roles)
 
+    @classmethod
+    def of_model(cls, model: Any) -> Columns:
+        """How the training events of a fitted model were read, as far as it knows."""
+        names = getattr(model, "feature_names_in_", None)
+        known = getattr(model, "columns_", None)
+        known = known if isinstance(known, dict) else {}
+        roles = {role: known[role] for role in ("label", "weight", "process") if _is_text_or_none(known.get(role, 0))}
+        missing = known.get("missing", MISSING)
+        features = known.get("features") if names is None else [str(name) for name in names]
+        listed = isinstance(features, list | tuple) and all(isinstance(name, str) for name in features)
+        keep = known.get("keep", ())
+        return cls(
+            features=tuple(features) if listed and features else None,
+            missing=missing if missing is None or isinstance(missing, int | float) else MISSING,
+            keep=tuple(name for name in keep if isinstance(name, str)) if isinstance(keep, list | tuple) else (),
+            **roles,
+        )
+
+    def there(self, names: Collection[str]) -> Columns:
+        """The same for a file with these columns: the usual names are tried, and what the file lacks has no role."""
+
+        def found(name: str) -> str | None:
+            return name if name in names else None
+
+        return replace(
+            self,
+            label=found(self.label or "Label"),
+            weight=found(self.weight or "Weight"),
+            process=found(self.process or "Process"),
+        )
+
     @property
     def named(self) -> dict[str, str]:
         """Columns of label, weight, process and identifier, those that there are, with their roles."""
@@ -134,6 +165,10 @@ class Columns:
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
 
 
 def require(name: str, source: Source) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,9 +13,11 @@ from sklearn.utils import assert_all_finite, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
+from fivesigma._extras import need
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade import History
 from fivesigma.cut import RULES
+from fivesigma.datasets.digest import events_digest
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
@@ -96,6 +99,13 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         """
         self.check_parameters()
         self.fit_sample(self._check_sample(X, y, sample_weight, process))
+        for name in ("columns_", "data_hash_"):  # of an earlier fit
+            if hasattr(self, name):
+                delattr(self, name)
+        if isinstance(X, Events):
+            self.data_hash_ = events_digest(X)  # so that a report can tell training events
+            if X.columns is not None:  # so that other files are read alike
+                self.columns_ = asdict(X.columns)
         return self
 
     def check_parameters(self) -> None:
@@ -314,7 +324,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         sparse = ["csr", "csc"] if any(True for _ in self._learners()) else False
         return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite="allow-nan")
 
-    def _check_events(self, events: Events, *, reset: bool) -> AnyArray:
+    def _check_events(self, events: Events, *, reset: bool) -> Any:
         """Features of events, whose columns are found by name wherever names are known."""
         if reset:
             table: AnyArray = validate_data(self, events.X, reset=True, ensure_all_finite="allow-nan")
@@ -326,7 +336,9 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             raise InputError(
                 f"the events have {table.shape[1]} features, and the model was trained with {self.n_features_in_}"
             )
-        return table
+        if fitted is None or hasattr(self, "data_hash_"):
+            return table
+        return need("polars").DataFrame(table, schema=[str(name) for name in fitted])  # its learner has seen frames
 
     def _tune_cut(self, held_out: Gauge, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""

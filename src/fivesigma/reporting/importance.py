@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import Array
+from fivesigma.datasets.columns import Columns
 
 MOST_FEATURES = 25
 
@@ -34,8 +35,7 @@ class Importance:
 
 def importance_of(model: Any, names: tuple[str, ...]) -> Importance | None:
     """Importance of features, or None if the model has none; members of a pool count alike."""
-    trained = getattr(model, "feature_names_in_", None)
-    trained = trained if trained is not None else getattr(model, "columns_", {}).get("features") or names
+    trained = Columns.of_model(model).features or names
     share = _shares(model, len(trained))
     if share is None:
         return None

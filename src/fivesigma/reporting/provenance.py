@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 import fivesigma
 from fivesigma._extras import versions_in_use
-from fivesigma._types import AnyArray
+from fivesigma.datasets.digest import digest_of, events_digest, row_digests
 from fivesigma.datasets.events import Events
 from fivesigma.scored import ScoredEvents
 
@@ -77,15 +76,10 @@ def data_hash(events: Events | ScoredEvents) -> str:
     >>> data_hash(make_htautau(200)) == data_hash(make_htautau(200))
     True
     """
-    if isinstance(events, ScoredEvents):
-        features, signal, weight = events.arrays()
-    else:
-        features, weight = _canonical(events.X), events.weight
-        signal = events.is_signal if events.labelled else np.zeros(0, dtype=bool)
-    found = hashlib.sha256(repr(features.shape).encode())
-    for values in (features, weight, signal):
-        found.update(np.ascontiguousarray(values).data)
-    return found.hexdigest()
+    if not isinstance(events, ScoredEvents):
+        return events_digest(events)
+    score, signal, weight = events.arrays()
+    return digest_of(score, weight, signal)
 
 
 def shared_events(events: Events | ScoredEvents, model: Any, trained_on: Events | None) -> int:
@@ -93,23 +87,8 @@ def shared_events(events: Events | ScoredEvents, model: Any, trained_on: Events 
     if isinstance(events, ScoredEvents):
         return 0  # without features nothing can be known
     if trained_on is not None:
-        return int(np.isin(_row_hashes(events.X), _row_hashes(trained_on.X)).sum())
+        return int(np.isin(row_digests(events.X), row_digests(trained_on.X)).sum())
     return len(events) if getattr(model, "data_hash_", None) == data_hash(events) else 0
-
-
-def _canonical(X: AnyArray) -> AnyArray:
-    """Features of which equal values have equal bits: one NaN, one zero."""
-    return np.ascontiguousarray(np.where(np.isnan(X), np.float32(np.nan), X + np.float32(0)), dtype=np.float32)
-
-
-def _row_hashes(X: AnyArray) -> AnyArray:
-    """Mix the bits of each row of features into 64; overflow is meant."""
-    bits = _canonical(X).view(np.uint32)
-    out = np.zeros(len(X), dtype=np.uint64)
-    for column in bits.T:
-        out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)
-        out ^= out >> np.uint64(29)
-    return out
 
 
 def feature_names_of(model: Any, events: Events | ScoredEvents) -> tuple[str, ...]:

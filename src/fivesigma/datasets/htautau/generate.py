@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fivesigma.challenge import YIELDS
+from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.htautau.detector import observe
 from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED
@@ -75,6 +76,7 @@ def make_htautau(n_events: int = 100_000, random_state: int = 0) -> Events:
         feature_names=_FEATURES,
         process=name,
         ids=np.arange(n_events),
+        columns=Columns(features=_FEATURES, process="Process", ids="EventId"),  # as `write_events` names them
     )
 
 
