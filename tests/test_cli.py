@@ -193,7 +193,7 @@ class TestTrain:
     def test_the_model_is_what_the_library_trains(self, folder: Path, halves: tuple[Events, Events]) -> None:
         train, test = halves
         model = fivesigma.load(folder / "model")
-        assert model.columns_["features"] == list(train.feature_names)
+        assert model.columns_["features"] == train.feature_names
         again = fivesigma.GrownCascadeClassifier(n_trees=12, b_reg=10.0, random_state=0, n_jobs=1, pos_label="s").fit(
             train.X, train.y, train.weight, train.process
         )
@@ -239,7 +239,7 @@ class TestTrain:
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
-            ("tress = 3", "unknown key 'tress'. Did you mean 'trees'"),
+            ("tress = 3", "unknown key 'tress'; did you mean 'trees'"),
             ("force = true", "unknown key 'force'"),
             ("trees = true", "trees cannot be True"),
             ("[model]\ntrees = 3", "unknown key 'model'"),
@@ -283,8 +283,8 @@ class TestTrain:
         ("arguments", "sentence"),
         [
             (["nowhere.csv", "-o", "model"], "there is no file nowhere.csv"),
-            (["{}/train.csv", "-o", "nowhere/model"], "There is no folder nowhere"),
-            (["{}/train.csv", "-o", "model", "--features", "DER_mas_MMC"], "Did you mean 'DER_mass_MMC'"),
+            (["{}/train.csv", "-o", "nowhere/model"], "there is no folder nowhere"),
+            (["{}/train.csv", "-o", "model", "--features", "DER_mas_MMC"], "did you mean 'DER_mass_MMC'"),
             (["{}/train.csv", "-o", "model", "--utility", "ams4"], "no utility is called 'ams4'"),
             (["{}/train.csv", "-o", "model", "--learner", "histogram"], "use retrained"),
             (["{}/train.csv", "-o", "model", "--where", "DER_mass_MMC > 1e9"], "passes the cut"),
@@ -359,7 +359,7 @@ class TestPredict:
         assert (tmp_path / "there.csv").read_text() == "mine"
         good(*run, tmp_path / "there.csv", "--force")
         assert "ends in none of .csv, .parquet" in bad(*run, tmp_path / "scores.root")
-        assert "There is no saved model" in bad("predict", tmp_path / "no", *run[2:], tmp_path / "s.csv")
+        assert "there is no saved model" in bad("predict", tmp_path / "no", *run[2:], tmp_path / "s.csv")
         (tmp_path / "x.csv").write_text("a,b\n1,2\n")
         assert "no column" in bad("predict", folder / "model", tmp_path / "x.csv", "-o", tmp_path / "s.csv")
 

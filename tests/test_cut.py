@@ -172,7 +172,7 @@ def test_nothing_to_choose_is_an_error_with_the_reason() -> None:
         ({"score": [0.1, 0.2]}, "score has shape (2,) for 3 events"),
         ({"y": [0, 0, 0]}, "y has one class only (0)"),
         ({"sample_weight": [1.0, np.inf, 1.0]}, "sample_weight is NaN or infinite in 1 of 3 rows (at 1)"),
-        ({"utility": "ams"}, "no utility is called 'ams'. Did you mean"),
+        ({"utility": "ams"}, "no utility is called 'ams'; did you mean"),
         ({"rule": "plato"}, "rule must be one of 'plateau', 'peak', 'smooth', got 'plato'"),
         ({"min_effective": -1.0}, "min_effective must be >= 0, got -1.0"),
         ({"pos_label": 7}, "pos_label=7 is not among the labels [0, 1]"),

@@ -84,7 +84,7 @@ def test_installed() -> None:
 
 
 def test_nearest_names() -> None:
-    assert did_you_mean("plato", ["plateau", "peak"]) == " Did you mean 'plateau'?"
+    assert did_you_mean("plato", ["plateau", "peak"]) == "; did you mean 'plateau'?"
     assert did_you_mean("zzz", ["plateau", "peak"]) == ""
 
 

@@ -304,7 +304,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("momenta", "names", "sentence"),
         [
-            ([("pt1", "eta1", "fi1")], NAMES, r"momenta\[0\] names the column 'fi1'.*Did you mean 'phi1'"),
+            ([("pt1", "eta1", "fi1")], NAMES, r"momenta\[0\] names the column 'fi1'.*did you mean 'phi1'"),
             ([(0, 1, 2), (3, None, 6)], None, r"momenta\[1\] names the column 6, but X has 6 columns"),
             ([(0, 1, -1)], None, "names the column -1"),
             ([("pt1", "eta1", "phi1")], None, "X has no names"),
@@ -468,7 +468,7 @@ class TestStore:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            (lambda net: net["parameters"].update(widht=3), "NetClassifier .* does not know.*Did you mean 'width'"),
+            (lambda net: net["parameters"].update(widht=3), "NetClassifier .* does not know.*did you mean 'width'"),
             (lambda net: net["parameters"].update(n_augment=3), "n_augment must be"),
             (lambda net: net["fitted"].update(n_features_in_="2"), "should be a int"),
             (lambda net: net["fitted"].pop("classes_"), "classes_ is missing"),

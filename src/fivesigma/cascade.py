@@ -107,7 +107,7 @@ class Round:
     @property
     def counts(self) -> bool:
         """Deprecated name of `valid`."""
-        warnings.warn("Round.counts is now called Round.valid.", DeprecationWarning, stacklevel=2)
+        warnings.warn("Round.counts is now called Round.valid", DeprecationWarning, stacklevel=2)
         return self.valid
 
 
@@ -376,7 +376,7 @@ class History(list[Round]):
         """
         given = {name: [_restored(name, value) for value in values] for name, values in columns.items()}
         if len({len(values) for values in given.values()}) > 1:
-            raise InputError("The columns of the rounds differ in length.")
+            raise InputError("the columns of the rounds differ in length")
         values_of: dict[str, list[Any]] = {}
         for field in fields(Round):
             if field.name in _FLAT:
@@ -387,9 +387,9 @@ class History(list[Round]):
             elif field.name in given:
                 values_of[field.name] = given.pop(field.name)
             if field.name not in values_of and field.default is MISSING:
-                raise InputError(f"The rounds have no column {field.name!r}.")
+                raise InputError(f"the rounds have no column {field.name!r}")
         if given:
-            raise InputError(f"The rounds have a column {next(iter(given))[:40]!r}, which is unknown.")
+            raise InputError(f"the rounds have a column {next(iter(given))[:40]!r}, which is unknown")
         rows = zip(*values_of.values(), strict=True)
         return cls(Round(**dict(zip(values_of, row, strict=True))) for row in rows)
 
@@ -404,9 +404,9 @@ def _restored(name: str, value: Any) -> Any:
     if missing and name in _MAYBE:
         return None
     if not isinstance(value, int | float):
-        raise InputError(f"The column {name!r} of the rounds has {str(value)[:40]!r} where a number belongs.")
+        raise InputError(f"the column {name!r} of the rounds has {str(value)[:40]!r} where a number belongs")
     if name in _FLAGS or name in _WHOLE:
         if missing or value != int(value) or (name in _FLAGS and value not in (0, 1)):
-            raise InputError(f"The column {name!r} of the rounds cannot hold {value!r}.")
+            raise InputError(f"the column {name!r} of the rounds cannot hold {value!r}")
         return bool(value) if name in _FLAGS else int(value)
     return float(value)

@@ -132,7 +132,7 @@ def test_a_kept_column_may_be_a_feature_if_it_is_asked_for(tmp_path: Path) -> No
 def test_what_cannot_be_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", data(jets=[[1], [2], [], [3]], channel=list("abcd")))
     for keep, why in (
-        ("eventNo", "no column 'eventNo' in a.parquet. Did you mean 'eventNumber'"),
+        ("eventNo", "no column 'eventNo' in a.parquet; did you mean 'eventNumber'"),
         ("evt*", "no column of a.parquet matches 'evt\\*'"),
         ("jets", "column 'jets' of a.parquet does not hold one value per event"),
     ):

@@ -46,7 +46,7 @@ def test_columns_are_names_but_not_functions() -> None:
         ("1 < 2", "true or false"),
         ("n > 1 & eta < 2", "parentheses"),
         ("n + 1 && eta < 2", "not a condition"),
-        ("fabs(eta) < 2", "Did you mean 'abs'"),
+        ("fabs(eta) < 2", "did you mean 'abs'"),
         ("zzz(eta) < 2", "there are abs"),
         ("abs(eta, eta, eta) < 2", "arguments"),
         ("abs(kind) < 2", "arguments"),

@@ -32,10 +32,10 @@ def refuse(path: Any, match: str, **options: Any) -> None:
 @FORMATS
 def test_missing_column_names_the_nearest(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / f"a.{ending}")
-    refuse(path, rf"no column 'weight' in a\.{ending}\. Did you mean 'Weight'", weight="weight")
-    refuse(path, "no column 'mas' .* Did you mean 'mass'", features=["mas"])
+    refuse(path, rf"no column 'weight' in a\.{ending}\; did you mean 'Weight'", weight="weight")
+    refuse(path, "no column 'mas' .* did you mean 'mass'", features=["mas"])
     refuse(path, "no column 'zzzz' in .*; it has 'EventId'", process="zzzz")
-    refuse(path, "no column 'ptt' .* Did you mean 'pt'", cut="ptt > 1")
+    refuse(path, "no column 'ptt' .* did you mean 'pt'", cut="ptt > 1")
     refuse(path, "no column 'EventID' ", ids="EventID")
 
 
@@ -183,7 +183,7 @@ def test_root_file_without_that_tree_lists_its_trees(tmp_path: Path) -> None:
     path = write(tmp_path / "a.root", tree="nominal")
     refuse(
         path,
-        r"no tree 'nominl' in a\.root; its trees are: 'nominal'\. Did you mean 'nominal'\?",
+        r"no tree 'nominl' in a\.root; its trees are: 'nominal'\; did you mean 'nominal'\?",
         tree="nominl",
     )
     with uproot.update(path) as root:
@@ -196,7 +196,7 @@ def test_root_file_without_that_tree_lists_its_trees(tmp_path: Path) -> None:
 
 def test_paths_that_are_no_event_files(tmp_path: Path) -> None:
     write(tmp_path / "events.csv")
-    refuse(tmp_path / "event.csv", r"there is no file .*event\.csv\. Did you mean 'events\.csv'")
+    refuse(tmp_path / "event.csv", r"there is no file .*event\.csv\; did you mean 'events\.csv'")
     refuse(tmp_path / "no" / "event.csv", "there is no file")
     refuse(tmp_path, r"is a folder: name its files, for example '.*\*\.parquet'")
     refuse(f"{tmp_path}/*.parquet", r"no file matches '.*\*\.parquet'")

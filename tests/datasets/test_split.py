@@ -186,7 +186,7 @@ class TestFolds:
             InputError, match=r"no column 'EventNo' is kept .* load the events with keep=\['EventNo'\]$"
         ):
             events.folds(2, by="EventNo")
-        with pytest.raises(InputError, match="Did you mean 'number'"):
+        with pytest.raises(InputError, match="did you mean 'number'"):
             events.folds(2, by="numbr")
         with pytest.raises(InputError, match="column 'text' must hold integers to make folds, got <U1"):
             events.folds(2, by="text")

@@ -288,11 +288,11 @@ def test_the_given_events_are_not_changed() -> None:
 
 def test_what_is_refused() -> None:
     events = make_htautau(100)
-    with pytest.raises(InputError, match=r"no feature set 'mases'\. Did you mean 'masses'"):
+    with pytest.raises(InputError, match=r"no feature set 'mases'\; did you mean 'masses'"):
         engineer(events, ["mases"])
     renamed = replace(events, feature_names=tuple(n.replace("lep_phi", "lepton_phi") for n in events.feature_names))
     for turn in (engineer, transform):
-        with pytest.raises(InputError, match=r"column 'PRI_lep_phi', which .* Did you mean 'PRI_lepton_phi'"):
+        with pytest.raises(InputError, match=r"column 'PRI_lep_phi', which .* did you mean 'PRI_lepton_phi'"):
             turn(renamed)
     with pytest.raises(InputError, match=r"'PRI_lep_eta' and 8 more"):
         engineer(engineer(events))

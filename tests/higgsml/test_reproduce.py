@@ -217,5 +217,5 @@ def test_benchmark_on_real_events_has_the_weights_of_the_file(toy_frame: pl.Data
 
 def test_recipes_have_names_of_their_own() -> None:
     assert [r.name for r in RECIPES] == ["plain", "paper-ten", "paper-full", "best"]
-    with pytest.raises(InputError, match="Did you mean 'paper-ten'"):
+    with pytest.raises(InputError, match="did you mean 'paper-ten'"):
         find_recipe("paper_ten")

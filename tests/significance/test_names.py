@@ -31,9 +31,9 @@ def test_names(name: str, utility: Utility) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("ams1", "no utility is called 'ams1'. Did you mean 'ams3' or 'ams2'?"),
-        ("gaussian(3)", "no utility is called 'gaussian(3)'. Did you mean 'gaussian_background'?"),
-        ("xyz", "no utility is called 'xyz'. Known are ams2, ams3, s_over_root_sb, on_off,"),
+        ("ams1", "no utility is called 'ams1'; did you mean 'ams3' or 'ams2'?"),
+        ("gaussian(3)", "no utility is called 'gaussian(3)'; did you mean 'gaussian_background'?"),
+        ("xyz", "no utility is called 'xyz'; known are ams2, ams3, s_over_root_sb, on_off,"),
         ("ams2(3)", "utility 'ams2' takes no number, got 'ams2(3)'"),
         ("on_off", "utility 'on_off' takes a number, as in 'on_off(0.1)', got 'on_off'"),
         ("on_off(many)", "utility 'on_off' takes a number, as in 'on_off(0.1)', got 'on_off(many)'"),

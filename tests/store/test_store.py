@@ -227,7 +227,7 @@ class TestTarget:
             save(GrownCascadeClassifier(), tmp_path / "model")
         with pytest.raises(StoreError, match="LogisticRegression cannot be saved; known are CascadeClassifier"):
             save(LogisticRegression(), tmp_path / "model")
-        with pytest.raises(StoreError, match="There is no folder"):
+        with pytest.raises(StoreError, match="there is no folder"):
             save(GrownCascadeClassifier(), tmp_path / "nowhere" / "model")
 
 
@@ -268,7 +268,7 @@ FORGERIES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda m: m["model"].update({"$": "subprocess"}), "unknown kind 'subprocess'"),
     (lambda m: m["model"].update({"$": 1}), "unknown kind"),
     (lambda m: m["model"]["parameters"].update(__class__=1), r"parameters .* '__class__', which .* does not know"),
-    (lambda m: m["model"]["parameters"].update(n_tree=1), r"saved by .*Did you mean 'n_trees'"),
+    (lambda m: m["model"]["parameters"].update(n_tree=1), r"saved by .*did you mean 'n_trees'"),
     (lambda m: m["model"]["fitted"].update(cut_="0.5"), r"fitted\.cut_ .* should be a float, not a str"),
     (lambda m: m["model"]["fitted"].update(cut_={"$": "number", "value": "nan"}), r"cut_ .* cannot belong"),
     (lambda m: m["model"]["fitted"].update(n_features_in_=True), "should be a int, not a bool"),
@@ -338,7 +338,7 @@ class TestDamage:
         (saved / "manifest.json").unlink()
         with pytest.raises(StoreError, match=r"holds no manifest\.json"):
             load(saved)
-        with pytest.raises(StoreError, match="There is no saved model"):
+        with pytest.raises(StoreError, match="there is no saved model"):
             load(saved / "elsewhere")
 
     def test_a_link_is_refused(self, saved: Path, tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
     for key, value in content.items():
         name = key.replace("_", "-")
         if name not in options:
-            hint = did_you_mean(name, options) or f" Known are {', '.join(options)}."
-            raise InputError(f"{path} has the unknown key {key!r}.{hint}")
+            hint = did_you_mean(name, options) or f"; known are {', '.join(options)}"
+            raise InputError(f"{path} has the unknown key {key!r}{hint}")
         option = options[name]
         if isinstance(value, bool | dict) or (isinstance(value, list) and not option.multiple):
-            raise InputError(f"{path}: {key} cannot be {value!r}.")
+            raise InputError(f"{path}: {key} cannot be {value!r}")
         defaults[str(option.name)] = [value] if option.multiple and not isinstance(value, list) else value
     ctx.default_map = defaults
 

@@ -175,7 +175,7 @@ def require(name: str, source: Source) -> None:
     """Refuse a column that `source` does not have, with the nearest names."""
     if name not in source.names:
         hint = did_you_mean(name, source.names)
-        known = f".{hint}" if hint else f"; it has {some(source.names)}"
+        known = hint or f"; it has {some(source.names)}"
         raise InputError(f"no column {name!r} in {source.name}{known}")
 
 

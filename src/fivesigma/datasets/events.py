@@ -127,7 +127,7 @@ class Events:
         for name in names:
             if name not in place:
                 hint = did_you_mean(str(name), place)
-                known = f".{hint}" if hint else f"; there are {some(self.feature_names)}"
+                known = hint or f"; there are {some(self.feature_names)}"
                 raise InputError(f"no feature {str(name)!r} among the {len(place)} of these events{known}")
         return self.X[:, [place[name] for name in names]]
 
@@ -186,7 +186,7 @@ class Events:
         if isinstance(by, str):
             if by not in self.kept:
                 hint = did_you_mean(by, self.kept)
-                known = f".{hint}" if hint else f"; load the events with keep=[{by!r}]"
+                known = hint or f"; load the events with keep=[{by!r}]"
                 raise InputError(f"no column {by!r} is kept beside the features{known}")
             numbers, what = self.kept[by], f"column {by!r}"
         else:

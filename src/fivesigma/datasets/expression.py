@@ -134,7 +134,7 @@ class Cut:
     def _call(self, name: str, args: list[Any]) -> Any:
         if name not in _FUNCTIONS:
             hint = did_you_mean(name, _FUNCTIONS)
-            known = f".{hint}" if hint else f"; there are {', '.join(_FUNCTIONS)}"
+            known = hint or f"; there are {', '.join(_FUNCTIONS)}"
             raise self._error(f"there is no function {name!r}{known}")
         try:
             return _FUNCTIONS[name](*args)

@@ -152,7 +152,7 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
         if not glob.has_magic(str(path)):
             nearby = [item.name for item in file.parent.glob("*")] if file.parent.is_dir() else []
             hint = did_you_mean(file.name, nearby)
-            raise InputError(f"there is no file {file}{f'.{hint}' if hint else ''}")
+            raise InputError(f"there is no file {file}{hint}")
         found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 - absolute too
         found = [item for item in found if item.is_file()]
     if not found:

@@ -79,7 +79,7 @@ class RootTree:
             raise InputError(f"{self.name} must have one tree, but its trees are: {listed}; {say}")
         if tree not in trees:
             hint = did_you_mean(tree, trees)
-            raise InputError(f"no tree {tree!r} in {self.name}; its trees are: {listed}{f'.{hint}' if hint else ''}")
+            raise InputError(f"no tree {tree!r} in {self.name}; its trees are: {listed}{hint}")
         return tree
 
     @contextmanager

@@ -28,7 +28,7 @@ def one_of(options: Collection[str]) -> Check:
     def check(name: str, value: Any) -> None:
         if value not in options:
             hint = did_you_mean(str(value), options)
-            raise InputError(f"{name} must be one of {', '.join(options)}, got {value!r}.{hint}")
+            raise InputError(f"{name} must be one of {', '.join(options)}, got {value!r}{hint}")
 
     return check
 
@@ -49,7 +49,7 @@ def cut_rule(rules: Collection[str]) -> Check:
 
     def check(name: str, value: Any) -> None:
         if isinstance(value, str) and value not in rules:
-            raise InputError(f"{name}={value!r} is not one of {', '.join(rules)}.{did_you_mean(value, rules)}")
+            raise InputError(f"{name}={value!r} is not one of {', '.join(rules)}{did_you_mean(value, rules)}")
         if not isinstance(value, str) and not (is_number(value) and 0 <= value <= 1):
             raise InputError(f"{name}={value!r} is not between 0 and 1, the scale of predict_proba")
 

@@ -251,7 +251,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _is_plain(self) -> bool:
         """Whether only the class-balanced round 0 is asked for."""
         if self.max_rounds == 0:
-            warnings.warn("max_rounds=0 is now cascade=False.", DeprecationWarning, stacklevel=2)
+            warnings.warn("max_rounds=0 is now cascade=False", DeprecationWarning, stacklevel=2)
         is_plain = not self.cascade or self.max_rounds == 0
         if is_plain and self.u_init != "auto":
             raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")

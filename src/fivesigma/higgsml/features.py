@@ -201,7 +201,7 @@ def _chosen(sets: Sequence[str]) -> tuple[str, ...]:
     for name in sets:
         if name not in known:
             hint = did_you_mean(str(name), known)
-            choice = f".{hint}" if hint else f"; there are {', '.join(known)}"
+            choice = hint or f"; there are {', '.join(known)}"
             raise InputError(f"no feature set {name!r}{choice}")
     return tuple(name for name in known if name in sets)
 

@@ -117,7 +117,7 @@ def require(events: Events, columns: Iterable[str], caller: str) -> None:
     missing = [name for name in columns if name not in events.feature_names]
     if missing:
         hint = did_you_mean(missing[0], events.feature_names)
-        end = f".{hint}" if hint else ""
+        end = hint
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
             f"{caller} needs the challenge's column {missing[0]!r}{more}, which these events do not have{end}"

@@ -67,7 +67,7 @@ def find_recipe(name: str) -> Recipe:
         if recipe.name == name:
             return recipe
     names = [recipe.name for recipe in RECIPES]
-    raise InputError(f"There is no recipe {name!r}; choose among {', '.join(names)}.{did_you_mean(name, names)}")
+    raise InputError(f"there is no recipe {name!r}; choose among {', '.join(names)}{did_you_mean(name, names)}")
 
 
 def _boosted(n: int, effort: float, *, cascade: bool) -> Members:

@@ -212,18 +212,18 @@ def _check_sets(data: ChallengeEvents) -> None:
     if "t" not in data.sets or not any(name in data.sets for name in SETS):
         seen = ", ".join(f"{name} {count:,}" for name, count in data.sets.items())
         raise InputError(
-            f"A recipe needs training events (set t) and test events with labels (set b or v), and these are {seen}; "
-            "use the CERN file, or training events with sample=True (--sample), which splits them."
+            f"a recipe needs training events (set t) and test events with labels (set b or v), and these are {seen}; "
+            "use the CERN file, or training events with sample=True (--sample), which splits them"
         )
 
 
 def _check_folder(folder: Path, summary: str) -> None:
     """Refuse a folder that holds anything but a run of this recipe."""
     if folder.is_file():
-        raise InputError(f"{folder} is a file; name a folder.")
+        raise InputError(f"{folder} is a file; name a folder")
     for path in sorted(folder.iterdir()) if folder.exists() else []:
         if path.name not in WRITTEN and not path.match("checkpoint-*"):
-            raise InputError(f"{folder} holds {path.name}, which no such run has written; name another folder.")
+            raise InputError(f"{folder} holds {path.name}, which no such run has written; name another folder")
     # Checkpoints say so too, but those of other seeds are not looked at.
     if (folder / RESULTS).exists():
         try:
@@ -231,7 +231,7 @@ def _check_folder(folder: Path, summary: str) -> None:
         except (ValueError, TypeError, KeyError):
             found = "another program"
         if found != summary:
-            raise InputError(f"{folder} holds the results of another run ({found}); name another folder.")
+            raise InputError(f"{folder} holds the results of another run ({found}); name another folder")
 
 
 def columns_of(events: Events, recipe: Recipe) -> Events:

@@ -61,9 +61,7 @@ _TAKEN = {
 def check_library(library: str, params: dict[str, Any] | None) -> dict[str, Any]:
     """Refuse an unknown library and parameters that the cascade sets itself."""
     if library not in LIBRARIES:
-        raise InputError(
-            f"library must be xgboost or lightgbm, got {library!r}.{did_you_mean(str(library), LIBRARIES)}"
-        )
+        raise InputError(f"library must be xgboost or lightgbm, got {library!r}{did_you_mean(str(library), LIBRARIES)}")
     need(library)
     if params is not None and not isinstance(params, dict):
         raise InputError(f"params must be a dictionary of the library's parameters, got {params!r}")

@@ -46,8 +46,8 @@ def resolve_utility(utility: str | Utility, b_reg: float | None = None) -> Utili
     written, _, number = str(utility).strip().lower().removesuffix(")").partition("(")
     name = _KNOWN.get(re.sub(r"[_\- ]", "", written))
     if name is None:
-        hint = did_you_mean(written, _KNOWN.values()) or f" Known are {', '.join(_KNOWN.values())}."
-        raise InputError(f"no utility is called {utility!r}.{hint}")
+        hint = did_you_mean(written, _KNOWN.values()) or f"; known are {', '.join(_KNOWN.values())}"
+        raise InputError(f"no utility is called {utility!r}{hint}")
     if name in _PLAIN:
         if number:
             raise InputError(f"utility {name!r} takes no number, got {utility!r}")

@@ -83,13 +83,13 @@ def open_archive(path: Path) -> Archive:
     with _readable(path):
         is_folder, is_file = path.is_dir(), path.is_file()
     if not is_folder and not is_file:
-        raise StoreError(f"There is no saved model {path}.")
+        raise StoreError(f"there is no saved model {path}")
     archive = _Folder(path) if is_folder else _Zip(path)
     for name in archive.sizes:
         if not is_plain_name(name):
             raise StoreError(f"{path} holds {name[:60]!r}, a name that no file of a saved model has")
     if MANIFEST not in archive.sizes:
-        raise StoreError(f"{path} holds no {MANIFEST}, so it is no saved model.")
+        raise StoreError(f"{path} holds no {MANIFEST}, so it is no saved model")
     return archive
 
 
@@ -109,7 +109,7 @@ def check_target(path: Path, *, force: bool) -> None:
         Whether a model that is there may be replaced; nothing else ever is.
     """
     if not path.parent.is_dir():
-        raise StoreError(f"There is no folder {path.parent} to save {path.name} in.")
+        raise StoreError(f"there is no folder {path.parent} to save {path.name} in")
     if not path.exists() and not path.is_symlink():
         return
     if not force:

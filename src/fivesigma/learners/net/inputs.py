@@ -154,7 +154,7 @@ def _find(column: Any, n_features: int, names: Sequence[str] | None, where: str)
         raise InputError(f"{where} names the column {column!r}, but X has no names: give numbers or a frame")
     known = list(names)
     if column not in known:
-        raise InputError(f"{where} names the column {column!r}, which X has not.{did_you_mean(str(column), known)}")
+        raise InputError(f"{where} names the column {column!r}, which X has not{did_you_mean(str(column), known)}")
     return known.index(column)
 
 

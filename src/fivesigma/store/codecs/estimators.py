@@ -32,7 +32,7 @@ def set_parameters(model: Any, unpacker: Unpacker, fields: dict[str, Any], where
             writer = unpacker.versions.get("fivesigma", "another version")
             raise StoreError(
                 f"{where}.parameters in the manifest has {name[:40]!r}, which {type(model).__name__} of fivesigma "
-                f"{fivesigma.__version__} does not know; the model was saved by {writer}.{did_you_mean(name, known)}"
+                f"{fivesigma.__version__} does not know; the model was saved by {writer}{did_you_mean(name, known)}"
             )
     vars(model).update(given)
 
