@@ -30,7 +30,6 @@ from fivesigma._types import Array, IntArray
 from fivesigma.cut import RULES, CutScan
 from fivesigma.datasets.htautau import YIELDS
 from fivesigma.errors import SmallSampleWarning
-from fivesigma.poisson import poisson_sums
 from fivesigma.yields import rescale
 
 HERE = Path(__file__).parent
@@ -42,7 +41,7 @@ SIZES = (1_500, 6_000, 15_000, 30_000, 100_000)
 SAMPLES = 100
 TOY_TRUTH = 1_400_000
 GAUSSIANS = (1.5, 2.0)  # distances in standard deviations; a tenth of the events is signal
-LEVEL, REPLICAS = 0.68, 300
+LEVEL, REPLICAS = 0.68, 200
 
 
 class Truth(NamedTuple):
@@ -81,7 +80,7 @@ def scaled(events: Scored) -> Scored:
 
 def take(events: Scored, rows: IntArray) -> Scored:
     """Some rows, with the challenge's yields."""
-    return scaled(Scored(*(field[rows] for field in events)))
+    return scaled(Scored(events.score[rows], events.signal[rows], events.weight[rows]))
 
 
 def source(name: str, folder: str, *, population: bool = False) -> Draw:
@@ -154,11 +153,11 @@ def _error(values: Array) -> list[float]:
 def coverage(folder: str, *names: str) -> dict[str, Any]:
     """Share of samples whose interval holds the true significance at the chosen cut, and the mean bias of the value."""
     out = {}
-    for name in names or ("gauss-1.5", "gauss-2.0", "toy-plain", "toy-cascade"):
+    for name in names or ("gauss-1.5", "gauss-2.0", "toy-plain"):
         draw = source(name, folder, population=True)
-        for n in SIZES[1:]:
+        for n in SIZES[1:4]:
             rng = np.random.default_rng([7, n])
-            rows = [_covered(*draw(n, rng), seed) for seed in range(4 * SAMPLES)]
+            rows = [_covered(*draw(n, rng), seed) for seed in range(2 * SAMPLES)]
             out[f"{name}, {n}"] = {
                 "rules": RULES,
                 "covered": np.mean([r[0] for r in rows], axis=0).round(3).tolist(),
@@ -183,9 +182,54 @@ def _covered(sample: Scored, truth: Truth, seed: int) -> tuple[list[bool], list[
 def significance_interval(best: CutScan, sample: Scored, seed: int) -> tuple[float, float]:
     """What ``best.interval()`` gives for the significance, without choosing the cut anew in each replica."""
     selected = sample.score >= best.cut
-    s, b = poisson_sums(sample.weight[selected], sample.signal[selected], np.array([0]), REPLICAS, seed)
-    low, high = np.quantile(UTILITY.value(s[:, 0], b[:, 0]), [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    signal = sample.signal[selected]
+    weight = sample.weight[selected] * np.random.default_rng(seed).poisson(size=(REPLICAS, signal.size))
+    z = UTILITY.value(weight[:, signal].sum(axis=1), weight[:, ~signal].sum(axis=1))
+    low, high = np.quantile(z, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     return float(low), float(high)
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """Put the tables between their markers in docs/cut.md."""
+    page = PAGE.read_text()
+    for name, rows in (("regret", _regret_rows(results["regret"])), ("coverage", _coverage_rows(results["coverage"]))):
+        start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
+        before, _, rest = page.partition(start)
+        page = before + start + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
+    PAGE.write_text(page)
+
+
+def _regret_rows(results: dict[str, Any]) -> Iterator[str]:
+    """One line per source and size, and the means over the models of each kind of events."""
+    yield f"| score, events to tune on | {' | '.join(RULES)} | model less plateau |"
+    yield "|" + " --- |" * (len(RULES) + 2)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for name, row in results.items():
+        source_name, n = name.split(", ")
+        groups.setdefault(f"{source_name.partition('-')[0]}, {int(n):,}", []).append(row)
+        yield _regret_row(f"{source_name}, {int(n):,}", [row])
+    for name, rows in groups.items():
+        yield _regret_row(f"**mean of {name}**", rows)
+    yield _regret_row("**mean of all**", list(results.values()))
+
+
+def _regret_row(name: str, rows: list[dict[str, Any]]) -> str:
+    """Means over settings, whose errors are taken as independent."""
+    values, errors = ([np.array([r[key] for r in rows]) for key in keys] for keys in (
+        ("regret", "against plateau"), ("error", "error against plateau")))  # fmt: skip
+    mean, less = (v.mean(axis=0) for v in values)
+    error, less_error = (np.sqrt(np.square(e).sum(axis=0)) / len(rows) for e in errors)
+    cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True)]
+    model = RULES.index("model")
+    return f"| {name} | {' | '.join(cells)} | {less[model]:+.3f} ± {less_error[model]:.3f} |"
+
+
+def _coverage_rows(results: dict[str, Any]) -> Iterator[str]:
+    yield f"| score, events to tune on | {' | '.join(f'{rule}: covered, bias' for rule in RULES)} |"
+    yield "|" + " --- |" * (len(RULES) + 1)
+    for name, row in results.items():
+        cells = [f"{c:.1%}, {b:+.2f}" for c, b in zip(row["covered"], row["bias"], strict=True)]
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
 def main(what: str, *arguments: str) -> None:
@@ -193,6 +237,7 @@ def main(what: str, *arguments: str) -> None:
     warnings.simplefilter("ignore", SmallSampleWarning)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if what == "tables":
+        write_page(results)
         return
     results.setdefault(what, {}).update({"regret": regret, "coverage": coverage}[what](*arguments))
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")

@@ -205,7 +205,8 @@ def scan(
         What to maximise.
     rule : {"plateau", "peak", "smooth", "model"}, default="plateau"
         ``"model"`` takes the best cut for yields that are modelled by smooth curves, which loses least on other events
-        (docs/cut.md); with too few events or distinct scores for that it is ``"plateau"``. ``"peak"`` takes the highest point, which follows every fluctuation. ``"plateau"`` takes the middle of the
+        (docs/cut.md); with too few events or distinct scores for that it is ``"plateau"``.
+        ``"peak"`` takes the highest point, which follows every fluctuation. ``"plateau"`` takes the middle of the
         widest stretch of cuts that lie within half a standard error of the peak. ``"smooth"`` takes the peak of a
         moving average over 2 % of the events.
     min_effective : float, optional
@@ -331,7 +332,7 @@ def _choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float
     return int(inside[np.argmin(np.abs(last[inside] - middle))])
 
 
-def _choose_by_model(
+def _choose_by_model(  # noqa: PLR0917 - one row of replicas, or the sample itself
     utility: Utility,
     s: Array,
     b: Array,

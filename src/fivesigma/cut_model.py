@@ -64,7 +64,7 @@ class ModelledCurve(NamedTuple):
     best: int
 
 
-def model_curve(
+def model_curve(  # noqa: PLR0917 - the ranked sample, in the order of its columns
     s: Array, b: Array, last: IntArray, squares: tuple[float, float], valid: BoolArray, utility: Utility
 ) -> ModelledCurve | None:
     """Model the yields of a ranked sample, and find the best of its valid cuts.
