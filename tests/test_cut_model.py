@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.interpolate import BSpline
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
@@ -187,6 +188,13 @@ def test_poisson_means_are_the_minimum_of_the_penalised_likelihood() -> None:
     oracle = minimize(loss, start, method="BFGS", options={"gtol": 1e-6, "maxiter": 2000})
     np.testing.assert_allclose(means, exposure * np.exp(basis @ oracle.x), rtol=2e-3)
     assert means.sum() == pytest.approx(counts.sum(), rel=1e-4)  # the spline holds the constants
+
+
+def test_splines_are_those_of_scipy() -> None:
+    x = np.sort(np.random.default_rng(1).uniform(-2.0, 3.0, size=100))
+    basis, _ = module._spline(x, module._BY_FRACTION)
+    knots = x[0] + module._BY_FRACTION.knots * np.arange(-3, basis.shape[1] + 1)
+    np.testing.assert_allclose(basis, BSpline.design_matrix(x, knots, 3).toarray(), atol=1e-12)
 
 
 def test_the_penalty_leaves_polynomials_alone() -> None:

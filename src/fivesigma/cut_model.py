@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.interpolate import BSpline
 from scipy.special import ndtri
 
 from fivesigma._types import Array, BoolArray, IntArray
@@ -159,8 +158,13 @@ def _spline(x: Array, smoothness: _Smoothness) -> tuple[Array, Array]:
     """Cubic B-splines at ascending points, and the matrix of their penalty: the integral of a squared derivative."""
     step, derivative, penalty = smoothness
     n = max(1, int(np.ceil((x[-1] - x[0]) / step)))
-    knots = x[0] + step * np.arange(-3, n + 4)
-    basis = BSpline.design_matrix(x.clip(knots[3], np.nextafter(knots[-4], -np.inf)), knots, 3).toarray()
+    position = (x - x[0]) / step
+    piece = np.minimum(position.astype(np.intp), n - 1)
+    t = position - piece
+    pieces = ((1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3)
+    basis = np.zeros((x.size, n + 3))
+    for i, values in enumerate(pieces):
+        basis[np.arange(x.size), piece + i] = values / 6
     differences = np.diff(np.eye(basis.shape[1]), n=min(derivative, basis.shape[1] - 1), axis=0)
     return basis, penalty * differences.T @ differences / step ** (2 * derivative - 1)
 
