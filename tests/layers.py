@@ -44,7 +44,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ),
     ("scores", {"scored": "scored events"}),
     ("ranking", {"ranking": "events by score"}),
-    ("bootstrap", {"bootstrap": "Poisson replicas"}),
+    ("bootstrap", {"bootstrap": "Poisson replicas", "cut_model": "modelled yields"}),
     ("selection", {"cut": "best cut", "systematics": "varied yields"}),
     ("categories", {"categories": "exact categories", "learners": "how libraries take weights"}),
     ("store", {"store": "saved models, checkpoints", "workspace": "HistFactory"}),

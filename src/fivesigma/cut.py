@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from fivesigma._drawing import axes_or_current, draw_significance
 from fivesigma._types import Array, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
+from fivesigma.cut_model import MIN_EVENTS, model_curve
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.scored import ScoredEvents, arrays_of
@@ -22,7 +23,7 @@ from fivesigma.yields import significance_or_nan, valid_yields
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
-RULES = ("plateau", "peak", "smooth")
+RULES = ("plateau", "peak", "smooth", "model")
 PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
 SMOOTHING = 0.02  # width of the moving average, as a share of all events
 MIN_EFFECTIVE = 10.0  # effective background events below which a cut is not valid
@@ -122,8 +123,14 @@ class CutScan:
         points = self._grid()
         s, b = replicas_above(self.ranking, points, n_boot, random_state)
         z = significance_or_nan(self.utility, s, b, np.isfinite(self.values[points]) & valid_yields(s, b))
-        last, error = self.ranking.last[points], self.errors(points)
-        best = [_choose(self.rule, row, last, error.__getitem__) for row in z if np.isfinite(row).any()]
+        last, error, squares = self.ranking.last[points], self.errors(points), _squares(self.ranking)
+        best = [
+            _choose_by_model(self.utility, s[i], b[i], squares, row, last, error.__getitem__)
+            if self.rule == "model"
+            else _choose(self.rule, row, last, error.__getitem__)
+            for i, row in enumerate(z)
+            if np.isfinite(row).any()
+        ]
         significance, (low, high) = replica_intervals(
             z[:, np.searchsorted(points, self.chosen)],
             self.ranking.thresholds(points)[best],
@@ -215,7 +222,9 @@ def scan(
         Physics weights: expected yields, scaled so that the sample stands for the whole experiment.
     utility : Utility or str, default=AMS2()
         What to maximise.
-    rule : {"plateau", "peak", "smooth"}, default="plateau"
+    rule : {"plateau", "peak", "smooth", "model"}, default="plateau"
+        ``"model"`` takes the best cut for yields that are modelled by smooth curves, which loses least on other events
+        (docs/cut.md); with too few events or distinct scores for that it is ``"plateau"``.
         ``"peak"`` takes the highest point, which follows every fluctuation. ``"plateau"`` takes the middle of the
         widest stretch of cuts that lie within half a standard error of the peak. ``"smooth"`` takes the peak of a
         moving average over 2 % of the events.
@@ -248,7 +257,16 @@ def scan(
     ranking = rank_events(score, y, sample_weight, pos_label)
     floor = _default_floor(ranking) if min_effective is None else min_effective
     z = significance_or_nan(utility, ranking.s, ranking.b, ranking.valid(floor))
-    chosen = _choose(rule, z, ranking.last, lambda k: float(_standard_errors(utility, ranking, np.array([k]))[0]))
+
+    def error_at(cut: int) -> float:
+        return float(_standard_errors(utility, ranking, np.array([cut]))[0])
+
+    if rule == "model":
+        squares = _squares(ranking)
+        _warn_if_not_modelled(ranking, squares)
+        chosen = _choose_by_model(utility, ranking.s, ranking.b, squares, z, ranking.last, error_at)
+    else:
+        chosen = _choose(rule, z, ranking.last, error_at)
     b = float(ranking.b[chosen])
     return CutScan(
         cut=float(ranking.thresholds([chosen])[0]),
@@ -296,7 +314,7 @@ def _choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float
     Parameters
     ----------
     rule : str
-        One of `RULES`.
+        One of `RULES` but "model".
     z : array
         Significance of each cut; NaN is excluded, at least one is not NaN.
     last : int array
@@ -317,6 +335,38 @@ def _choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float
     middle = (last[first[widest]] + last[end[widest]]) / 2
     inside = np.arange(first[widest], end[widest] + 1)
     return int(inside[np.argmin(np.abs(last[inside] - middle))])
+
+
+def _choose_by_model(  # noqa: PLR0917 - one row of replicas, or the sample itself
+    utility: Utility,
+    s: Array,
+    b: Array,
+    squares: tuple[float, float],
+    z: Array,
+    last: IntArray,
+    error_at: Callable[[int], float],
+) -> int:
+    """Index of the cut that the rule "model" takes, or "plateau" where the yields cannot be modelled."""
+    modelled = model_curve(s, b, last, squares, np.isfinite(z), utility)
+    return _choose("plateau", z, last, error_at) if modelled is None else modelled.best
+
+
+def _squares(ranking: Ranking) -> tuple[float, float]:
+    """Sums of the squared weights of all signal and of all background."""
+    (signal,), (background,) = ranking.variances(np.array([ranking.last.size - 1]))
+    return float(signal), float(background)
+
+
+def _warn_if_not_modelled(ranking: Ranking, squares: tuple[float, float]) -> None:
+    totals = float(ranking.s[-1]), float(ranking.b[-1])
+    counts = [max(t, 0.0) ** 2 / q if q > 0 else 0.0 for t, q in zip(totals, squares, strict=True)]
+    if min(counts) < MIN_EVENTS:
+        warnings.warn(
+            f"signal has {counts[0]:.1f} and background {counts[1]:.1f} effective events, too few to model yields "
+            f"({MIN_EVENTS:g} of each are needed); the cut is the middle of the plateau",
+            SmallSampleWarning,
+            stacklevel=3,
+        )
 
 
 def _smooth_peak(z: Array, last: IntArray) -> int:

@@ -67,7 +67,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         fold, on folds of its own, and scores the events that it was not fitted on, so that all events have such scores.
     n_repeats : int, default=1
         Repeats of the folds, each with new folds and seeds.
-    cut : {"plateau", "peak", "smooth", "zero"} or float, default="plateau"
+    cut : {"plateau", "peak", "smooth", "model", "zero"} or float, default="plateau"
         Cut of `predict`, tuned on the blended held-out scores; ``"zero"``, the sign of the margin, is not for ranks.
         A bagged pool keeps the tuned share of events rather than the score: the mean of all fits of a member is
         narrower than the scores of one fit on which the share was tuned.

@@ -1,0 +1,247 @@
+"""What the rules for the cut lose, and how often their intervals cover: the tables of docs/cut.md.
+
+``python -m benchmarks.cut_scores DATA FOLDER`` trains the models and scores the events, once.
+``python -m benchmarks.cut_rules regret FOLDER [SOURCE ...]`` and ``coverage FOLDER`` repeat only the choice of the cut
+and write benchmarks/cut_rules.json; ``tables`` puts its tables between the markers of docs/cut.md.
+
+The regret of a cut is the true significance of the best cut less that of the cut. Truth is exact for two Gaussians, and
+otherwise measured on events that did not tune the cut: 1,400,000 of the toy, the rest of set t, set b, or the other
+half of the real events. That curve is smoothed over the logarithm of the selected fraction, since the best of a noisy
+curve is no truth.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.ndimage import gaussian_filter1d
+from scipy.special import ndtr
+
+from benchmarks.cut_scores import KINDS, Scored, read_scored
+from benchmarks.protocol import UTILITY
+from fivesigma import scan
+from fivesigma._types import Array, IntArray
+from fivesigma.cut import RULES, CutScan
+from fivesigma.datasets.htautau import YIELDS
+from fivesigma.errors import SmallSampleWarning
+from fivesigma.yields import rescale
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "cut_rules.json"
+PAGE = HERE.parent / "docs" / "cut.md"
+
+TOTALS = YIELDS["s"], YIELDS["b"]
+SIZES = (1_500, 6_000, 15_000, 30_000, 100_000)
+SAMPLES = 100
+TOY_TRUTH = 1_400_000
+GAUSSIANS = (1.5, 2.0)  # distances in standard deviations; a tenth of the events is signal
+LEVEL, REPLICAS = 0.68, 200
+
+
+class Truth(NamedTuple):
+    """The true significance against the cut, from the tightest cut."""
+
+    cut: Array
+    significance: Array
+
+    def at(self, cut: float) -> float:
+        """Significance at a cut."""
+        return float(np.interp(-cut, -self.cut, self.significance))
+
+    @classmethod
+    def measured(cls, events: Scored, smoothing: float) -> Truth:
+        """From events, smoothed by a Gaussian of this width in the logarithm of the selected fraction."""
+        curve = scan(*scaled(events), UTILITY, "peak", min_effective=0.0).curve
+        fraction = np.geomspace(0.002, 1.0, 2000)
+        cuts = np.searchsorted(curve.fraction, fraction).clip(0, curve.fraction.size - 1)
+        z = np.nan_to_num(curve.significance[cuts])
+        return cls(curve.cut[cuts], gaussian_filter1d(z, smoothing / np.log(fraction[1] / fraction[0]), mode="nearest"))
+
+    @classmethod
+    def gaussians(cls, distance: float) -> Truth:
+        """Exact, for scores of unit variance."""
+        cut = np.linspace(5.0, -3.0, 8001)
+        return cls(cut, UTILITY.value(TOTALS[0] * ndtr(distance - cut), TOTALS[1] * ndtr(-cut)))
+
+
+Draw = Callable[[int, np.random.Generator], tuple[Scored, Truth]]
+
+
+def scaled(events: Scored) -> Scored:
+    """Events with the challenge's yields."""
+    return events._replace(weight=rescale(events.weight, events.signal, TOTALS))
+
+
+def take(events: Scored, rows: IntArray) -> Scored:
+    """Some rows, with the challenge's yields."""
+    return scaled(Scored(events.score[rows], events.signal[rows], events.weight[rows]))
+
+
+def source(name: str, folder: str, *, population: bool = False) -> Draw:
+    """How tuning samples of one source are drawn, each with its truth: other events, or all of which it is drawn."""
+    where, _, kind = name.partition("-")
+    if where == "gauss":
+        distance = float(kind)
+        exact = Truth.gaussians(distance)
+
+        def gaussians(n: int, rng: np.random.Generator) -> tuple[Scored, Truth]:
+            signal = rng.random(n) < 0.1
+            return scaled(Scored(rng.normal(distance * signal), signal, np.ones(n))), exact
+
+        return gaussians
+    events = read_scored(folder, f"t-{kind}" if where == "b" else name)
+    if where in ("toy", "b"):
+        tuning = events.score.size - (TOY_TRUTH if where == "toy" and not population else 0)
+        others = read_scored(folder, name)
+        if tuning < events.score.size:
+            others = take(others, np.arange(tuning, events.score.size))
+        fixed = Truth.measured(others, 0.03 if where == "toy" else 0.1)
+        return lambda n, rng: (take(events, rng.choice(tuning, n, replace=False)), fixed)
+
+    def split(n: int, rng: np.random.Generator) -> tuple[Scored, Truth]:
+        rows = rng.permutation(events.score.size)
+        return take(events, rows[:n]), Truth.measured(take(events, rows[n:]), 0.1)
+
+    return split
+
+
+def sizes_of(name: str) -> Iterator[int]:
+    """Sizes of the tuning samples that a source allows."""
+    most = {"t": 30_000, "b": 30_000, "real": 12_000}.get(name.partition("-")[0], SIZES[-1])
+    return (n for n in SIZES if n <= most)
+
+
+SOURCES = [f"gauss-{d}" for d in GAUSSIANS] + [f"{where}-{k}" for where in ("toy", "t", "b", "real") for k in KINDS]
+
+
+def regret(folder: str, *names: str) -> dict[str, Any]:
+    """Mean regret of each rule, and how much less it is than the plateau's, with errors from the samples."""
+    out = {}
+    for name in names or SOURCES:
+        draw = source(name, folder)
+        for n in sizes_of(name):
+            rng = np.random.default_rng([2026, n])
+            lost = np.array([_regrets(*draw(n, rng)) for _ in range(SAMPLES)])
+            against = lost - lost[:, [RULES.index("plateau")]]
+            out[f"{name}, {n}"] = {
+                "rules": RULES,
+                "regret": lost.mean(axis=0).round(4).tolist(),
+                "error": _error(lost),
+                "against plateau": against.mean(axis=0).round(4).tolist(),
+                "error against plateau": _error(against),
+            }
+            print(name, n, out[f"{name}, {n}"]["regret"], flush=True)
+    return out
+
+
+def _regrets(sample: Scored, truth: Truth) -> list[float]:
+    best = float(truth.significance.max())
+    return [best - truth.at(scan(*sample, UTILITY, rule).cut) for rule in RULES]
+
+
+def _error(values: Array) -> list[float]:
+    found: list[float] = (values.std(axis=0, ddof=1) / np.sqrt(len(values))).round(4).tolist()
+    return found
+
+
+def coverage(folder: str, *names: str) -> dict[str, Any]:
+    """Share of samples whose interval holds the true significance at the chosen cut, and the mean bias of the value."""
+    out = {}
+    for name in names or ("gauss-1.5", "gauss-2.0", "toy-plain"):
+        draw = source(name, folder, population=True)
+        for n in SIZES[1:4]:
+            rng = np.random.default_rng([7, n])
+            rows = [_covered(*draw(n, rng), seed) for seed in range(2 * SAMPLES)]
+            out[f"{name}, {n}"] = {
+                "rules": RULES,
+                "covered": np.mean([r[0] for r in rows], axis=0).round(3).tolist(),
+                "bias": np.mean([r[1] for r in rows], axis=0).round(4).tolist(),
+                "error": _error(np.array([r[1] for r in rows])),
+            }
+            print(name, n, out[f"{name}, {n}"], flush=True)
+    return out
+
+
+def _covered(sample: Scored, truth: Truth, seed: int) -> tuple[list[bool], list[float]]:
+    covered, bias = [], []
+    for rule in RULES:
+        best = scan(*sample, UTILITY, rule)
+        low, high = significance_interval(best, sample, seed)
+        true = truth.at(best.cut)
+        covered.append(low <= true <= high)
+        bias.append(best.significance - true)
+    return covered, bias
+
+
+def significance_interval(best: CutScan, sample: Scored, seed: int) -> tuple[float, float]:
+    """What ``best.interval()`` gives for the significance, without choosing the cut anew in each replica."""
+    selected = sample.score >= best.cut
+    signal = sample.signal[selected]
+    weight = sample.weight[selected] * np.random.default_rng(seed).poisson(size=(REPLICAS, signal.size))
+    z = UTILITY.value(weight[:, signal].sum(axis=1), weight[:, ~signal].sum(axis=1))
+    low, high = np.quantile(z, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    return float(low), float(high)
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """Put the tables between their markers in docs/cut.md."""
+    page = PAGE.read_text()
+    for name, rows in (("regret", _regret_rows(results["regret"])), ("coverage", _coverage_rows(results["coverage"]))):
+        start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
+        before, _, rest = page.partition(start)
+        page = before + start + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
+    PAGE.write_text(page)
+
+
+def _regret_rows(results: dict[str, Any]) -> Iterator[str]:
+    """One line per source and size, and the means over the models of each kind of events."""
+    yield f"| score, events to tune on | {' | '.join(RULES)} | model less plateau |"
+    yield "|" + " --- |" * (len(RULES) + 2)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for name, row in results.items():
+        source_name, n = name.split(", ")
+        groups.setdefault(f"{source_name.partition('-')[0]}, {int(n):,}", []).append(row)
+        yield _regret_row(f"{source_name}, {int(n):,}", [row])
+    for name, rows in groups.items():
+        yield _regret_row(f"**mean of {name}**", rows)
+    yield _regret_row("**mean of all**", list(results.values()))
+
+
+def _regret_row(name: str, rows: list[dict[str, Any]]) -> str:
+    """Means over settings, whose errors are taken as independent."""
+    values, errors = ([np.array([r[key] for r in rows]) for key in keys] for keys in (
+        ("regret", "against plateau"), ("error", "error against plateau")))  # fmt: skip
+    mean, less = (v.mean(axis=0) for v in values)
+    error, less_error = (np.sqrt(np.square(e).sum(axis=0)) / len(rows) for e in errors)
+    cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True)]
+    model = RULES.index("model")
+    return f"| {name} | {' | '.join(cells)} | {less[model]:+.3f} ± {less_error[model]:.3f} |"
+
+
+def _coverage_rows(results: dict[str, Any]) -> Iterator[str]:
+    yield f"| score, events to tune on | {' | '.join(f'{rule}: covered, bias' for rule in RULES)} |"
+    yield "|" + " --- |" * (len(RULES) + 1)
+    for name, row in results.items():
+        cells = [f"{c:.1%}, {b:+.2f}" for c, b in zip(row["covered"], row["bias"], strict=True)]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def main(what: str, *arguments: str) -> None:
+    """Measure one of the tables, or write them into the page."""
+    warnings.simplefilter("ignore", SmallSampleWarning)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if what == "tables":
+        write_page(results)
+        return
+    results.setdefault(what, {}).update({"regret": regret, "coverage": coverage}[what](*arguments))
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

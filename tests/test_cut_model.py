@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.interpolate import BSpline
+from scipy.optimize import minimize
+from scipy.special import ndtr
+
+from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, SOverRootSB, Utility, scan
+from fivesigma import cut_model as module
+from fivesigma.bootstrap import poisson_sums
+from fivesigma.cut import _squares
+from fivesigma.cut_model import ModelledCurve, model_curve
+from fivesigma.errors import SmallSampleWarning
+from fivesigma.ranking import rank_events
+from tests.significance.exact import name_of
+
+Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
+TOTALS = 700.0, 400_000.0
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def _sample(n: int, seed: int, distance: float = 1.5) -> Sample:
+    """Two Gaussians with weights that scatter, scaled to fixed yields."""
+    rng = np.random.default_rng(seed)
+    y = rng.random(n) < 0.3
+    w = rng.exponential(size=n)
+    for c, total in zip((y, ~y), TOTALS, strict=True):
+        w[c] *= total / w[c].sum()
+    return rng.normal(distance * y), y, w
+
+
+def _curve(sample: Sample, utility: Utility, floor: float = 10.0) -> ModelledCurve | None:
+    ranking = rank_events(*sample)
+    return model_curve(ranking.s, ranking.b, ranking.last, _squares(ranking), ranking.valid(floor), utility)
+
+
+def _true(cut: float, distance: float, utility: Utility) -> float:
+    return float(utility.value(TOTALS[0] * ndtr(distance - cut), TOTALS[1] * ndtr(-cut)))
+
+
+@pytest.mark.parametrize(
+    "utility",
+    [AMS2(b_reg=10.0), AMS2(), AMS3(), SOverRootSB(), OnOff(tau=1.0), GaussianBackground(sigma=50.0)],
+    ids=name_of,
+)
+def test_it_loses_less_than_the_peak_and_the_plateau(utility: Utility) -> None:
+    best = max(_true(cut, 1.5, utility) for cut in np.linspace(-2, 4, 601))
+    lost: dict[str, list[float]] = {"model": [], "plateau": [], "peak": []}
+    for seed in range(40):
+        sample = _sample(10_000, seed)
+        for rule, values in lost.items():
+            values.append(best - _true(scan(*sample, utility, rule).cut, 1.5, utility))
+    mean = {rule: np.mean(values) for rule, values in lost.items()}
+    assert mean["model"] < 0.75 * mean["plateau"]
+    assert mean["model"] < 0.75 * mean["peak"]
+
+
+def test_with_many_events_both_views_are_the_truth() -> None:
+    utility = AMS2(b_reg=10.0)
+    sample = _sample(400_000, 3)
+    found = _curve(sample, utility)
+    assert found is not None
+    cuts = rank_events(*sample).thresholds(found.cuts)
+    usual = (cuts > 0.0) & (cuts < 2.5)
+    true = np.array([_true(cut, 1.5, utility) for cut in cuts[usual]])
+    assert usual.sum() > 50
+    np.testing.assert_allclose(found.by_fraction[usual], true, rtol=0.03)
+    np.testing.assert_allclose(found.by_background[usual], true, rtol=0.03)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS)
+def test_no_monotone_transform_of_the_score_and_no_order_of_the_events_matters(seed: int) -> None:
+    score, y, w = _sample(2_000, seed)
+    best = scan(score, y, w, AMS2(b_reg=10.0), "model")
+    again = scan(np.exp(score), y, w, AMS2(b_reg=10.0), "model")
+    assert again.fraction == best.fraction
+    order = np.random.default_rng(seed).permutation(score.size)
+    shuffled = scan(score[order], y[order], w[order], AMS2(b_reg=10.0), "model")
+    assert (shuffled.cut, shuffled.fraction) == (best.cut, best.fraction)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_scales_of_the_weights_do_not_matter_where_the_utility_has_none(seed: int, of_s: float, of_b: float) -> None:
+    score, y, w = _sample(2_000, seed)
+    best = scan(score, y, w, AMS3(), "model")
+    scaled = scan(score, y, w * np.where(y, of_s, of_b), AMS3(), "model")
+    # Rounding may decide between neighbours of the grid, which is even in the logarithm of the fraction.
+    assert scaled.fraction == pytest.approx(best.fraction, rel=0.05)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, st.data())
+def test_an_event_in_two_halves_hardly_matters(seed: int, data: st.DataObject) -> None:
+    score, y, w = _sample(2_000, seed)
+    best = scan(score, y, w, AMS2(b_reg=10.0), "model")
+    i = data.draw(st.integers(0, score.size - 1))
+    w[i] /= 2
+    twice = np.append(np.arange(score.size), i)
+    halved = scan(score[twice], y[twice], w[twice], AMS2(b_reg=10.0), "model")
+    # Only the number of events moves, by one; the cells move with it, and the grid resolves a few per cent.
+    assert halved.fraction == pytest.approx(best.fraction, rel=0.1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.integers(2, 400), st.sampled_from([3, 20, 10**6]), st.sampled_from([0.0, 1.0, 10.0]))
+def test_the_cut_is_always_valid(seed: int, n: int, levels: int, floor: float) -> None:
+    rng = np.random.default_rng(seed)
+    y = rng.random(n) < 0.5
+    y[:2] = True, False
+    score = np.floor(rng.normal(y) * levels)
+    w = rng.exponential(size=n) * rng.choice([-1.0, 1.0], p=[0.1, 0.9], size=n)
+    w[:2] = 30.0  # so that some cut is valid
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)
+        best = scan(score, y, w, rule="model", min_effective=min(floor, 1.0) if n < 100 else floor / 10)
+    chosen = best.curve.fraction == best.fraction
+    assert np.isfinite(best.curve.significance[chosen]).all()
+    assert chosen.sum() == 1
+
+
+def test_negative_weights_cost_no_more_than_the_plateau() -> None:
+    utility = AMS2(b_reg=10.0)
+    best = max(_true(cut, 1.5, utility) for cut in np.linspace(-2, 4, 601))
+    lost: dict[str, list[float]] = {"model": [], "plateau": []}
+    for seed in range(30):
+        score, y, w = _sample(20_000, seed)
+        rng = np.random.default_rng(seed)
+        w *= rng.choice([-1.0, 1.0], p=[0.1, 0.9], size=w.size)
+        for c, total in zip((y, ~y), TOTALS, strict=True):
+            w[c] *= total / w[c].sum()
+        for rule, values in lost.items():
+            values.append(best - _true(scan(score, y, w, utility, rule).cut, 1.5, utility))
+    assert np.mean(lost["model"]) < np.mean(lost["plateau"])
+
+
+def test_too_few_events_are_said_and_have_the_plateau() -> None:
+    score, y, w = _sample(60, 1)
+    with pytest.warns(SmallSampleWarning, match=r"too few to model yields \(30 of each are needed\); the cut is the"):
+        few = scan(score, y, w, rule="model", min_effective=1.0)
+    assert few.cut == scan(score, y, w, rule="plateau", min_effective=1.0).cut
+
+
+def test_few_distinct_scores_have_the_plateau() -> None:
+    score, y, w = _sample(5_000, 1)
+    coarse = np.round(score)
+    assert np.unique(coarse).size < module.MIN_CELLS
+    assert scan(coarse, y, w, rule="model").cut == scan(coarse, y, w, rule="plateau").cut
+
+
+def test_a_background_that_few_cells_hold_leaves_the_first_view() -> None:
+    # All background but a little is tied at the bottom, so its efficiency takes few values.
+    rng = np.random.default_rng(0)
+    y = np.repeat([True, False], [2_000, 500])
+    score = np.where(y, rng.random(2_500), -1.0)
+    score[-12:] = np.repeat([0.9, 0.6, 0.3], 4)
+    found = _curve((score, y, np.ones(2_500)), AMS2(), floor=1.0)
+    assert found is not None
+    np.testing.assert_array_equal(found.by_fraction, found.by_background)
+
+
+def test_ties_are_not_split() -> None:
+    score, y, w = _sample(5_000, 2)
+    best = scan(np.round(score, 1), y, w, AMS2(b_reg=10.0), "model")
+    assert (np.round(score, 1) >= best.cut).mean() == best.fraction
+
+
+def test_poisson_means_are_the_minimum_of_the_penalised_likelihood() -> None:
+    rng = np.random.default_rng(5)
+    x = np.sort(rng.uniform(-3, 2, size=40))
+    exposure = rng.uniform(0.5, 2.0, size=40)
+    counts = rng.poisson(20 * exposure * np.exp(-x)).astype(float)
+    counts[7] = -2.0  # negative weights
+    basis, penalty = module._spline(x, module._BY_BACKGROUND)
+    means = module._poisson_means(basis, penalty, counts, exposure)
+
+    def loss(c: np.ndarray) -> float:
+        log = basis @ c + np.log(exposure)
+        return float(np.exp(log).sum() - counts @ log + c @ penalty @ c / 2)
+
+    start = np.full(basis.shape[1], np.log(counts.sum() / exposure.sum()))
+    oracle = minimize(loss, start, method="BFGS", options={"gtol": 1e-6, "maxiter": 2000})
+    np.testing.assert_allclose(means, exposure * np.exp(basis @ oracle.x), rtol=2e-3)
+    assert means.sum() == pytest.approx(counts.sum(), rel=1e-4)  # the spline holds the constants
+
+
+def test_splines_are_those_of_scipy() -> None:
+    x = np.sort(np.random.default_rng(1).uniform(-2.0, 3.0, size=100))
+    basis, _ = module._spline(x, module._BY_FRACTION)
+    knots = x[0] + module._BY_FRACTION.knots * np.arange(-3, basis.shape[1] + 1)
+    np.testing.assert_allclose(basis, BSpline.design_matrix(x, knots, 3).toarray(), atol=1e-12)
+
+
+def test_the_penalty_leaves_polynomials_alone() -> None:
+    x = np.linspace(-4.0, 0.0, 50)
+    basis, penalty = module._spline(x, module._BY_FRACTION)
+    cubic = np.linalg.lstsq(basis, x**3 - 2 * x**2 + x, rcond=None)[0]
+    quartic = np.linalg.lstsq(basis, x**4, rcond=None)[0]
+    assert cubic @ penalty @ cubic < 1e-9
+    # The fourth derivative of x^4 is 24; the penalty is the integral of its square over the spline's range.
+    assert quartic @ penalty @ quartic == pytest.approx(module._BY_FRACTION.penalty * 24**2 * 4.0, rel=0.15)
+
+
+def test_the_interval_of_the_cut_chooses_by_the_same_rule() -> None:
+    utility, sample = AMS2(b_reg=10.0), _sample(3_000, 4)
+    found = scan(*sample, utility, "model").interval(n_boot=50, random_state=3)
+    ranking = rank_events(*sample)
+    valid = ranking.valid(10.0)
+    cuts = []
+    for s, b in zip(*poisson_sums(ranking.weight, ranking.signal, ranking.last, 50, 3), strict=True):
+        replica = model_curve(s, b, ranking.last, _squares(ranking), valid & (b > 0), utility)
+        assert replica is not None
+        cuts.append(ranking.thresholds([replica.best])[0])
+    np.testing.assert_array_equal(found.cut, np.quantile(cuts, [0.16, 0.84], method="nearest"))
+
+
+def test_the_significance_at_its_cut_is_less_optimistic() -> None:
+    utility = AMS2(b_reg=10.0)
+    optimism: dict[str, list[float]] = {"model": [], "plateau": []}
+    for seed in range(60):
+        sample = _sample(10_000, 500 + seed)
+        for rule, values in optimism.items():
+            best = scan(*sample, utility, rule)
+            values.append(best.significance - _true(best.cut, 1.5, utility))
+    assert np.mean(optimism["model"]) < 0.6 * np.mean(optimism["plateau"])
