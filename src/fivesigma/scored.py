@@ -173,6 +173,7 @@ class ScoredEvents:
         """
         from fivesigma.datasets.columns import known_signal, require
         from fivesigma.datasets.load import source_of
+        from fivesigma.datasets.reading import read_block
 
         path = Path(path)
         check_ending(path)
@@ -181,7 +182,8 @@ class ScoredEvents:
             require(name, source)
         numbers: dict[str, Kind] = {"score": "float64", "weight": "float64"}
         others: dict[str, Kind] = dict.fromkeys(("label", "selected", "process", "id"), "value")
-        read = source.read({name: kind for name, kind in (numbers | others).items() if name in source.names})
+        wanted = {name: kind for name, kind in (numbers | others).items() if name in source.names}
+        read = read_block(source, wanted, {}, None).columns
         score, labels, selected = read["score"], read.get("label"), read.get("selected")
         if score.size == 0:
             raise InputError(f"{path.name} holds no events")

@@ -44,7 +44,7 @@ def test_integers_are_kept_exactly(tmp_path: Path, ending: str) -> None:
     assert events.kept["runNumber"].tolist() == HUGE.tolist()
     assert events.folds(7, by="runNumber").tolist() == [n % 7 for n in HUGE.tolist()]
     assert "kept: eventNumber, runNumber" in repr(events)
-    cut = load_events(path, keep="*Number", cut="eventNumber < 0 || x == 1")
+    cut = load_events(path, keep="*Number", cut="eventNumber < 0 || x == 1", features="x")
     assert cut.kept["runNumber"].tolist() == HUGE[[0, 2]].tolist()
 
 

@@ -54,12 +54,15 @@ def test_every_format_gives_the_same_events(file: Path) -> None:
 def test_a_cut_is_counted_and_said(file: Path) -> None:
     events = load_events(file, cut="pt > 30 && KaggleSet == 't'")
     assert events.weight.tolist() == [0.1, 2.5]
-    assert events.notes == ("2 of 4 events fail the cut \"pt > 30 && KaggleSet == 't'\" and are left out.",)
+    assert events.notes == (
+        "2 of 4 events fail the cut \"pt > 30 && KaggleSet == 't'\" and are left out.",
+        "Features: mass; not by their name or use: pt.",
+    )
 
 
 def test_cut_compares_the_number_in_the_file_not_its_float32(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", {"x": [0.1, 0.1], "Label": ["s", "b"], "Weight": [1.0, 1.0]})
-    assert len(load_events(path, cut="x <= 0.1")) == 2
+    assert len(load_events(path, features="x", cut="x <= 0.1")) == 2
 
 
 def test_column_names(file: Path) -> None:
@@ -151,20 +154,20 @@ def test_parquet_categories_whole_numbers_and_truth(tmp_path: Path) -> None:
     pl.DataFrame(
         {
             "n": pl.Series([1, None], dtype=pl.Int16),
-            "flag": [True, False],
+            "truth": [True, False],
             "Weight": pl.Series([1, 2], dtype=pl.Int64),
             "Label": pl.Series(["s", "b"], dtype=pl.Categorical),
         }
     ).write_parquet(path)
     events = load_events(path)
-    assert events.feature_names == ("n", "flag")
+    assert events.feature_names == ("n", "truth")
     np.testing.assert_array_equal(events.X, np.array([[1, 1], [np.nan, 0]], dtype="f4"))
     assert events.y.tolist() == ["s", "b"]
 
 
 def test_csv_truth_and_empty_cells(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("flag,x,empty,Weight,Label\ntrue,,,1,s\nfalse,2.5,,1,b\n")
+    path.write_text("truth,x,empty,Weight,Label\ntrue,,,1,s\nfalse,2.5,,1,b\n")
     events = load_events(path)
     np.testing.assert_array_equal(events.X, np.array([[1, np.nan, np.nan], [0, 2.5, np.nan]], dtype="f4"))
     assert events.notes == ("3 empty or NaN feature values are read as missing.",)

@@ -44,7 +44,7 @@ KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_frame_gives_the_same_events(kind: str) -> None:
-    events = from_frame(KINDS[kind](frame()), cut="mass != 91.1")
+    events = from_frame(KINDS[kind](frame()), cut="mass != 91.1", features=["mass", "pt"])
     assert events.feature_names == ("mass", "pt")
     np.testing.assert_array_equal(events.X, np.array([[125.5, 30.25], [np.nan, 41.0], [124.9, 28.125]], dtype="f4"))
     assert events.weight.tolist() == [0.1, 2.5, 0.2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fivesigma.datasets.columns import NEVER_FEATURES
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.htautau import make_htautau
 from fivesigma.datasets.load import column_names, load_events
@@ -9,6 +10,7 @@ from fivesigma.datasets.memory import from_arrays, from_frame
 from fivesigma.datasets.write import write_events
 
 __all__ = [
+    "NEVER_FEATURES",
     "Events",
     "column_names",
     "from_arrays",

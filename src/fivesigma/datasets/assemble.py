@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fivesigma.datasets.columns import join_parts, known_signal
+from fivesigma.datasets.columns import WEIGHT, join_parts, known_signal
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.expression import Cut
-from fivesigma.errors import InputError
+from fivesigma.datasets.reading import Block, read_block
+from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,75 +19,94 @@ if TYPE_CHECKING:
 
     from fivesigma.datasets.columns import Columns, Source
 
-__all__ = ["assemble"]
+__all__ = ["Processes", "assemble"]
+
+SIGNAL, BACKGROUND = "signal", "background"  # labels where files say what an event is
 
 # Rows copied from columns to the table at a time: a piece that stays in the processor's cache.
 _PIECE = 1_024
 
 
-@dataclass(slots=True)
-class _Block:
-    """The columns of one source after the cut."""
+class Processes(NamedTuple):
+    """The process of each source, and the factor of its weights."""
 
-    source: str
-    columns: dict[str, NDArray[Any]]
-    n_rows: int
-    passed: NDArray[np.intp] | None  # rows of the source that passed the cut, None for all
-
-    def where(self, index: int) -> str:
-        """Name a row as the user finds it: counted from 1, in the source, before the cut."""
-        row = index if self.passed is None else int(self.passed[index])
-        return f"row {row + 1:,} of {self.source}"
+    names: Sequence[str]
+    factors: Sequence[float]
 
 
-def assemble(sources: Iterable[Source], columns: Columns, signal: Any) -> Events:
-    """Read the sources one after the other and build the checked events."""
-    cut = None if columns.cut is None else Cut(columns.cut)
+def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, processes: Processes | None = None) -> Events:
+    """Read the sources one after the other and build the checked events.
+
+    Parameters
+    ----------
+    sources : iterable of Source
+    columns : Columns
+        What each column means.
+    signal : label, or sequence of processes
+        Which events are signal.
+    processes : Processes, optional
+        Names and factors of the processes, one for each source, where files and not a column say what an event is.
+    """
     settled: Columns | None = None
     left_out: tuple[str, ...] = ()
-    blocks: list[_Block] = []
-    n_read = 0
-    for source in sources:
+    held_back: tuple[str, ...] = ()
+    blocks: list[Block] = []
+    for at, source in enumerate(sources):
         if settled is None:
-            settled, left_out = columns.settled(source)
-        kinds = settled.kinds(source, cut)
-        read = source.read(kinds)
-        n_rows = len(next(iter(read.values())))
-        if n_rows == 0:
-            raise InputError(f"{source.name} holds no events")
+            settled, left_out, held_back = columns.settled(source)
+        block = read_block(source, *settled.reading(source))
         needed = frozenset(settled.named)
-        for name, kind in kinds.items():
-            if kind == "value":
-                read[name] = _plain(read[name], name, source.name, nan=name not in needed)
+        for name in (settled.label, settled.process, settled.ids, *settled.keep):
+            if name is not None:
+                block.columns[name] = _plain(block.columns[name], name, source.name, nan=name not in needed)
         for name in frozenset(settled.keep).intersection(settled.features or ()):
-            if read[name].dtype.kind == "U":
+            if block.columns[name].dtype.kind == "U":
                 raise InputError(f"column {name!r} of {source.name} holds text and cannot be a feature; only keep it")
-        n_read += n_rows
-        blocks.append(_cut(_Block(source.name, read, n_rows, None), cut))
+        if processes is not None:
+            block.process = processes.names[at]
+        blocks.append(block)
     if settled is None or settled.features is None:
         raise InputError("there is no file to read")
-    n = sum(block.n_rows for block in blocks)
-    notes = _notes(left_out, cut, n_read, n)
+    n, n_read = sum(block.n_rows for block in blocks), sum(block.n_read for block in blocks)
+    notes = _notes(columns, settled, left_out, held_back, n_read=n_read, n=n)
     if n == 0:
-        raise InputError(f"none of {n_read:,} events passes the cut {columns.cut!r}")
+        raise InputError(f"none of {n_read:,} events passes the cut {shortened(str(columns.cut))!r}")
     where = blocks[0].source if len(blocks) == 1 else f"{len(blocks)} files"
-    y, signal = _labels(blocks, settled.label, signal, where)
+    if processes is None:
+        y, meant = _labels(blocks, settled.label, signal, where)
+        process = None if settled.process is None else _joined(blocks, settled.process)
+    else:
+        process = np.repeat([str(block.process) for block in blocks], [block.n_rows for block in blocks])
+        y, meant = np.where(np.isin(process, list(signal)), SIGNAL, BACKGROUND), SIGNAL
+        _check_processes(blocks, processes, signal)
     w = np.ones(n) if settled.weight is None else _weights(blocks, settled.weight)
+    if processes is not None:
+        w = w * np.repeat(processes.factors, [block.n_rows for block in blocks])
     events = Events(
         X=np.empty((n, len(settled.features)), dtype=np.float32),
         y=y,
         weight=w,
-        signal=signal,
-        feature_names=settled.features,
-        process=None if settled.process is None else _joined(blocks, settled.process),
+        signal=meant,
+        feature_names=settled.feature_names,
+        process=process,
         ids=None if settled.ids is None else _unique_ids(blocks, settled.ids),
         kept={name: _joined(blocks, name) for name in settled.keep},
         columns=settled,
     )
-    n_empty = _fill(events.X, blocks, settled.features, settled.missing)
+    n_empty = _fill(events.X, blocks, settled.feature_names, settled.missing)
     if n_empty:
         notes += (f"{n_empty:,} empty or NaN feature values are read as missing.",)
     return replace(events, notes=notes)
+
+
+def _check_processes(blocks: list[Block], processes: Processes, signal: Sequence[str]) -> None:
+    """Every process needs events, and both classes too."""
+    for name in dict.fromkeys(processes.names):
+        own = [block for block in blocks if block.process == name]
+        if not sum(block.n_rows for block in own):
+            raise InputError(f"no event of the process {name!r} passes the cut ({', '.join(b.source for b in own)})")
+    if all(name in signal for name in processes.names):
+        raise InputError("every process is signal; at least one must be background")
 
 
 def _plain(column: NDArray[Any], name: str, source: str, *, nan: bool) -> NDArray[Any]:
@@ -115,25 +134,21 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124 - NaN and NaT
 
 
-def _cut(block: _Block, cut: Cut | None) -> _Block:
-    if cut is None:
-        return block
-    passed = np.flatnonzero(cut.passes({name: block.columns[name] for name in cut.columns}))
-    columns = {name: column[passed] for name, column in block.columns.items()}
-    return _Block(block.source, columns, len(passed), passed)
-
-
-def _notes(left_out: Sequence[str], cut: Cut | None, n_read: int, n: int) -> tuple[str, ...]:
+def _notes(
+    asked: Columns, settled: Columns, left_out: Sequence[str], held_back: Sequence[str], *, n_read: int, n: int
+) -> tuple[str, ...]:
     notes = []
-    if cut is not None:
-        notes.append(f"{n_read - n:,} of {n_read:,} events fail the cut {cut.text!r} and are left out.")
+    if asked.cut is not None:
+        notes.append(f"{n_read - n:,} of {n_read:,} events fail the cut {asked.cut!r} and are left out.")
+    if held_back:
+        notes.append(f"Features: {', '.join(settled.feature_names)}; not by their name or use: {', '.join(held_back)}.")
     if left_out:
         names = ", ".join(left_out)
         notes.append(f"Not features, because they do not hold one number per event: {names}.")
     return tuple(notes)
 
 
-def _fill(X: NDArray[np.float32], blocks: list[_Block], features: Sequence[str], missing: float | None) -> int:
+def _fill(X: NDArray[np.float32], blocks: list[Block], features: Sequence[str], missing: float | None) -> int:
     """Move the feature columns into `X`, freeing each block when it is done; count NaN in the source."""
     start = n_empty = 0
     while blocks:
@@ -159,7 +174,7 @@ def _fill(X: NDArray[np.float32], blocks: list[_Block], features: Sequence[str],
     return n_empty
 
 
-def _labels(blocks: list[_Block], label: str | None, signal: Any, where: str) -> tuple[NDArray[Any], Any]:
+def _labels(blocks: list[Block], label: str | None, signal: Any, where: str) -> tuple[NDArray[Any], Any]:
     """Return the labels, of which there must be two, and the one that means signal."""
     if label is None:
         return np.full(sum(block.n_rows for block in blocks), None, dtype=object), None
@@ -177,40 +192,35 @@ def _labels(blocks: list[_Block], label: str | None, signal: Any, where: str) ->
     raise InputError(f"column {label!r} of {where} must hold two labels; it holds {seen}{more}")
 
 
-def _weights(blocks: list[_Block], name: str) -> NDArray[np.float64]:
+def _weights(blocks: list[Block], name: str) -> NDArray[np.float64]:
     for block in blocks:
-        column = block.columns[name]
+        column = block.columns[WEIGHT if WEIGHT in block.columns else name]
         bad = np.flatnonzero(~np.isfinite(column))
         if len(bad):
             rows = ", ".join(f"{column[i]} in {block.where(int(i))}" for i in bad[:3])
             more = f" and in {len(bad) - 3:,} more rows" if len(bad) > 3 else ""
-            raise InputError(f"every event needs a finite weight, but {name!r} is {rows}{more}")
-    return _joined(blocks, name).astype(np.float64, copy=False)
+            of = "" if block.process is None else f" (process {block.process!r})"
+            raise InputError(f"every event needs a finite weight, but {shortened(name)!r} is {rows}{more}{of}")
+    parts = [block.columns[WEIGHT if WEIGHT in block.columns else name] for block in blocks]
+    return np.concatenate(parts).astype(np.float64, copy=False)
 
 
-def _unique_ids(blocks: list[_Block], name: str) -> NDArray[Any]:
-    ids = _joined(blocks, name)
-    if ids.dtype.kind in "iu" and (ids[1:] > ids[:-1]).all():
-        return ids  # ascending, the usual case, needs no sort
-    order = np.argsort(ids, kind="stable")
-    again = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
-    if len(again) == 0:
-        return ids
-    first, second = (_locate(blocks, int(order[again[0] + step])) for step in (0, 1))
-    msg = (
-        f"identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
-        f"({len(again):,} duplicates in all): pass ids=None if this column does not identify events"
-    )
-    raise InputError(msg)
-
-
-def _locate(blocks: list[_Block], index: int) -> str:
+def _unique_ids(blocks: list[Block], name: str) -> NDArray[Any]:
+    """Identifiers, each once in its file: several files may count their events alike."""
     for block in blocks:
-        if index < block.n_rows:
-            break
-        index -= block.n_rows
-    return block.where(index)
+        ids = block.columns[name]
+        if ids.dtype.kind in "iu" and (ids[1:] > ids[:-1]).all():
+            continue  # ascending, the usual case, needs no sort
+        order = np.argsort(ids, kind="stable")
+        again = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
+        if len(again):
+            first, second = (block.where(int(order[again[0] + step])) for step in (0, 1))
+            raise InputError(
+                f"identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
+                f"({len(again):,} duplicates in all): pass ids=None if this column does not identify events"
+            )
+    return _joined(blocks, name)
 
 
-def _joined(blocks: list[_Block], name: str) -> NDArray[Any]:
+def _joined(blocks: list[Block], name: str) -> NDArray[Any]:
     return join_parts(name, [(block.source, block.columns[name]) for block in blocks])

@@ -10,23 +10,29 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from fivesigma.challenge import MISSING
+from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.yields import KNOWN_PAIRS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from fivesigma.datasets.expression import Cut
 
 __all__ = ["NEVER_FEATURES", "Columns", "Kind", "Source", "join_parts", "known_signal", "matches", "require"]
 
-#: How a column is read: a feature, a weight, or as it stands in the source (labels, ids, processes, kept columns).
-Kind = Literal["float32", "float64", "value"]
+#: How a column is read: a feature, a weight, as it stands in the source (labels, ids, processes, kept columns), or raw
+#: for expressions: numbers in their own type, text, or several numbers per event.
+Kind = Literal["float32", "float64", "value", "raw"]
 
 #: Patterns that are no features unless they are asked for by name.
-NEVER_FEATURES = ("EventId", "Label", "Weight", "Process", "Kaggle*")
+NEVER_FEATURES = (
+    *("EventId", "Label", "Weight", "Process", "Kaggle*"),
+    *("event", "event_number", "eventNumber", "evt*", "run", "run_number", "runNumber", "lumi*", "luminosityBlock"),
+    *("*weight*", "*Weight*", "sf", "SF", "sf_*", "SF_*", "*_sf", "*SF", "*SF_*", "sumw*", "sum_of_weights"),
+    *("pass*", "flag*", "trig*", "HLT_*", "is_*", "mcChannelNumber", "dsid", "DSID"),
+)
 
 
 class Source(Protocol):
@@ -44,8 +50,8 @@ class Source(Protocol):
     def numbers(self) -> Sequence[str]:
         """The columns that hold one number per event, in order."""
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-        """Read columns; numbers get NaN for empty cells, values may not be empty."""
+    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+        """Read columns piece by piece; numbers get NaN for empty cells, values may not be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +100,10 @@ class Columns:
         known = known if isinstance(known, dict) else {}
         roles = {role: known[role] for role in ("label", "weight", "process") if _is_text_or_none(known.get(role, 0))}
         missing = known.get("missing", MISSING)
-        features = known.get("features") if names is None else [str(name) for name in names]
+        features = known.get("features")
+        if names is not None:  # definitions are kept where they are known
+            named = {_name_of(text): text for text in features or () if isinstance(text, str)}
+            features = [named.get(str(name), str(name)) for name in names]
         listed = isinstance(features, list | tuple) and all(isinstance(name, str) for name in features)
         keep = known.get("keep", ())
         return cls(
@@ -113,9 +122,15 @@ class Columns:
         return replace(
             self,
             label=found(self.label or "Label"),
-            weight=found(self.weight or "Weight"),
+            weight=self.weight if self._can_weigh(names) else found("Weight"),
             process=found(self.process or "Process"),
         )
+
+    def _can_weigh(self, names: Collection[str]) -> bool:
+        """Whether the weight is one of these columns, or an expression of them."""
+        if self.weight is None or self.weight in names:
+            return self.weight is not None
+        return _is_expression(self.weight) and Expression(self.weight, "weight").columns <= set(names)
 
     @property
     def named(self) -> dict[str, str]:
@@ -123,44 +138,108 @@ class Columns:
         roles = {"label": self.label, "weight": self.weight, "process": self.process, "identifier": self.ids}
         return {name: role for role, name in roles.items() if name is not None}
 
-    def settled(self, source: Source) -> tuple[Columns, tuple[str, ...]]:
-        """Decide which column is what from the first source; return also the columns that cannot be features."""
+    @property
+    def expressions(self) -> dict[str, Expression]:
+        """Expressions by the name of their value: defined features, and a weight that is not a column by itself."""
+        found: dict[str, Expression] = {}
+        for text in self.features or ():
+            definition = split_definition(text)
+            if definition is not None:
+                found[definition[0]] = Expression(definition[1], f"feature {definition[0]!r}")
+        return found
+
+    def settled(self, source: Source) -> tuple[Columns, tuple[str, ...], tuple[str, ...]]:
+        """Decide which column is what from the first source.
+
+        Returns
+        -------
+        columns : Columns
+        left_out : tuple of str
+            Columns that cannot be features.
+        held_back : tuple of str
+            Number columns that could be features and are not, because of their names or because they are used
+            otherwise; the challenge's own names go without saying.
+        """
         there, numbers = frozenset(source.names), frozenset(source.numbers)
         ids = ("EventId" if "EventId" in there else None) if self.ids == "auto" else self.ids
         known = replace(self, ids=ids)
-        taken = known.named
+        taken = {name: role for name, role in known.named.items() if role != "weight" or name in there}
         for name in taken:
             require(name, source)
         kept = _expanded(self.keep, source, source.names)
         left_out: tuple[str, ...] = ()
+        held_back: tuple[str, ...] = ()
         if self.features is None:
-            reserved = taken.keys() | frozenset(kept)
+            used = frozenset[str]().union(*(e.columns for e in known.used(there)))
+            reserved = taken.keys() | frozenset(kept) | used
             free = [name for name in source.names if name not in reserved and not matches(name, NEVER_FEATURES)]
             features = tuple(name for name in free if name in numbers)
             left_out = tuple(name for name in free if name not in numbers)
+            known_names = frozenset((*features, *taken, *kept))
+            others = [name for name in source.numbers if name not in known_names]
+            held_back = tuple(name for name in others if not matches(name, NEVER_FEATURES[:5]))
         else:
             for name in self.features:
                 if name in taken:
                     raise InputError(f"column {name!r} is the {taken[name]} and cannot be a feature as well")
-            features = _expanded(self.features, source, [name for name in source.numbers if name not in taken])
+            candidates = [name for name in source.numbers if name not in taken]
+            features = _expanded(self.features, source, candidates)
+            names = [_name_of(text) for text in features]
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise InputError(f"the feature {twice!r} is defined twice")
         if not features:
             raise InputError(f"no feature is left in {source.name}; name number columns with features=")
-        return replace(known, features=features, keep=kept), left_out
+        return replace(known, features=features, keep=kept), left_out, held_back
 
-    def kinds(self, source: Source, cut: Cut | None) -> dict[str, Kind]:
-        """How each column of `source` is to be read; every one must be there."""
-        there, numbers = frozenset(source.names), frozenset(source.numbers)
-        kinds: dict[str, Kind] = dict.fromkeys(self.features or (), "float32")
-        for name in () if cut is None else cut.columns:
-            kinds[name] = "float64" if name in numbers else "value"
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features, those of expressions as they are defined."""
+        return tuple(_name_of(text) for text in self.features or ())
+
+    def used(self, there: Collection[str]) -> list[Expression]:
+        """The cut, and the weight if it is an expression of columns and not one of them."""
+        found = [] if self.cut is None else [Expression(self.cut, "cut")]
+        if self.weight is not None and self.weight not in there:
+            found.append(Expression(self.weight, "weight"))
+        return found
+
+    def reading(self, source: Source) -> tuple[dict[str, Kind], dict[str, Expression], Expression | None]:
+        """What is to be read of a source: columns, expressions by the name of their value, and the cut."""
+        there = frozenset(source.names)
+        derived = self.expressions
+        plain = [text for text in self.features or () if _name_of(text) not in derived]
+        kinds: dict[str, Kind] = dict.fromkeys(plain, "float32")
         others = (self.label, self.process, self.ids, *self.keep)
         kinds |= dict.fromkeys([name for name in others if name is not None], "value")
-        if self.weight is not None:
+        cut = None if self.cut is None else Expression(self.cut, "cut")
+        if self.weight is not None and self.weight in there:
             kinds[self.weight] = "float64"
+        elif self.weight is not None:
+            if not _is_expression(self.weight):
+                require(self.weight, source)
+            derived[WEIGHT] = Expression(self.weight, "weight")
         for name in kinds:
             if name not in there:
                 require(name, source)
-        return kinds
+        for expression in (*derived.values(), *([] if cut is None else [cut])):
+            for name in sorted(expression.columns):
+                if name not in there:
+                    require(name, source)
+        return kinds, derived, cut
+
+
+#: Under which a weight that is an expression is read; no column can be called so.
+WEIGHT = "weight\0"
+
+
+def _name_of(text: str) -> str:
+    definition = split_definition(text)
+    return text if definition is None else definition[0]
+
+
+def _is_expression(text: str) -> bool:
+    return any(mark in text for mark in "*/+-()[]<>=&|!% ")
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -184,7 +263,7 @@ def _expanded(patterns: Sequence[str], source: Source, candidates: Sequence[str]
     there = frozenset(source.names)
     chosen: dict[str, None] = {}
     for pattern in patterns:
-        if pattern in there:
+        if pattern in there or split_definition(pattern) is not None:
             chosen[pattern] = None
             continue
         if not any(mark in pattern for mark in "*?["):

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from fivesigma.challenge import MISSING
-from fivesigma.datasets.assemble import assemble
+from fivesigma.datasets.assemble import Processes, assemble
 from fivesigma.datasets.columns import Columns
-from fivesigma.datasets.root import RootTree
+from fivesigma.datasets.root import RootTree, histogram_sum
 from fivesigma.datasets.tables import CsvFile, ParquetFile
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError, did_you_mean, is_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from fivesigma.datasets.columns import Source
     from fivesigma.datasets.events import Events
@@ -25,8 +29,11 @@ __all__ = ["column_names", "load_events", "source_of"]
 _ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".root")
 
 
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
 def load_events(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: Paths | Mapping[str, Paths],
     *,
     features: str | Sequence[str] | None = None,
     label: str | None = "Label",
@@ -38,23 +45,31 @@ def load_events(
     missing: float | None = MISSING,
     tree: str | None = None,
     cut: str | None = None,
+    luminosity: float | None = None,
+    cross_section: Mapping[str, float] | None = None,
+    sum_of_weights: Mapping[str, float | str] | None = None,
 ) -> Events:
     r"""Read weighted events from CSV, Parquet or ROOT files.
 
     Parameters
     ----------
-    path : path, glob pattern, or a sequence of these
-        Files ending in .csv, .csv.gz, .csv.zst, .parquet or .root, read one after the other.
+    path : path, glob pattern, a sequence of these, or a mapping of processes to these
+        Files ending in .csv, .csv.gz, .csv.zst, .parquet or .root, read one after the other; ``file.root:tree`` names
+        the tree as well. With a mapping, such as ``{"VH": "vh_*.root", "ttbar": ["a.root", "b.root"]}``, files say what
+        an event is: no label or process column is read, and `signal` lists the processes that are signal.
     features : str or sequence of str, optional
-        Names or glob patterns of feature columns; by default every number column but identifier, label,
-        weight, process, kept columns and ``Kaggle*``.
+        Names or glob patterns of feature columns, or definitions such as ``"HT = sum(jet_pt)"``; see
+        `fivesigma.datasets.expression`. By default every number column but identifier, label, weight, process, kept
+        columns, those that the weight or the cut use, and names that match `fivesigma.datasets.NEVER_FEATURES`
+        (run and event numbers, weights, flags); the notes name what was taken.
     label : str, optional
         Column of the two labels; None for events without labels.
     signal : optional
         The label that means signal.  It must be given unless the labels are s/b, sig/bkg, signal/background
-        (in any case), true/false, 1/0 or 1/-1.
+        (in any case), true/false, 1/0 or 1/-1. With a mapping of processes, one process or a list of them.
     weight : str, optional
-        Column of expected yields; None gives every event the weight one.
+        Column of expected yields, or an expression such as ``"mcWeight * puWeight"``; None gives every event the weight
+        one.
     process : str, optional
         Column that names what each event was simulated as.
     ids : str, optional
@@ -67,8 +82,16 @@ def load_events(
     tree : str, optional
         TTree or RNTuple of a ROOT file; needed only if a file has more than one.
     cut : str, optional
-        Condition on columns that events must pass, such as ``"PRI_jet_num >= 2 && KaggleSet == 't'"``,
-        applied to the values as they stand in the file.
+        Condition on columns that events must pass, such as ``"passSel && jet_pt[0] > 45"``, applied to the values as
+        they stand in the file.
+    luminosity : float, optional
+        Integrated luminosity in inverse femtobarn.
+    cross_section : mapping of str to float, optional
+        Cross sections of processes in picobarn. The weights of such a process are multiplied by 1000 x luminosity x
+        cross section / sum of weights; a process without a cross section keeps its weights.
+    sum_of_weights : mapping of str to float or str, optional
+        For each process with a cross section the sum of the weights of all generated events, or the name of a
+        histogram that is summed over the process's ROOT files.
 
     Returns
     -------
@@ -101,7 +124,91 @@ def load_events(
         missing=missing,
         cut=cut,
     )
-    return assemble((_source(file, tree) for file in _files(path)), columns, signal)
+    if isinstance(path, Mapping):
+        return _load_processes(
+            path,
+            columns,
+            signal,
+            tree=tree,
+            luminosity=luminosity,
+            cross_section=cross_section or {},
+            sum_of_weights=sum_of_weights or {},
+        )
+    if luminosity is not None or cross_section or sum_of_weights:
+        raise InputError("luminosity, cross_section and sum_of_weights belong to processes; give {process: files}")
+    targets = _files(path)
+    if tree is not None and not all(target.path.suffix.lower() == ".root" for target in targets):
+        other = next(target.path.name for target in targets if target.path.suffix.lower() != ".root")
+        raise InputError(f"tree= chooses within ROOT files, but {other} is not one")
+    return assemble((_source(target, tree) for target in targets), columns, signal)
+
+
+def _load_processes(
+    paths: Mapping[str, Paths],
+    columns: Columns,
+    signal: Any,
+    *,
+    tree: str | None,
+    luminosity: float | None,
+    cross_section: Mapping[str, float],
+    sum_of_weights: Mapping[str, float | str],
+) -> Events:
+    """Read files whose processes are known."""
+    if not paths:
+        raise InputError("there is no process to read")
+    signals = [signal] if isinstance(signal, str) else list(signal or ())
+    if not signals:
+        raise InputError("name the processes that are signal with signal=['...']")
+    for kind, names in (("signal", signals), ("cross_section", cross_section), ("sum_of_weights", sum_of_weights)):
+        for name in names:
+            if name not in paths:
+                hint = did_you_mean(str(name), paths) or f"; there are {', '.join(map(repr, paths))}"
+                raise InputError(f"{kind} names the process {name!r}, which has no files{hint}")
+    files: list[tuple[str, Target]] = []
+    factors: list[float] = []
+    for process, path in paths.items():
+        try:
+            own = _files(path)
+        except InputError as err:
+            raise InputError(f"{err} (process {process!r})") from err
+        files += [(process, target) for target in own]
+        factor = normalisation(process, own, luminosity, cross_section.get(process), sum_of_weights.get(process))
+        factors += [factor] * len(own)
+
+    def sources() -> Iterator[Source]:
+        for process, target in files:
+            try:
+                yield _source(target, tree)
+            except InputError as err:
+                raise InputError(f"{err} (process {process!r})") from err
+
+    roles = replace(columns, label=None, process=None)
+    return assemble(sources(), roles, signals, processes=Processes([name for name, _ in files], factors))
+
+
+def normalisation(
+    process: str,
+    files: Sequence[Target],
+    luminosity: float | None,
+    cross_section: float | None,
+    sum_of_weights: float | str | None,
+) -> float:
+    """Factor of the weights of a process: 1000 x luminosity x cross section / sum of weights, or one."""
+    if cross_section is None:
+        if sum_of_weights is not None:
+            raise InputError(f"process {process!r} has a sum of weights and no cross section; give both or neither")
+        return 1.0
+    if luminosity is None:
+        raise InputError(f"process {process!r} has a cross section, which needs a luminosity (in 1/fb)")
+    if sum_of_weights is None:
+        raise InputError(f"process {process!r} has a cross section, which needs a sum of weights")
+    total = sum_of_weights
+    if isinstance(total, str):
+        total = sum(histogram_sum(target.path, total, process) for target in files)
+    for name, value in (("luminosity", luminosity), ("cross section", cross_section), ("sum of weights", total)):
+        if not is_number(value) or not np.isfinite(value) or value <= 0:
+            raise InputError(f"the {name} of process {process!r} must be a positive number, got {value!r}")
+    return 1000.0 * float(luminosity) * float(cross_section) / float(total)
 
 
 def column_names(path: str | os.PathLike[str], *, tree: str | None = None) -> tuple[str, ...]:
@@ -124,23 +231,38 @@ def source_of(path: str | os.PathLike[str]) -> Source:
     return _source(_files(path)[0], None)
 
 
-def _source(file: Path, tree: str | None) -> Source:
+class Target(NamedTuple):
+    """A file, and the tree in it that its name asks for."""
+
+    path: Path
+    tree: str | None = None
+
+
+def _source(target: Target, tree: str | None) -> Source:
+    file, tree = target.path, target.tree or tree
     ending = next(ending for ending in _ENDINGS if file.name.lower().endswith(ending))
     try:
         if ending == ".root":
             return RootTree(file, tree)
-        if tree is not None:
-            raise InputError(f"tree= chooses within ROOT files, but {file.name} is not one")
+        if target.tree is not None:
+            raise InputError(f"{file.name} is not a ROOT file, so it has no tree {target.tree!r}")
         return ParquetFile(file) if ending == ".parquet" else CsvFile(file)
     except PermissionError as err:
         raise InputError(f"{file} may not be read by this user") from err
 
 
-def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
+def _files(path: Paths) -> list[Target]:
     """All files that a path, a pattern or a list of them means, each of a known kind."""
     if not isinstance(path, str | os.PathLike):
-        return [file for item in path for file in _files(item)]
-    file = Path(path)
+        return [target for item in path for target in _files(item)]
+    name, _, tree = str(path).rpartition(".root:")
+    if name:
+        return [Target(item, tree) for item in _matching(Path(f"{name}.root"))]
+    return [Target(item) for item in _matching(Path(path))]
+
+
+def _matching(file: Path) -> list[Path]:
+    """Files that a name or a pattern means."""
     try:
         file.exists()
     except OSError as err:  # a name that is too long, a folder that may not be entered
@@ -149,14 +271,14 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
         raise InputError(f"{file} is a folder: name its files, for example '{file / '*.parquet'}'")
     found = [file]
     if not file.exists():
-        if not glob.has_magic(str(path)):
+        if not glob.has_magic(str(file)):
             nearby = [item.name for item in file.parent.glob("*")] if file.parent.is_dir() else []
             hint = did_you_mean(file.name, nearby)
             raise InputError(f"there is no file {file}{hint}")
-        found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 - absolute too
+        found = [Path(name) for name in sorted(glob.glob(str(file), recursive=True))]  # noqa: PTH207 - absolute too
         found = [item for item in found if item.is_file()]
     if not found:
-        raise InputError(f"no file matches {str(path)!r}")
+        raise InputError(f"no file matches {str(file)!r}")
     for item in found:
         if not item.name.lower().endswith(_ENDINGS):
             raise InputError(f"{item.name} ends in none of {', '.join(_ENDINGS)}, so its format is unknown")

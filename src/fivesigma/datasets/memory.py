@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fivesigma._extras import need
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import assemble
 from fivesigma.datasets.columns import Columns
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -49,13 +50,15 @@ class _Frame:
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
         return array
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-        """Hand over the columns; text where numbers belong is refused."""
-        return {
-            name: self._value(name, column) if kind == "value" else self._numbers(name, column, kind)
-            for name, kind in kinds.items()
-            for column in [self.columns[name]]
-        }
+    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+        """Hand over the columns at once; text where numbers belong is refused."""
+        yield {name: self._read(name, self.columns[name], kind) for name, kind in kinds.items()}
+
+    def _read(self, name: str, column: NDArray[Any], kind: Kind) -> Any:
+        if kind == "raw":
+            lists = column.dtype.kind == "O" and isinstance(next(iter(column), None), list | tuple | np.ndarray)
+            return need("awkward").from_iter(column) if lists else column
+        return self._value(name, column) if kind == "value" else self._numbers(name, column, kind)
 
     def _value(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
         """A column as it stands; integers that a gap has turned to floats are refused for the gap."""

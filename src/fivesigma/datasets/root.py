@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from fivesigma.datasets.columns import Kind
 
 __all__ = ["RootTree"]
@@ -43,22 +41,27 @@ class RootTree:
         self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
         self._numbers = frozenset(self.numbers)
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
         """Read the chosen branches piece by piece, each at once in its final type."""
-        pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in kinds}
+        several = [name for name, kind in kinds.items() if kind == "raw" and name not in self._numbers]
+        n_rows = 0
         with self._opened() as file:
             tree = file[self.tree]
-            n_rows = int(tree.num_entries)
-            for piece in tree.iterate(list(kinds), step_size=_STEP, library="np"):
-                for name, kind in kinds.items():
-                    pieces[name].append(self._typed(piece[name], name, kind))
-        arrays = {name: np.concatenate(pieces.pop(name)) for name in kinds} if n_rows else {}
-        for name in kinds:
-            if len(arrays.get(name, ())) != n_rows:
-                raise InputError(f"branch {name!r} of {self.name} does not have the {n_rows:,} entries of its tree")
-        return arrays or {name: np.empty(0) for name in kinds}
+            for piece in tree.iterate(list(kinds), step_size=_STEP, library="ak" if several else "np"):
+                chunk = {name: self._typed(piece[name], name, kind) for name, kind in kinds.items()}
+                lengths = {len(column) for column in chunk.values()}
+                if len(lengths) > 1:
+                    raise InputError(f"branches of {self.tree!r} in {self.name} differ in their number of entries")
+                n_rows += lengths.pop()
+                yield chunk
+            if n_rows != int(tree.num_entries):
+                raise InputError(f"{self.name} gave {n_rows:,} of the {int(tree.num_entries):,} entries of its tree")
 
-    def _typed(self, column: NDArray[Any], name: str, kind: Kind) -> NDArray[Any]:
+    def _typed(self, column: Any, name: str, kind: Kind) -> Any:
+        if type(column).__module__.partition(".")[0] == "awkward":
+            column = self._unpacked(column)
+        if kind == "raw":
+            return column
         text = column.dtype.kind == "O" and kind == "value" and isinstance(next(iter(column), ""), str)
         if column.ndim != 1 or (column.dtype.kind == "O" and name not in self._numbers and not text):
             what = "value" if kind == "value" else "number"
@@ -68,6 +71,13 @@ class RootTree:
             )
         with np.errstate(over="ignore"):
             return column if kind == "value" else column.astype(kind)
+
+    def _unpacked(self, column: Any) -> Any:
+        """One number or one text per event as NumPy has it; what has several stays as it is."""
+        kind = str(column.type).partition("* ")[2]
+        if column.ndim == 1 and kind != "string":
+            return need("awkward").to_numpy(column)
+        return np.array(column.to_list(), dtype=object) if kind == "string" else column
 
     def _choose(self, classes: Mapping[str, str], tree: str | None) -> str:
         trees = [name for name, kind in classes.items() if kind in _TREES]
@@ -95,3 +105,20 @@ class RootTree:
             why = str(err).strip().splitlines()[0].rstrip(".:") if str(err).strip() else "no reason given"
             msg = f"cannot read {self.name} as a ROOT file ({type(err).__name__}: {why}); it may be damaged"
             raise InputError(msg) from err
+
+
+def histogram_sum(path: Path, name: str, process: str) -> float:
+    """Sum of the bins of a histogram, such as one that holds the weights of all generated events."""
+    where = f"{path.name} (process {process!r})"
+    if path.suffix.lower() != ".root":
+        raise InputError(f"{where} is not a ROOT file, so it has no histogram {name!r}; give the sum as a number")
+    try:
+        with need("uproot").open(path) as file:
+            classes = file.classnames(recursive=True, cycle=False)
+            if name in classes:
+                return float(file[name].values().sum())
+    except Exception as err:  # whatever uproot raises
+        raise InputError(f"{name!r} in {where} cannot be read as a histogram ({type(err).__name__})") from err
+    found = [key for key, kind in classes.items() if kind.startswith("TH1")]
+    hint = did_you_mean(name, found) or f"; its histograms are: {', '.join(map(repr, found)) or 'none'}"
+    raise InputError(f"no histogram {name!r} in {where}{hint}")

@@ -47,14 +47,14 @@ class _Table:
         return cast("QueryOptFlags", self.polars.QueryOptFlags())
 
     def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-        """Read columns as NumPy arrays, releasing polars' copy of each as it goes."""
-        for name in kinds:
-            if self.schema[name].is_nested():
+        """Read columns as arrays, releasing polars' copy of each as it goes."""
+        for name, kind in kinds.items():
+            if self.schema[name].is_nested() and kind != "raw":
                 msg = f"column {name!r} of {self.name} does not hold one value per event ({self.schema[name]})"
                 raise InputError(msg)
         types = {"float32": self.polars.Float32, "float64": self.polars.Float64}
         wanted = [
-            self.polars.col(name) if kind == "value" else self.polars.col(name).cast(types[kind])
+            self.polars.col(name).cast(types[kind]) if kind in types else self.polars.col(name)
             for name, kind in kinds.items()
         ]
         try:
@@ -69,8 +69,21 @@ class _Table:
         del frame
         for name, kind in reversed(list(kinds.items())):
             series = columns.pop()
-            arrays[name] = self._values(series) if kind == "value" else series.to_numpy()
+            read = {"value": self._values, "raw": self._raw}.get(kind, self.polars.Series.to_numpy)
+            arrays[name] = read(series)
         return arrays
+
+    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+        """Read the columns at once: what is not wanted is dropped by polars as it reads."""
+        yield self.read(kinds)
+
+    def _raw(self, series: Series) -> Any:
+        """Numbers in their own type (floats with NaN where cells are empty), truth, text, or several per event."""
+        if series.dtype.is_nested():
+            return need("awkward").from_arrow(series.to_arrow())
+        if series.dtype.is_numeric() and series.dtype not in (self.polars.Int128, self.polars.UInt128):
+            return np.asarray(series.to_numpy())
+        return self._values(series)
 
     def _values(self, series: Series) -> NDArray[Any]:
         """Values in their own type; None where a cell is empty, NaN among floats."""
@@ -99,7 +112,7 @@ class _Table:
     def _find_text(self, kinds: Mapping[str, Kind]) -> None:
         """After a failed read, say which cell of which number column is not a number."""
         pl = self.polars
-        numbers = [name for name, kind in kinds.items() if kind != "value"]
+        numbers = [name for name, kind in kinds.items() if kind in ("float32", "float64")]
         with self._reading():
             scanned = self._scan(dict.fromkeys(kinds, "value"))
             schema = scanned.collect_schema()
@@ -158,9 +171,9 @@ class CsvFile(_Table):
         if kinds:
             # Whatever is not a number is read as text, so that no column is judged by its first rows.
             schema = dict.fromkeys(self.schema, pl.String)
-            types = {"float32": pl.Float32, "float64": pl.Float64, "value": pl.String}
-            schema |= {name: types[kind] for name, kind in kinds.items()}
-            truth = [n for n, kind in kinds.items() if kind != "value" and self.schema[n] == pl.Boolean]
+            types = {"float32": pl.Float32, "float64": pl.Float64}
+            schema |= {name: types.get(kind, pl.String) for name, kind in kinds.items()}
+            truth = [n for n, kind in kinds.items() if kind in types and self.schema[n] == pl.Boolean]
             schema |= dict.fromkeys(truth, pl.Boolean)
         lazy = pl.scan_csv(self.path, schema=schema, infer_schema_length=_SAMPLE, glob=False)
         return cast("LazyFrame", lazy)
@@ -184,6 +197,15 @@ class CsvFile(_Table):
                 if column.len() == 0 or column.cast(pl.Float64, strict=False).is_not_null().any():
                     words.remove(name)
         return tuple(name for name in self.names if name not in words)
+
+    def _raw(self, series: Series) -> Any:
+        """Numbers where the first rows hold numbers, with NaN for empty cells."""
+        if series.name not in self.numbers or series.null_count() == 0:
+            return self._values(series)
+        numbers = series.cast(self.polars.Float64, strict=False)
+        if numbers.null_count() > series.null_count():
+            raise InputError(f"column {series.name!r} of {self.name} holds text among numbers; correct it")
+        return np.asarray(numbers.to_numpy())
 
     def _values(self, series: Series) -> NDArray[Any]:
         """Read text as whole numbers, numbers or truth if all of it is."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -140,11 +140,11 @@ class _Challenge:
         self.extra: dict[str, Kind] = {"KaggleSet": "value", "Weight": "float64"} if "KaggleSet" in self.names else {}
         self.columns: dict[str, AnyArray] = {}
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, AnyArray]:
+    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
         """Read all columns, and keep the extra ones."""
-        columns = self.source.read({**kinds, **self.extra})
+        (columns,) = self.source.chunks({**kinds, **self.extra})  # a table is read at once
         self.columns = {name: columns.pop(name) for name in self.extra}
-        return columns
+        yield columns
 
 
 def load(path: str | os.PathLike[str], *, sample: bool = False) -> ChallengeEvents:
