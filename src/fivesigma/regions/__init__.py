@@ -1,0 +1,1 @@
+"""Categories for several signals in the scores of a multi-class classifier."""
