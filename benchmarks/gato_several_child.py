@@ -40,8 +40,9 @@ def compressed(scores: Any, weight: Any) -> tuple[Any, Any]:
     return means, total
 
 
-def search(tune: str, test: str, out: str, seed: str, k: str, compress: str, epochs: str) -> None:
+def search(tune: str, test: str, out: str, *options: str) -> None:
     """Find `k` categories; write the category of every event of both files and the processor time of the search."""
+    seed, k, compress, epochs = options
     tf, models = map(import_module, ("tensorflow", "gatohep.models"))
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
     from fivesigma.learners.torch import NetClassifier
+    from fivesigma.regions import ScoreCategories, categorise_scores
     from fivesigma.report import Report, report
     from fivesigma.significance import (
         AMS2,
@@ -48,6 +49,8 @@ _HOME = {
     "make_scorer": "estimators.scorer",
     "NetClassifier": "learners.torch",
     "plot": "plot",
+    "ScoreCategories": "regions",
+    "categorise_scores": "regions",
     "Report": "report",
     "report": "report",
     "Categories": "categories",
@@ -89,11 +92,13 @@ __all__ = [
     "Report",
     "Round",
     "SOverRootSB",
+    "ScoreCategories",
     "Utility",
     "Varied",
     "YieldShifts",
     "Yields",
     "categorise",
+    "categorise_scores",
     "discovery_significance",
     "load",
     "make_scorer",

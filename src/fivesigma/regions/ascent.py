@@ -16,6 +16,7 @@ import numpy as np
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.regions.cells import Points
 from fivesigma.regions.goal import Goal
+from fivesigma.regions.sample import added
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 _MAX_CLIMB = 40
@@ -85,7 +86,7 @@ def keep(category: IntArray, n_categories: int, points: Points) -> tuple[Array, 
     """Yields and floor sums of the categories."""
     index = category + 1
     yields, floor = (
-        np.stack([np.bincount(index, column, minlength=n_categories + 1)[1:] for column in columns.T], axis=1)
+        np.stack([added(index, column, n_categories + 1)[1:] for column in columns.T], axis=1)
         for columns in (points.yields, points.floor)
     )
     return yields, floor
@@ -113,7 +114,7 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
     background = np.maximum(points.density[:, -1], 1e-300)
     for _ in range(2 * rows.shape[0]):
         category = assign(points.density, rows, discard=problem.discard)
-        floor = [np.bincount(category + 1, column, minlength=rows.shape[0] + 1)[1:] for column in points.floor.T]
+        floor = [added(category + 1, column, rows.shape[0] + 1)[1:] for column in points.floor.T]
         lacking = np.flatnonzero(~problem.floors.hold(*floor))
         if lacking.size == 0:
             return rows

@@ -5,40 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fivesigma._types import Array
-from fivesigma.regions.ascent import Floors, Problem, State, climb, repair_floors, state_of
+from fivesigma.regions.ascent import Problem, State, climb, repair_floors, state_of
 from fivesigma.regions.cells import Points, as_points, cells_of, densities, information, summed
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.growth import first, one_more, polish, rearrange
 from fivesigma.regions.intervals import best_intervals
-from fivesigma.regions.ratios import fit_ratios
+from fivesigma.regions.ratios import Ratios, fit_ratios
 from fivesigma.regions.rules import ArgmaxRule, LinearRule
-from fivesigma.regions.sample import Roles, Sample
+from fivesigma.regions.sample import Sample, added
+from fivesigma.regions.settings import Settings
 from fivesigma.regions.simple import simple_way
 
 _CELLS_PER_CATEGORY = 100
 _LEAST_CELLS = 1024
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is asked for."""
-
-    roles: Roles
-    goal: Goal
-    floors: Floors
-    n_categories: int
-    discard: bool
-    prior: ArrayLike | None
-    calibrate: bool
-
-    @property
-    def argmax_prior(self) -> Array:
-        """Shares by which the simple way divides; as they are if no prior was given."""
-        n = len(self.roles.columns)
-        return np.ones(n) if self.prior is None else np.asarray(self.prior, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -49,28 +30,31 @@ class Fit:
     ----------
     search : list of LinearRule or None
     simple : list of ArgmaxRule or None
+    calibration : Ratios
     cells : Points
-    ratios : array of shape (n_events, n_signals)
+    density : array of shape (n_events, n_signals + 1)
+        Relative densities of the events.
     """
 
     search: list[LinearRule | None]
     simple: list[ArgmaxRule | None]
+    calibration: Ratios
     cells: Points
-    ratios: Array
+    density: Array
 
 
 def fit(sample: Sample, settings: Settings) -> Fit:
     """Find categories both ways, of one to the number asked for."""
-    roles, goal, floors, discard = settings.roles, settings.goal, settings.floors, settings.discard
-    most = settings.n_categories
-    calibration = fit_ratios(sample, roles, settings.prior, calibrate=settings.calibrate)
+    goal, floors, discard, most = settings.goal, settings.floors, settings.discard, settings.n_categories
+    calibration = fit_ratios(sample, settings.roles, settings.prior, calibrate=settings.calibrate)
     ratios = calibration.of(sample.scores)
     n_cells = 2 ** int(np.ceil(np.log2(max(_LEAST_CELLS, _CELLS_PER_CATEGORY * most))))
     cells = summed(ratios, sample, cells_of(ratios, n_cells, information(ratios, sample)))
-    simple = simple_way(sample, roles, settings.argmax_prior, goal, floors, most, discard=discard)
+    density = densities(ratios)
+    simple = simple_way(sample, settings)
     if sample.n_signals == 1:
         # One ratio is left, in which the best categories are intervals: no search is needed.
-        found = best_intervals(ratios[:, 0], sample, 0, goal, floors, most, discard=discard)
+        found = best_intervals(ratios[:, 0], sample, 0, settings)
         rows: list[Array | None] = [envelope(np.exp(part.edges)) for part in found]
     else:
         starts = [None if way is None else way[1] for way in simple]
@@ -78,8 +62,8 @@ def fit(sample: Sample, settings: Settings) -> Fit:
     search: list[LinearRule | None] = []
     for found_rows in [*rows, *[None] * most][:most]:
         rule = None if found_rows is None else LinearRule(calibration, found_rows, discard)
-        search.append(None if rule is None else _with_floors(rule, ratios, sample, settings))
-    return Fit(search, [None if way is None else way[0] for way in simple], cells, ratios)
+        search.append(None if rule is None else _with_floors(rule, density, sample, settings))
+    return Fit(search, [None if way is None else way[0] for way in simple], calibration, cells, density)
 
 
 def _grown(problem: Problem, starts: list[Array | None]) -> list[State | None]:
@@ -110,19 +94,19 @@ def envelope(edges: Array) -> Array:
     return np.stack([slopes, -np.cumsum(edges)], axis=1)
 
 
-def _with_floors(rule: LinearRule, ratios: Array, sample: Sample, settings: Settings) -> LinearRule | None:
+def _with_floors(rule: LinearRule, density: Array, sample: Sample, settings: Settings) -> LinearRule | None:
     """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
-    category = rule.assign_ratios(ratios)
+    category = rule.assign_density(density)
     counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
-    floor = [np.bincount(category + 1, w, minlength=len(rule) + 1)[1:] for w in (counts, np.square(counts))]
+    floor = [added(category + 1, w, len(rule) + 1)[1:] for w in (counts, np.square(counts))]
     if settings.floors.hold(*floor).all():
         return rule
-    problem = Problem(as_points(ratios, sample), settings.goal, settings.floors, settings.discard)
+    problem = Problem(as_points(density, sample), settings.goal, settings.floors, settings.discard)
     rows = repair_floors(problem, rule.rows)
     return None if rows is None else LinearRule(rule.ratios, rows, rule.discard)
 
 
-def bounds(ratios: Array, sample: Sample, settings: Settings) -> Array:
+def bounds(density: Array, sample: Sample, settings: Settings) -> Array:
     """Largest F of each signal alone, with one category and more: exact intervals of its own ratio.
 
     Returns
@@ -131,14 +115,10 @@ def bounds(ratios: Array, sample: Sample, settings: Settings) -> Array:
         The last value is repeated where the floors allow no more intervals.
     """
     out = np.zeros((settings.n_categories, sample.n_signals))
-    density = densities(ratios)
     for m in range(sample.n_signals):
-        s, b = settings.goal.split(density)
-        with np.errstate(divide="ignore"):
-            value = np.log(s[:, m]) - np.log(b[:, m])
-        found = best_intervals(
-            value, sample, m, settings.goal, settings.floors, settings.n_categories, discard=settings.discard
-        )
+        background = density[:, -1] if settings.goal.others == "ignore" else 1.0 - density[:, m]
+        value = density[:, m] / np.maximum(background, 1e-300)
+        found = best_intervals(value, sample, m, settings)
         F = [part.objective for part in found] or [0.0]
         out[:, m] = np.maximum.accumulate([*F, *[F[-1]] * settings.n_categories][: settings.n_categories])
     return out

@@ -82,7 +82,7 @@ class Goal:
 
     def value(self, F: Array) -> Array:
         """G of the summed objectives of the signals (last axis); minus infinity where one of them is."""
-        bad = ~np.isfinite(F).all(axis=-1)
+        bad = np.asarray(~np.isfinite(F).all(axis=-1))
         squares = 2.0 * np.where(bad[..., None], 0.0, np.maximum(F, 0.0))
         if self.kind == "geometric":
             G = np.prod(squares ** (0.5 / F.shape[-1]), axis=-1)
@@ -109,7 +109,7 @@ class Goal:
             return g
         if self.kind == "minimum":  # a steep mean, as the minimum itself has no slope where signals are level
             steep: Array = (F.min() / F) ** 8
-            return steep / steep.sum()
+            return np.asarray(steep / steep.sum())
         up, down = (
             np.array([float(self.value(np.where(np.arange(F.size) == m, F * (1 + step), F))) for m in range(F.size)])
             for step in (_DIFFERENCE, -_DIFFERENCE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
@@ -11,28 +10,31 @@ from fivesigma._types import Array
 from fivesigma.regions.ascent import Problem, State, climb, keep, state_of
 
 _TRIALS = 3  # splits that are followed up by a climb
+_TRIAL_STEPS = 4
+_SLIGHT = 1e-6  # relative height of a new row above the one that it is split from
 _POLISH = (0.3, 0.1, 0.03, 0.01)  # relative steps of the pattern search
 
 
-def directions(n_signals: int) -> Array:
-    """Directions of the splits in the ratios: each signal against background, and each pair of signals."""
-    eye = np.eye(n_signals)
-    return np.concatenate([eye, [eye[i] - eye[j] for i, j in combinations(range(n_signals), 2)]]).reshape(-1, n_signals)
+def directions(n_signals: int) -> list[tuple[int, int]]:
+    """Pairs of classes whose ratio a split can cut: each signal and background, and each pair of signals."""
+    return [(m, n_signals) for m in range(n_signals)] + list(combinations(range(n_signals), 2))
 
 
-def splits(problem: Problem, state: State) -> list[Array]:
-    """Yields of the categories after each of the best splits, from the best on.
+def splits(problem: Problem, state: State) -> list[tuple[Array, Array]]:
+    """Yields and rows of the categories after each of the best splits, from the best on.
 
-    For every category and direction all thresholds are tried at once: F adds up, so that only two parts change.
-    What is discarded can be split too; one part of it stays discarded.
+    For every category and ratio of two densities all thresholds are tried at once: F adds up, so that only two parts
+    change. What is discarded can be split too; one part of it stays discarded.
     """
     points, goal, floors = problem.points, problem.goal, problem.floors
     own = goal.objectives(state.yields)
     rest = np.concatenate([own.sum(axis=0) - own, [own.sum(axis=0)]])  # of all other categories; the last: discarded
     content = np.concatenate([points.yields, points.floor], axis=1)
-    found: list[tuple[float, Array]] = []
-    for direction in directions(points.ratios.shape[1]):
-        order = np.lexsort((points.ratios @ direction, state.category))
+    logs = np.concatenate([points.ratios, np.zeros((len(points.ratios), 1))], axis=1)
+    found: list[tuple[float, Array, Array]] = []
+    for above, below in directions(points.ratios.shape[1]):
+        ratio = logs[:, above] - logs[:, below]
+        order = np.lexsort((ratio, state.category))
         category = state.category[order]
         starts = np.flatnonzero(np.diff(category, prepend=category[0] - 1))
         ends = np.append(starts[1:], order.size)
@@ -46,47 +48,65 @@ def splits(problem: Problem, state: State) -> list[Array]:
             goal.objectives(np.where(ok[:, None], part[:, :-2], 1.0))
             for ok, part in zip(held, (left, right), strict=True)
         ]
-        G = np.where(held[0] & held[1], goal.value(rest[category] + F[0] + F[1]), -np.inf)
-        kept_alone = [np.where(ok, goal.value(rest[-1] + part), -np.inf) for ok, part in zip(held, F, strict=True)]
+        both = np.where(held[0] & held[1], goal.value(rest[category] + F[0] + F[1]), -np.inf)
+        alone = [np.where(ok, goal.value(rest[-1] + part), -np.inf) for ok, part in zip(held, F, strict=True)]
         for start, end in zip(starts, ends, strict=True):
             k = int(category[start])
-            if k >= 0:
-                at = start + int(G[start:end].argmax())
-                grown = np.concatenate([state.yields, right[at : at + 1, :-2]])
-                grown[k] = left[at, :-2]
-                found.append((float(G[at]), grown))
-            else:
-                for value, part in zip(kept_alone, (left, right), strict=True):
-                    at = start + int(value[start:end].argmax())
-                    found.append((float(value[at]), np.concatenate([state.yields, part[at : at + 1, :-2]])))
-    found = [item for item in found if item[0] > -np.inf]
+            for G, sign in ((both, 1.0),) if k >= 0 else zip(alone, (-1.0, 1.0), strict=True):
+                at = start + int(G[start : end - 1].argmax()) if end - start > 1 else start
+                if G[at] > -np.inf:
+                    edge = ratio[order[at : at + 2]].mean()
+                    yields = np.concatenate([state.yields, (right if sign > 0 else left)[at : at + 1, :-2]])
+                    if k >= 0:
+                        yields[k] = left[at, :-2]
+                    found.append((float(G[at]), yields, _split_rows(state.rows, k, (above, below), edge, sign)))
     found.sort(key=lambda item: -item[0])
-    return [grown for _, grown in found[:_TRIALS]]
+    return [item[1:] for item in found[:_TRIALS]]
+
+
+def _split_rows(rows: Array, k: int, classes: tuple[int, int], edge: float, sign: float) -> Array:
+    """Rows in which a new category takes from category `k`, or from what is discarded, one side of an edge.
+
+    The new row exceeds that of category `k` by so little that no other boundary moves.
+    """
+    above, below = classes
+    new = np.zeros(rows.shape[1]) if k < 0 else rows[k].copy()
+    size = np.abs(rows).max(initial=1e-3) * _SLIGHT * sign / (1.0 + np.exp(edge))
+    new[above] += size
+    new[below] -= size * np.exp(edge)
+    return np.concatenate([rows, new[None]])
 
 
 def first(problem: Problem) -> State | None:
     """One category: of all events, and then what is left of it where events may be discarded."""
     yields, _ = keep(np.zeros(problem.points.density.shape[0], dtype=np.intp), 1, problem.points)
-    start = state_of(problem._replace(discard=False), problem.goal.rows(yields))
-    if start is None or not problem.discard:
-        return start
-    states = [state_of(problem, problem.goal.rows(grown)) for grown in [yields, *splits(problem, _nothing(problem))]]
-    climbed = [climb(problem, state) for state in states if state is not None and state.value > -np.inf]
+    rows = problem.goal.rows(yields)
+    if not problem.discard:
+        return state_of(problem, rows)
+    trials = [state_of(problem, rows), *_split(problem, _nothing(problem))]
+    climbed = [climb(problem, state) for state in trials if state is not None and state.value > -np.inf]
     return max(climbed, key=lambda state: state.value, default=None)
 
 
 def _nothing(problem: Problem) -> State:
     n, n_classes = problem.points.density.shape
-    return State(
-        np.zeros((0, n_classes)), np.full(n, -1), np.zeros((0, n_classes)), np.zeros((0, 2)), 0.0
-    )
+    return State(np.zeros((0, n_classes)), np.full(n, -1), np.zeros((0, n_classes)), np.zeros((0, 2)), 0.0)
+
+
+def _split(problem: Problem, state: State) -> list[State | None]:
+    """States after the best splits: a whole step ahead, or as they are where that step leaves a category too little."""
+    return [
+        state_of(problem, problem.goal.rows(yields)) or state_of(problem, rows)
+        for yields, rows in splits(problem, state)
+    ]
 
 
 def one_more(problem: Problem, state: State) -> State | None:
     """Split once and climb; None if no split has enough events for the floors."""
-    trials = [state_of(problem, problem.goal.rows(grown)) for grown in splits(problem, state)]
-    climbed = [climb(problem, trial) for trial in trials if trial is not None and trial.value > -np.inf]
-    return max(climbed, key=lambda trial: trial.value, default=None)
+    trials = _split(problem, state)
+    climbed = [climb(problem, trial, _TRIAL_STEPS) for trial in trials if trial is not None and trial.value > -np.inf]
+    best = max(climbed, key=lambda trial: trial.value, default=None)
+    return None if best is None else climb(problem, best)
 
 
 def rearrange(problem: Problem, state: State) -> State:
@@ -123,29 +143,29 @@ def polish(problem: Problem, state: State) -> State:
     worth = points.density @ rows.T
     for step in _POLISH:
         for k in range(n):
-            others = np.delete(worth, k, axis=1)
-            second = others.argmax(axis=1) if n > 1 else np.full(len(others), -1)
-            height = np.take_along_axis(others, second[:, None], axis=1)[:, 0] if n > 1 else np.full(len(others), -np.inf)
+            others = np.delete(worth, k, axis=1) if n > 1 else np.full((len(worth), 1), -np.inf)
+            second = others.argmax(axis=1)
+            height = np.take_along_axis(others, second[:, None], axis=1)[:, 0]
             second += second >= k
             if problem.discard:
                 second[height < 0] = -1
                 height = np.maximum(height, 0.0)
-            for c in range(rows.shape[1]):
-                for change in (step * rows[k, c], -step * rows[k, c]):
-                    own = worth[:, k] + change * points.density[:, c]
-                    new = np.where(own >= height, k, second)
-                    moved = np.flatnonzero(new != category)
-                    if moved.size == 0:
-                        continue
-                    trial = kept.copy()
-                    np.subtract.at(trial, category[moved[category[moved] >= 0]], content[moved[category[moved] >= 0]])
-                    np.add.at(trial, new[moved[new[moved] >= 0]], content[moved[new[moved] >= 0]])
-                    if not floors.hold(trial[:, -2], trial[:, -1]).all():
-                        continue
-                    G = problem.goal.total(trial[:, :-2])
-                    if G > value:
-                        rows[k, c] += change
-                        worth[:, k], category, kept, value = own, new, trial, G
-    return State(rows, category, *keep(category, n, points), value)
-
-
+            changes = [(c, sign * step * rows[k, c]) for c in range(rows.shape[1]) for sign in (1, -1)]
+            trials, categories = np.repeat(kept[None], len(changes), axis=0), []
+            for trial, (c, change) in zip(trials, changes, strict=True):
+                new = np.where(worth[:, k] + change * points.density[:, c] >= height, k, second)
+                moved = np.flatnonzero(new != category)
+                for sign, where in ((-1.0, category[moved]), (1.0, new[moved])):
+                    some = where >= 0
+                    np.add.at(trial, where[some], sign * content[moved[some]])
+                categories.append(new)
+            held = floors.hold(trials[..., -2], trials[..., -1]).all(axis=1)
+            G = np.where(held, problem.goal.value(problem.goal.objectives(trials[..., :-2]).sum(axis=1)), -np.inf)
+            best = int(G.argmax())
+            if G[best] > value:
+                c, change = changes[best]
+                rows[k, c] += change
+                worth[:, k] += change * points.density[:, c]
+                category, kept, value = categories[best], trials[best], float(G[best])
+    polished = state_of(problem, rows, repair=False)  # ties and rounding may be settled otherwise
+    return state if polished is None or polished.value < state.value else polished

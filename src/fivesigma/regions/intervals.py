@@ -12,9 +12,8 @@ import numpy as np
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.partition import Grid, Limits, best_edges, best_totals, candidate_cuts
 from fivesigma.ranking import rank_events
-from fivesigma.regions.ascent import Floors
-from fivesigma.regions.goal import Goal
 from fivesigma.regions.sample import Sample
+from fivesigma.regions.settings import Settings
 
 MAX_EDGES = 2048
 
@@ -43,9 +42,9 @@ class Intervals(NamedTuple):
 
 
 def best_intervals(
-    value: Array, sample: Sample, signal: int, goal: Goal, floors: Floors, most: int, *, discard: bool = True
+    value: Array, sample: Sample, signal: int, settings: Settings, *, discard: bool | None = None
 ) -> list[Intervals]:
-    """Best intervals of `value` for one signal, of one to `most`; fewer if the floors allow no more.
+    """Best intervals of `value` for one signal, from one on; fewer than asked for if the floors allow no more.
 
     Parameters
     ----------
@@ -54,9 +53,12 @@ def best_intervals(
     sample : Sample
         Of the same events.
     signal : int
-    discard : bool, default=True
-        Whether the lowest values may be left out.
+    settings : Settings
+    discard : bool, optional
+        Whether the lowest values may be left out; as the settings say if not given.
     """
+    goal, floors, most = settings.goal, settings.floors, settings.n_categories
+    discard = settings.discard if discard is None else discard
     classes = sample.classes
     own = classes == signal
     weight = sample.weight

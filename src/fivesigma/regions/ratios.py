@@ -1,8 +1,8 @@
 """Calibration: from the class probabilities of any classifier to the ratios of signal to background density.
 
-A classifier that was trained with class shares ``prior`` gives p_c(x) proportional to prior_c f_c(x), if it is right. The
-ratio of signal m to background is then ``Y_m (p_m / prior_m) / sum_b Y_b (p_b / prior_b)`` with the yields Y. Where it is
-not quite right, a multinomial logit with that ratio as its offset corrects it by a quadratic function of all ratios.
+A classifier that was trained with class shares ``prior`` gives p_c(x) proportional to prior_c f_c(x), if it is right.
+The ratio of signal m to background is then ``Y_m (p_m / prior_m) / sum_b Y_b (p_b / prior_b)`` with the yields Y. Where
+it is not quite right, a multinomial logit with that ratio as its offset corrects it by a quadratic function of all.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from fivesigma.regions.cells import cells_of, means, sums
 from fivesigma.regions.sample import Roles, Sample
 
 _SMALLEST = 1e-15  # probabilities below it are rounding
-_RIDGE = 1e-3  # per effective event; keeps a correction that the events do not ask for at zero
+_RIDGE = 0.1  # over the effective events; keeps a correction that they do not ask for near zero
 _NEWTON_STEPS = 30
-_CELLS = 2048
+_CELLS = 1024
+_EVENTS = 1 << 17  # of a class; more would not change the correction within its use
 CHUNK = 1 << 16
 
 
@@ -73,11 +74,11 @@ class Ratios:
 
 def _coordinates(scores: Array, signals: IntArray, backgrounds: IntArray, log_prior: Array, log_share: Array) -> Array:
     """Logarithms of p_m over the background's p, then of each further background column over the first."""
-    logs = np.log(np.maximum(scores, _SMALLEST)) - log_prior
-    b = logs[:, backgrounds] + log_share
-    top = b.max(axis=1, keepdims=True)
-    background = top + np.log(np.exp(b - top).sum(axis=1, keepdims=True))
-    return np.concatenate([logs[:, signals] - background, b[:, 1:] - b[:, :1]], axis=1)
+    logs = np.log(np.maximum(scores.T, _SMALLEST)) - log_prior[:, None]
+    b = logs[backgrounds] + log_share[:, None]
+    top = b.max(axis=0)
+    background = top + np.log(np.exp(b - top).sum(axis=0))
+    return np.concatenate([logs[signals] - background, b[1:] - b[0]]).T
 
 
 def _terms(z: Array, n_terms: int) -> Array:
@@ -110,12 +111,8 @@ def fit_ratios(sample: Sample, roles: Roles, prior: ArrayLike | None = None, *, 
     log_share = np.log(np.maximum(share, _SMALLEST * share.sum()) / share.sum())
     totals = sample.class_yields
     log_yield = np.log(totals[:-1] / totals[-1])
-    t = np.concatenate(
-        [
-            _coordinates(sample.scores[start : start + CHUNK], signals, backgrounds, log_prior, log_share)
-            for start in range(0, sample.size, CHUNK)
-        ]
-    )
+    sample = sample.thinned(_EVENTS)
+    t = _coordinates(sample.scores, signals, backgrounds, log_prior, log_share)
     low, high = t.min(axis=0), t.max(axis=0)
     cell = cells_of(t, _CELLS)
     n_cells = int(cell.max()) + 1
@@ -126,11 +123,11 @@ def fit_ratios(sample: Sample, roles: Roles, prior: ArrayLike | None = None, *, 
     spread = np.sqrt(weight.sum(axis=1) @ np.square(t_cell - centre) / (n_signals + 1))
     scale = np.where(spread > 0, spread, 1.0)
     squares = np.bincount(sample.classes, np.square(sample.weight), minlength=n_signals + 1)
-    effective = float((np.square(totals) / squares).min())
+    effective = float((np.square(sample.class_yields) / squares).min())
     n_terms = 1 + t.shape[1] + t.shape[1] * (t.shape[1] + 1) // 2 if calibrate else 1
     if calibrate or prior is None:
         coefficients = _logit(
-            _terms((t_cell - centre) / scale, n_terms), t_cell[:, :n_signals], weight, _RIDGE + 1.0 / effective
+            _terms((t_cell - centre) / scale, n_terms), t_cell[:, :n_signals], weight, _RIDGE / effective
         )
     else:
         coefficients = np.zeros((n_signals, 1))

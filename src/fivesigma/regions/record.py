@@ -15,10 +15,10 @@ from fivesigma._types import Array, IntArray
 from fivesigma.categories.tally import Processes, ProcessYields, tally
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.regions.fit import Settings
 from fivesigma.regions.goal import Goal
-from fivesigma.regions.rules import ArgmaxRule, LinearRule
-from fivesigma.regions.sample import Sample, check_sample, check_scores
+from fivesigma.regions.rules import Rule
+from fivesigma.regions.sample import Sample, added, check_sample, check_scores
+from fivesigma.regions.settings import Settings
 
 
 class Bound(NamedTuple):
@@ -92,7 +92,7 @@ class ScoreCategories:
     path: tuple[ScoreCategories, ...]
     held_out: bool
     notes: tuple[str, ...]
-    _rule: LinearRule | ArgmaxRule
+    _rule: Rule
     _settings: Settings
 
     def __len__(self) -> int:
@@ -117,7 +117,9 @@ class ScoreCategories:
         where = "on held-out events" if self.held_out else "on the events that chose them"
         way = "search" if self.way == "search" else "class by argmax and exact intervals"
         words = ", ".join(f"Z({name}) = {z:.4f}" for name, z in self.z.items())
-        lines = [f"{len(self)} categories by {way}, goal ({self._settings.goal.name}) {self.value:.4f} {where}: {words}"]
+        lines = [
+            f"{len(self)} categories by {way}, goal ({self._settings.goal.name}) {self.value:.4f} {where}: {words}"
+        ]
         if None not in self.judged:
             lines.append(
                 f"cross-fitted goal: search {self.judged.search:.4f}, simple way {self.judged.simple:.4f}; "
@@ -170,13 +172,15 @@ class ScoreCategories:
         sample = check_sample(scores, process, sample_weight, self._settings.roles)
         if yields is not None:
             sample = sample.scaled(_factors(sample, yields))
-        return filled(sample, self._rule, self._settings, held_out=True, bound=self.bound, judged=self.judged)
+        category = self._rule.assign(sample.scores)
+        return filled(sample, category, self._rule, self._settings, held_out=True, bound=self.bound, judged=self.judged)
 
-    def plot(self, ax: Any = None, *, axes: tuple[str, str] | None = None) -> Any:
+    def plot(self, ax: Any = None, *, axes: tuple[str, str] | None = None, scores: ArrayLike | None = None) -> Any:
         """Draw the regions in two ratios of probabilities; see `fivesigma.regions.figure.draw`."""
         from fivesigma.regions.figure import draw
 
-        return draw(self, ax, axes)
+        given = None if scores is None else check_scores(scores, len(self.processes))
+        return draw(self, ax, axes, given)
 
     def to_pyhf(self, *, staterror: bool = True, channel: str = "categories", data: ArrayLike | None = None) -> Any:
         """Describe the categories as a HistFactory workspace with one strength per signal.
@@ -222,19 +226,18 @@ def _objective(goal: Goal, yields: Array) -> Array:
     return total
 
 
-def goal_of(sample: Sample, rule: LinearRule | ArgmaxRule | None, goal: Goal) -> float:
-    """Goal of a rule on events; NaN without a rule."""
-    if rule is None:
-        return float("nan")
+def goal_of(sample: Sample, category: IntArray, n_categories: int, goal: Goal) -> float:
+    """Goal of events in categories."""
     n_classes = sample.n_signals + 1
-    index = (rule.assign(sample.scores) + 1) * n_classes + sample.classes
-    yields = np.bincount(index, sample.weight, minlength=(len(rule) + 1) * n_classes).reshape(-1, n_classes)[1:]
+    index = (category + 1) * n_classes + sample.classes
+    yields = added(index, sample.weight, (n_categories + 1) * n_classes).reshape(-1, n_classes)[1:]
     return float(goal.value(_objective(goal, yields)))
 
 
 def filled(
     sample: Sample,
-    rule: LinearRule | ArgmaxRule,
+    category: IntArray,
+    rule: Rule,
     settings: Settings,
     *,
     held_out: bool,
@@ -244,7 +247,7 @@ def filled(
     """Sum up what each category keeps."""
     n, n_signals = len(rule), sample.n_signals
     is_signal = np.arange(len(sample.names)) < n_signals
-    rows = tally(rule.assign(sample.scores), n, sample.weight, Processes(sample.names, is_signal, sample.process))
+    rows = tally(category, n, sample.weight, Processes(sample.names, is_signal, sample.process))
     first = np.array([row.sum_of_weights for row in rows.values()])
     second = np.array([row.sum_of_squares for row in rows.values()])
     yields = np.concatenate([first[:n_signals], first[n_signals:].sum(axis=0, keepdims=True)]).T
@@ -275,9 +278,5 @@ def _notes(yields: Array, effective: Array, names: tuple[str, ...]) -> tuple[str
         if negative:
             out.append(f"category {k} has a negative yield of {negative[0]!r}: it is excluded from its significance")
         if count < MIN_EFFECTIVE * (1 - 1e-9):
-            out.append(
-                f"category {k} has {count:.3g} effective background events: too few to believe its significance"
-            )
+            out.append(f"category {k} has {count:.3g} effective background events: too few to believe its significance")
     return tuple(out)
-
-

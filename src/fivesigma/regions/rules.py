@@ -34,18 +34,26 @@ class LinearRule:
     name = "search"
 
     def __len__(self) -> int:
-        return self.rows.shape[0]
+        return len(self.rows)
 
     def assign(self, scores: Array) -> IntArray:
         """Category of each event, -1 if it is discarded."""
-        return self.assign_ratios(self.ratios.of(scores))
+        return np.concatenate(
+            [self.assign_density(densities(self.ratios.of(scores[part]))) for part in _chunks(len(scores))]
+        )
 
-    def assign_ratios(self, ratios: Array) -> IntArray:
-        """The same, from the ratios."""
-        out = np.empty(ratios.shape[0], dtype=np.intp)
-        for part in _chunks(out.size):
-            out[part] = assign(densities(ratios[part]), self.rows, discard=self.discard)
-        return out
+    def assign_density(self, density: Array) -> IntArray:
+        """The same, from relative densities."""
+        return np.concatenate(
+            [assign(density[part], self.rows, discard=self.discard) for part in _chunks(len(density))]
+        )
+
+
+def balanced(scores: Array, prior: Array) -> Array:
+    """Probabilities of classes with equal shares."""
+    relative = scores / prior
+    relative /= relative.sum(axis=1, keepdims=True)
+    return relative
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class ArgmaxRule:
     signals : int array of shape (n_signals,)
         Columns of the signals.
     prior : array of shape (n_columns,)
-        Shares by which probabilities are divided before they are compared.
+        Shares of the classes in the training, by which probabilities are divided.
     edges : tuple of arrays
         Ascending lower edges of the intervals of each signal's probability, none where a signal has no category.
     rest : bool
@@ -82,7 +90,8 @@ class ArgmaxRule:
         return out
 
     def _assign(self, scores: Array) -> IntArray:
-        largest = (scores / self.prior).argmax(axis=1)
+        scores = balanced(scores, self.prior)
+        largest = scores.argmax(axis=1)
         category = np.full(largest.size, len(self) - 1 if self.rest else -1, dtype=np.intp)
         first = 0
         for column, edges in zip(self.signals, self.edges, strict=True):
@@ -91,6 +100,14 @@ class ArgmaxRule:
             category[members[found >= 0]] = found[found >= 0] + first
             first += edges.size
         return category
+
+
+Rule = LinearRule | ArgmaxRule
+
+
+def assigned(rule: Rule, scores: Array, density: Array) -> IntArray:
+    """Category of each event, from densities where the rule needs them: several rules share one calibration."""
+    return rule.assign_density(density) if isinstance(rule, LinearRule) else rule.assign(scores)
 
 
 def _chunks(n: int) -> Iterator[slice]:

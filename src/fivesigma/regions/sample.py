@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,6 +62,11 @@ class Roles:
         return np.array([i for i, name in enumerate(self.columns) if name not in self.signals], dtype=np.intp)
 
 
+def added(index: IntArray, values: Array, n: int) -> Array:
+    """Sums of the values with each index from 0 to n - 1."""
+    return np.asarray(np.bincount(index, values, minlength=n), dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class Sample:
     """Checked events.
@@ -100,16 +104,28 @@ class Sample:
     @property
     def class_yields(self) -> Array:
         """Sums of weights of the signals and of all background."""
-        return np.bincount(self.classes, self.weight, minlength=self.n_signals + 1)
+        return added(self.classes, self.weight, self.n_signals + 1)
 
     @property
     def process_yields(self) -> Array:
         """Sums of weights by process."""
-        return np.bincount(self.process, self.weight, minlength=len(self.names))
+        return added(self.process, self.weight, len(self.names))
 
     def scaled(self, factor: Array) -> Sample:
         """Multiply the weights of each process."""
         return replace(self, weight=self.weight * factor[self.process])
+
+    def part(self, members: IntArray | BoolArray) -> Sample:
+        """Some of the events, with their weights as they are."""
+        return replace(self, scores=self.scores[members], weight=self.weight[members], process=self.process[members])
+
+    def thinned(self, most: int) -> Sample:
+        """Every so many-th event of each class, so that no class has more than `most`."""
+        classes = self.classes
+        if np.bincount(classes).max() <= most:
+            return self
+        each = [np.flatnonzero(classes == c) for c in range(self.n_signals + 1)]
+        return self.part(np.concatenate([events[:: -(-events.size // most)] for events in each]))
 
     def halves(self) -> tuple[Sample, Sample]:
         """Every second event of each process and the rest, both scaled to the full yields of the processes.
@@ -122,9 +138,7 @@ class Sample:
         full = self.process_yields
         out = []
         for members in (~second, second):
-            part = replace(
-                self, scores=self.scores[members], weight=self.weight[members], process=self.process[members]
-            )
+            part = self.part(members)
             have = part.process_yields
             out.append(part.scaled(np.divide(full, have, out=np.ones_like(full), where=have > 0)))
         return out[0], out[1]
@@ -144,7 +158,7 @@ def check_scores(scores: ArrayLike, n_columns: int) -> Array:
     bad = ~np.isfinite(total)
     if bad.any():
         raise InputError(f"scores is NaN or infinite in {name_rows(bad)}")
-    bad = (given < 0).any(axis=1)
+    bad = np.asarray((given < 0).any(axis=1))
     if bad.any():
         raise InputError(f"scores is negative in {name_rows(bad)}; class probabilities are needed")
     bad = np.abs(total - 1.0) > _SUM_TOLERANCE

@@ -12,12 +12,14 @@ from fivesigma._types import Array
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError
 from fivesigma.regions.ascent import Floors
-from fivesigma.regions.fit import Fit, Settings, bound_of_any, bounds, fit
+from fivesigma.regions.cells import densities
+from fivesigma.regions.fit import Fit, bound_of_any, bounds, fit
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.ratios import check_prior
 from fivesigma.regions.record import Bound, Judged, ScoreCategories, filled, goal_of
-from fivesigma.regions.rules import ArgmaxRule, LinearRule
+from fivesigma.regions.rules import Rule, assigned
 from fivesigma.regions.sample import Roles, Sample, check_sample
+from fivesigma.regions.settings import Settings
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
 BOUND = (
@@ -133,14 +135,15 @@ def categorise_scores(
             f"{'is' if largest == 1 else 'are'} the most that was found (all events have b = {counts.sum():g} and an "
             f"effective background count of {effective:.3g}); ask for fewer categories or lower the floors"
         )
-    largest_F = bounds(found.ratios, sample, settings)
+    largest_F = bounds(found.density, sample, settings)
     any_number = bound_of_any(found.cells, settings.goal)
     path: list[ScoreCategories] = []
     for rule, verdict, F in zip(chosen, judged, largest_F, strict=True):
         if rule is not None:
             z = dict(zip(roles.signals, np.sqrt(2 * F).tolist(), strict=True))
             bound = Bound(float(settings.goal.value(F)), z, any_number, BOUND)
-            record = filled(sample, rule, settings, held_out=False, bound=bound, judged=verdict)
+            category = assigned(rule, sample.scores, found.density)
+            record = filled(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict)
             path.append(record)
     return replace(path[-1], path=tuple(path[:-1]))
 
@@ -153,7 +156,7 @@ def check_floors(min_background: float, min_effective: float) -> Floors:
     return Floors(float(min_background), float(min_effective))
 
 
-def _check_number(n_categories: int) -> int:
+def _check_number(n_categories: object) -> int:
     if isinstance(n_categories, bool) or not isinstance(n_categories, int | np.integer) or n_categories < 1:
         raise InputError(f"n_categories must be a whole number from 1, got {n_categories!r}")
     return int(n_categories)
@@ -164,24 +167,30 @@ def _judged(sample: Sample, settings: Settings) -> list[Judged]:
     halves = sample.halves()
     # A half has half of the effective events for the same yields.
     settings = replace(settings, floors=settings.floors.scaled(0.5))
-    values: list[list[tuple[float, float]]] = []
+    values: list[list[tuple[float, ...]]] = []
     for here, there in (halves, halves[::-1]):
         if (np.bincount(here.classes, minlength=here.n_signals + 1) == 0).any() or not (here.class_yields > 0).all():
             return [Judged(None, None)] * settings.n_categories
         found = fit(here, settings)
+        density = densities(found.calibration.of(there.scores))
         values.append(
             [
-                (goal_of(there, a, settings.goal), goal_of(there, b, settings.goal))
-                for a, b in zip(found.search, found.simple, strict=True)
+                tuple(
+                    np.nan
+                    if rule is None
+                    else goal_of(there, assigned(rule, there.scores, density), len(rule), settings.goal)
+                    for rule in ways
+                )
+                for ways in zip(found.search, found.simple, strict=True)
             ]
         )
     means = np.mean(values, axis=0)  # NaN where a half had no such categories
     return [Judged(*(None if np.isnan(v) else float(v) for v in pair)) for pair in means]
 
 
-def _chosen(found: Fit, judged: Sequence[Judged]) -> list[LinearRule | ArgmaxRule | None]:
+def _chosen(found: Fit, judged: Sequence[Judged]) -> list[Rule | None]:
     """The better way of each number of categories; the simple one where nothing can be said."""
-    out: list[LinearRule | ArgmaxRule | None] = []
+    out: list[Rule | None] = []
     for search, simple, verdict in zip(found.search, found.simple, judged, strict=True):
         if search is None or simple is None:
             out.append(simple if search is None else search)
@@ -190,4 +199,3 @@ def _chosen(found: Fit, judged: Sequence[Judged]) -> list[LinearRule | ArgmaxRul
         else:
             out.append(search if verdict.search is not None and verdict.search > verdict.simple else simple)
     return out
-

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from fivesigma._types import Array
 from fivesigma.regions.ascent import Floors
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.intervals import Intervals, best_intervals
-from fivesigma.regions.rules import ArgmaxRule
-from fivesigma.regions.sample import Roles, Sample
+from fivesigma.regions.rules import ArgmaxRule, balanced
+from fivesigma.regions.sample import Sample
+from fivesigma.regions.settings import Settings
 
 # Positions in the menus of the signals, objectives, and content that is kept.
 Way = tuple[tuple[int, ...], Array, Array]
@@ -19,27 +18,25 @@ Way = tuple[tuple[int, ...], Array, Array]
 _BEAM = 256  # ways to share out categories that are kept for each number: all of them for up to three signals
 
 
-def simple_way(
-    sample: Sample, roles: Roles, prior: Array, goal: Goal, floors: Floors, most: int, *, discard: bool
-) -> list[tuple[ArgmaxRule, Array] | None]:
+def simple_way(sample: Sample, settings: Settings) -> list[tuple[ArgmaxRule, Array] | None]:
     """Rules and yields of the simple way with one to `most` categories; None where the floors allow none.
 
     Every way to share out the categories among the signals is tried. What is in no interval is discarded or, where
     nothing may be, one category more.
     """
-    largest = (sample.scores / prior).argmax(axis=1)
+    roles, prior, goal, discard = settings.roles, settings.argmax_prior, settings.goal, settings.discard
+    scores = balanced(sample.scores, prior)
+    largest = scores.argmax(axis=1)
     menus: list[list[Intervals]] = []
     for signal, column in enumerate(roles.signal_columns):
         members = largest == column
-        region = replace(
-            sample, scores=sample.scores[members], weight=sample.weight[members], process=sample.process[members]
-        )
-        found = best_intervals(region.scores[:, column], region, signal, goal, floors, most) if region.size else []
+        region = sample.part(members)
+        found = best_intervals(scores[members, column], region, signal, settings, discard=True) if region.size else []
         menus.append([Intervals.none(sample.n_signals), *found])
     counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
     total = np.append(sample.class_yields, [counts.sum(), np.square(counts).sum()])
     out: list[tuple[ArgmaxRule, Array] | None] = []
-    for numbers in _shared_out(menus, None if discard else total, goal, floors, most):
+    for numbers in _shared_out(menus, None if discard else total, goal, settings.floors, settings.n_categories):
         if numbers is None:
             out.append(None)
             continue
