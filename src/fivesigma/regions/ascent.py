@@ -137,11 +137,11 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
     return None
 
 
-def climb(problem: Problem, state: State, max_steps: int = _MAX_CLIMB) -> State:
-    """Take steps for as long as the goal rises."""
+def climb(problem: Problem, state: State, max_steps: int = _MAX_CLIMB, steps: tuple[float, ...] = STEPS) -> State:
+    """Take steps, whole ones or parts of them, for as long as the goal rises."""
     for _ in range(max_steps):
         target = problem.goal.rows(state.yields)
-        for step in STEPS:
+        for step in steps:
             new = state_of(problem, state.rows + step * (target - state.rows))
             if new is not None and new.value > state.value:
                 break

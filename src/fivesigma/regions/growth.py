@@ -12,7 +12,7 @@ from fivesigma.regions.ascent import Problem, State, climb, keep, state_of
 _TRIALS = 3  # splits that are followed up by a climb
 _TRIAL_STEPS = 4
 _SLIGHT = 1e-6  # relative height of a new row above the one that it is split from
-_POLISH = (0.3, 0.1, 0.03, 0.01)  # relative steps of the pattern search
+_POLISH = (0.2, 0.05, 0.0125)  # relative steps of the pattern search
 
 
 def directions(n_signals: int) -> list[tuple[int, int]]:
@@ -104,7 +104,7 @@ def _split(problem: Problem, state: State) -> list[State | None]:
 def one_more(problem: Problem, state: State) -> State | None:
     """Split once and climb; None if no split has enough events for the floors."""
     trials = _split(problem, state)
-    climbed = [climb(problem, trial, _TRIAL_STEPS) for trial in trials if trial is not None and trial.value > -np.inf]
+    climbed = [climb(problem, t, _TRIAL_STEPS, (1.0,)) for t in trials if t is not None and t.value > -np.inf]
     best = max(climbed, key=lambda trial: trial.value, default=None)
     return None if best is None else climb(problem, best)
 

@@ -15,7 +15,7 @@ from fivesigma.ranking import rank_events
 from fivesigma.regions.sample import Sample
 from fivesigma.regions.settings import Settings
 
-MAX_EDGES = 2048
+MAX_EDGES = 1024
 
 
 class Intervals(NamedTuple):

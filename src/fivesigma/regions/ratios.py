@@ -21,7 +21,7 @@ _SMALLEST = 1e-15  # probabilities below it are rounding
 _RIDGE = 0.1  # over the effective events; keeps a correction that they do not ask for near zero
 _NEWTON_STEPS = 30
 _CELLS = 1024
-_EVENTS = 1 << 17  # of a class; more would not change the correction within its use
+_EVENTS = 1 << 16  # of a class; more would not change the correction within its use
 CHUNK = 1 << 16
 
 

@@ -43,13 +43,19 @@ class Bound(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Goal of both ways on events that they were not fitted on: mean of two halves, each judged by the other.
+    """Goal of both ways on events that they were not fitted on.
 
-    None where a half had too few events for that number of categories.
+    Attributes
+    ----------
+    search, simple : float or None
+        None where a half had too few events for that number of categories.
+    how : {"cross-fitted", "held-out"}
+        Mean of two halves, each judged by the other, or one half judged by the other where events are many.
     """
 
     search: float | None
     simple: float | None
+    how: str
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -120,9 +126,9 @@ class ScoreCategories:
         lines = [
             f"{len(self)} categories by {way}, goal ({self._settings.goal.name}) {self.value:.4f} {where}: {words}"
         ]
-        if None not in self.judged:
+        if None not in self.judged[:2]:
             lines.append(
-                f"cross-fitted goal: search {self.judged.search:.4f}, simple way {self.judged.simple:.4f}; "
+                f"{self.judged.how} goal: search {self.judged.search:.4f}, simple way {self.judged.simple:.4f}; "
                 f"bound with {len(self)} categories {self.bound.value:.4f}"
             )
         lines.append(" ".join([f"{'':>4}", *(f"{name:>12.12}" for name in self.signals), f"{'b':>12} {'eff. b':>10}"]))

@@ -119,8 +119,19 @@ class Sample:
         """Some of the events, with their weights as they are."""
         return replace(self, scores=self.scores[members], weight=self.weight[members], process=self.process[members])
 
+    @property
+    def floor_count(self) -> float:
+        """Effective count of the events that count for the floors."""
+        counts = self.weight[self.floor[self.process]]
+        return float(counts.sum() ** 2 / np.square(counts).sum()) if counts.any() else 0.0
+
+    def scaled_to(self, full: Array) -> Sample:
+        """Scale each process to its full yield."""
+        have = self.process_yields
+        return self.scaled(np.divide(full, have, out=np.ones_like(full), where=have != 0))
+
     def thinned(self, most: int) -> Sample:
-        """Every so many-th event of each class, so that no class has more than `most`."""
+        """Every so many-th event of each class, so that no class has more than `most`; weights as they are."""
         classes = self.classes
         if np.bincount(classes).max() <= most:
             return self
@@ -136,12 +147,7 @@ class Sample:
         for number in range(len(self.names)):
             second[np.flatnonzero(self.process == number)[1::2]] = True
         full = self.process_yields
-        out = []
-        for members in (~second, second):
-            part = self.part(members)
-            have = part.process_yields
-            out.append(part.scaled(np.divide(full, have, out=np.ones_like(full), where=have > 0)))
-        return out[0], out[1]
+        return self.part(~second).scaled_to(full), self.part(second).scaled_to(full)
 
 
 def check_scores(scores: ArrayLike, n_columns: int) -> Array:

@@ -22,6 +22,9 @@ from fivesigma.regions.sample import Roles, Sample, check_sample
 from fivesigma.regions.settings import Settings
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
+_JUDGES = 1 << 16  # events of a class that judge; more would not make the choice surer
+_MANY = 200_000  # events beyond which one half judges the other, and not both each other
+
 BOUND = (
     "the goal if every signal could have its own best K intervals of its calibrated ratio on these events, under the "
     "same floors; no K categories reach more where the calibrated ratios order the events rightly"
@@ -49,7 +52,7 @@ def categorise_scores(
     """Find categories in the class probabilities of a classifier that are good for several signals at once.
 
     Two ways are taken and compared on events that they were not fitted on (each half of the events judges what the
-    other half found): the simple way, which gives every event to its most probable class and finds exact intervals in
+    other half found, or one of them if there are more than 200,000): the simple way, which gives every event to its most probable class and finds exact intervals in
     each, and a search for regions of all ratios of densities, which starts from it. The better one is refitted on all
     events. There is no seed: the same events give the same categories.
 
@@ -129,11 +132,10 @@ def categorise_scores(
     if chosen[-1] is None:
         largest = max((k for k, rule in enumerate(chosen, 1) if rule is not None), default=0)
         counts = sample.weight[sample.floor[sample.process]]
-        effective = counts.sum() ** 2 / np.square(counts).sum() if counts.any() else 0.0
         raise InputError(
             f"{settings.n_categories} categories do not fit: each needs {settings.floors}, and {largest} "
             f"{'is' if largest == 1 else 'are'} the most that was found (all events have b = {counts.sum():g} and an "
-            f"effective background count of {effective:.3g}); ask for fewer categories or lower the floors"
+            f"effective background count of {sample.floor_count:.3g}); ask for fewer categories or lower the floors"
         )
     largest_F = bounds(found.density, sample, settings)
     any_number = bound_of_any(found.cells, settings.goal)
@@ -163,15 +165,17 @@ def _check_number(n_categories: object) -> int:
 
 
 def _judged(sample: Sample, settings: Settings) -> list[Judged]:
-    """Goal of both ways on the half of the events that they were not fitted on, mean of the two halves."""
-    halves = sample.halves()
-    # A half has half of the effective events for the same yields.
-    settings = replace(settings, floors=settings.floors.scaled(0.5))
+    """Goal of both ways on the half of the events that they were not fitted on."""
+    thin = sample.thinned(_JUDGES).scaled_to(sample.process_yields)
+    halves = thin.halves()
+    how = "cross-fitted" if sample.size <= _MANY else "held-out"
     values: list[list[tuple[float, ...]]] = []
-    for here, there in (halves, halves[::-1]):
-        if (np.bincount(here.classes, minlength=here.n_signals + 1) == 0).any() or not (here.class_yields > 0).all():
-            return [Judged(None, None)] * settings.n_categories
-        found = fit(here, settings)
+    for here, there in (halves, halves[::-1])[: 2 if how == "cross-fitted" else 1]:
+        if not (here.class_yields > 0).all() or not there.class_yields[-1] > 0:
+            return [Judged(None, None, how)] * settings.n_categories
+        # Fewer events stand for the same yields, so that the same regions have fewer effective events.
+        share = here.floor_count / max(sample.floor_count, 1e-300)
+        found = fit(here, replace(settings, floors=settings.floors.scaled(share)))
         density = densities(found.calibration.of(there.scores))
         values.append(
             [
@@ -185,7 +189,7 @@ def _judged(sample: Sample, settings: Settings) -> list[Judged]:
             ]
         )
     means = np.mean(values, axis=0)  # NaN where a half had no such categories
-    return [Judged(*(None if np.isnan(v) else float(v) for v in pair)) for pair in means]
+    return [Judged(*(None if np.isnan(v) else float(v) for v in pair), how) for pair in means]
 
 
 def _chosen(found: Fit, judged: Sequence[Judged]) -> list[Rule | None]:
