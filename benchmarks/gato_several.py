@@ -138,7 +138,7 @@ def compare(python: str, folder: Path, samples: int) -> None:
         for label in ("keeping all", "discarding"):
             pair = [gains.get((form, k, f"{label}: {name}"), []) for name in ("search", "argmax + 1-D")]
             if pair[0] and len(pair[0]) == len(pair[1]) > 1:
-                difference = np.subtract(*pair)
+                difference = np.array(pair[0]) - np.array(pair[1])
                 error = difference.std(ddof=1) / np.sqrt(difference.size)
                 print(f"| {form} | {k} | {label}: search - argmax | {difference.mean():.4f} | {error:.4f} |")
 

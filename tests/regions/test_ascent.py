@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fivesigma import AMS2, AMS3, OnOff, SOverRootSB
+from fivesigma import AMS2, AMS3, OnOff, SOverRootSB, Utility
 from fivesigma._types import Array
 from fivesigma.regions.ascent import Floors, Problem, assign, climb, keep, repair_floors, state_of
 from fivesigma.regions.cells import Points
@@ -37,8 +37,8 @@ def random_points(seed: int, n: int, n_signals: int) -> Points:
 @pytest.mark.parametrize("others", ["background", "ignore"])
 @given(seed=st.integers(0, 10_000), n_signals=st.integers(1, 4), k=st.integers(1, 6), discard=st.booleans())
 @settings(max_examples=25)
-def test_no_full_step_falls_with_exact_densities_and_the_goal_sum(
-    utility: AMS2, others: str, seed: int, n_signals: int, k: int, discard: bool
+def test_no_full_step_falls_with_exact_densities_and_the_goal_sum(  # noqa: PLR0917
+    utility: Utility, others: str, seed: int, n_signals: int, k: int, discard: bool
 ) -> None:
     points = random_points(seed, 60, n_signals)
     goal = Goal("sum", others, utility)

@@ -27,7 +27,7 @@ from fivesigma.cli.options import check_output, force_option, scores_options
 @click.option("--uncorrelated", is_flag=True,
               help="Treat an uncertain background as independent from category to category.")  # fmt: skip
 @click.option("--signals", metavar="NAMES",
-              help="Several signals, separated by commas: SCORES then has process, weight and score_NAME per class.")  # fmt: skip
+              help="Several signals, with commas; SCORES then has process, weight and score_NAME per class.")  # fmt: skip
 @scores_options
 @click.option("--pyhf", type=click.Path(path_type=Path), metavar="FILE", help="Write a HistFactory workspace (JSON).")
 @force_option
@@ -65,8 +65,7 @@ def categorise(
     if signals is not None:
         from fivesigma.cli.several import categorise_file
 
-        floors = {"min_effective": min_effective, "min_background": min_background}
-        categorise_file(scores, signals, categories, quote, pyhf, **floors)
+        categorise_file(scores, signals, categories, quote, pyhf, (min_effective, min_background), as_json=as_json)
         return
     chosen_on = read_scores(scores, signal, yields)
     found = fivesigma.categorise(

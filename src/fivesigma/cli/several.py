@@ -44,8 +44,15 @@ def read_class_scores(path: Path) -> ClassScores:
     return ClassScores(processes, np.column_stack([read[c] for c in columns]), read["process"], read["weight"])
 
 
-def categorise_file(
-    path: Path, signals: str, n_categories: str, quote: Path | None, pyhf: Path | None, **floors: float
+def categorise_file(  # noqa: PLR0917 - the options of one command
+    path: Path,
+    signals: str,
+    n_categories: str,
+    quote: Path | None,
+    pyhf: Path | None,
+    floors: tuple[float, float],
+    *,
+    as_json: bool,
 ) -> None:
     """Find categories for the signals, quote them on other events, and write a workspace."""
     import fivesigma
@@ -54,9 +61,7 @@ def categorise_file(
         raise click.BadParameter(f"{n_categories!r} is not a number; several signals need one", param_hint="-k")
     tune = read_class_scores(path)
     names = [name.strip() for name in signals.split(",") if name.strip()]
-    found = fivesigma.categorise_scores(
-        *tune[1:], int(n_categories), signals=names, processes=tune.processes, **floors
-    )
+    found = fivesigma.categorise_scores(*tune[1:], int(n_categories), signals=names, processes=tune.processes, **floors)
     if quote is not None:
         other = read_class_scores(quote)
         if other.processes != tune.processes:
@@ -64,8 +69,7 @@ def categorise_file(
         found = found.evaluate(*other[1:])
     if pyhf is not None:
         fivesigma.write_workspace(found.to_pyhf(), pyhf)
-    context = click.get_current_context()
-    if context.params.get("as_json"):
+    if as_json:
         result = {
             "z": dict(found.z),
             "goal": found.value,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fivesigma._types import Array
+from fivesigma._types import Array, IntArray
 from fivesigma.regions.ascent import Problem, State, climb, repair_floors, state_of
 from fivesigma.regions.cells import Points, as_points, cells_of, densities, information, summed
 from fivesigma.regions.goal import Goal
@@ -58,7 +58,8 @@ def fit(sample: Sample, settings: Settings) -> Fit:
         rows: list[Array | None] = [envelope(np.exp(part.edges)) for part in found]
     else:
         starts = [None if way is None else way[1] for way in simple]
-        rows = [None if s is None else s.rows for s in _grown(Problem(cells, goal, floors, discard), starts)]
+        states = _grown(Problem(cells, goal, floors, discard), starts)
+        rows = [None if state is None else state.rows[_order(state.yields, goal)] for state in states]
     search: list[LinearRule | None] = []
     for found_rows in [*rows, *[None] * most][:most]:
         rule = None if found_rows is None else LinearRule(calibration, found_rows, discard)
@@ -80,6 +81,15 @@ def _grown(problem: Problem, starts: list[Array | None]) -> list[State | None]:
             state = polish(problem, rearrange(problem, state))
         out.append(state)
     return out
+
+
+def _order(yields: Array, goal: Goal) -> IntArray:
+    """Order of categories for readers: by the signal that gains most from each, then by its purity."""
+    F = goal.objectives(yields)
+    signal = (F / F.sum(axis=0)).argmax(axis=1)
+    s, b = goal.split(yields)
+    purity = (s / b)[np.arange(signal.size), signal]
+    return np.lexsort((purity, signal))
 
 
 def envelope(edges: Array) -> Array:

@@ -51,10 +51,11 @@ def categorise_scores(
 ) -> ScoreCategories:
     """Find categories in the class probabilities of a classifier that are good for several signals at once.
 
-    Two ways are taken and compared on events that they were not fitted on (each half of the events judges what the
-    other half found, or one of them if there are more than 200,000): the simple way, which gives every event to its most probable class and finds exact intervals in
-    each, and a search for regions of all ratios of densities, which starts from it. The better one is refitted on all
-    events. There is no seed: the same events give the same categories.
+    Two ways are taken and compared on events that they were not fitted on: the simple way, which gives every event to
+    its most probable class and finds exact intervals in each, and a search for regions of all ratios of densities,
+    which starts from it. Each half of the events judges what the other half found, or one of them alone if there are
+    more than 200,000 events. The better way is refitted on all events. There is no seed: the same events give the same
+    categories.
 
     Parameters
     ----------
@@ -189,7 +190,8 @@ def _judged(sample: Sample, settings: Settings) -> list[Judged]:
             ]
         )
     means = np.mean(values, axis=0)  # NaN where a half had no such categories
-    return [Judged(*(None if np.isnan(v) else float(v) for v in pair), how) for pair in means]
+    known = [[None if np.isnan(value) else float(value) for value in pair] for pair in means]
+    return [Judged(search, simple, how) for search, simple in known]
 
 
 def _chosen(found: Fit, judged: Sequence[Judged]) -> list[Rule | None]:
