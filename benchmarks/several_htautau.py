@@ -63,10 +63,10 @@ def main(path: str) -> None:
     scores = dict(zip("tb", class_scores((X["t"], classes, weight["t"], number), X["b"]), strict=True))
     rng = np.random.default_rng(0)
     copies = rng.poisson(1.0, size=(REPLICAS, len(weight["b"])))
-    for part in range(PARTS):
-        chosen = number // FOLDS % PARTS == part
+    for third in range(PARTS):
+        chosen = number // FOLDS % PARTS == third
         gains = [_gain(scores, process, weight, chosen, k) for k in (3, 5, 10)]
-        print(f"tuned on part {part} of {PARTS} of t, search - argmax + 1-D: {', '.join(gains)}", flush=True)
+        print(f"tuned on part {third} of {PARTS} of t, search - argmax + 1-D: {', '.join(gains)}", flush=True)
     for k in (3, 5, 10):
         found = categorise_scores(scores["t"], process["t"], weight["t"], k, signals=SIGNALS, processes=COLUMNS)
         settings = found._settings

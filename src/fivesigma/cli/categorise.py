@@ -27,7 +27,7 @@ from fivesigma.cli.options import check_output, force_option, scores_options
 @click.option("--uncorrelated", is_flag=True,
               help="Treat an uncertain background as independent from category to category.")  # fmt: skip
 @click.option("--signals", metavar="NAMES",
-              help="Several signals, with commas; SCORES then has process, weight and score_NAME per class.")  # fmt: skip
+              help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
 @scores_options
 @click.option("--pyhf", type=click.Path(path_type=Path), metavar="FILE", help="Write a HistFactory workspace (JSON).")
 @force_option

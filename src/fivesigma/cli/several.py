@@ -61,7 +61,14 @@ def categorise_file(  # noqa: PLR0917 - the options of one command
         raise click.BadParameter(f"{n_categories!r} is not a number; several signals need one", param_hint="-k")
     tune = read_class_scores(path)
     names = [name.strip() for name in signals.split(",") if name.strip()]
-    found = fivesigma.categorise_scores(*tune[1:], int(n_categories), signals=names, processes=tune.processes, **floors)
+    found = fivesigma.categorise_scores(
+        *tune[1:],
+        int(n_categories),
+        signals=names,
+        processes=tune.processes,
+        min_effective=floors[0],
+        min_background=floors[1],
+    )
     if quote is not None:
         other = read_class_scores(quote)
         if other.processes != tune.processes:

@@ -20,6 +20,7 @@ from fivesigma.regions.sample import added
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 _MAX_CLIMB = 40
+_MAX_REPAIRS = 2  # per category
 _ENOUGH = 1e-6  # relative gain below which a climb ends
 _SLACK = 1.0 - 1e-9  # sums of the same events in another order are as good
 
@@ -112,7 +113,7 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
     """
     points, rows = problem.points, rows.copy()
     background = np.maximum(points.density[:, -1], 1e-300)
-    for _ in range(2 * rows.shape[0]):
+    for _ in range(_MAX_REPAIRS * rows.shape[0]):
         category = assign(points.density, rows, discard=problem.discard)
         floor = [added(category + 1, column, rows.shape[0] + 1)[1:] for column in points.floor.T]
         lacking = np.flatnonzero(~problem.floors.hold(*floor))

@@ -93,18 +93,18 @@ def _nothing(problem: Problem) -> State:
     return State(np.zeros((0, n_classes)), np.full(n, -1), np.zeros((0, n_classes)), np.zeros((0, 2)), 0.0)
 
 
-def _split(problem: Problem, state: State) -> list[State | None]:
+def _split(problem: Problem, state: State, trials: int = _TRIALS) -> list[State | None]:
     """States after the best splits: a whole step ahead, or as they are where that step leaves a category too little."""
     return [
         state_of(problem, problem.goal.rows(yields)) or state_of(problem, rows)
-        for yields, rows in splits(problem, state)
+        for yields, rows in splits(problem, state)[:trials]
     ]
 
 
-def one_more(problem: Problem, state: State) -> State | None:
+def one_more(problem: Problem, state: State, trials: int = _TRIALS) -> State | None:
     """Split once and climb; None if no split has enough events for the floors."""
-    trials = _split(problem, state)
-    climbed = [climb(problem, t, _TRIAL_STEPS, (1.0,)) for t in trials if t is not None and t.value > -np.inf]
+    states = _split(problem, state, trials)
+    climbed = [climb(problem, t, _TRIAL_STEPS, (1.0,)) for t in states if t is not None and t.value > -np.inf]
     best = max(climbed, key=lambda trial: trial.value, default=None)
     return None if best is None else climb(problem, best)
 
@@ -122,7 +122,7 @@ def rearrange(problem: Problem, state: State) -> State:
         yields = np.delete(state.yields, b, axis=0)
         yields[a] = state.yields[a] + state.yields[b]
         fewer = state_of(problem, problem.goal.rows(yields))
-        new = None if fewer is None else one_more(problem, fewer)
+        new = None if fewer is None else one_more(problem, fewer, 1)
         if new is None or not new.value > state.value * (1 + 1e-6):
             break
         state = new
