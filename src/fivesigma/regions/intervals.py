@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.partition import Grid, Limits, best_edges, best_totals, candidate_cuts
+from fivesigma.categories.partition import MAX_EDGES, Grid, Limits, best_edges, best_totals, candidate_cuts
 from fivesigma.ranking import rank_events
 from fivesigma.regions.sample import Sample
 from fivesigma.regions.settings import Settings
 
-MAX_EDGES = 1024
+FEWER_EDGES = 1024
 
 
 class Intervals(NamedTuple):
@@ -67,7 +67,8 @@ def best_intervals(
     if own.all() or not own.any() or not weight.any():
         return []
     ranking = rank_events(value, own, weight, pos_label=True)
-    cuts = candidate_cuts(ranking, MAX_EDGES)
+    # With one signal these intervals are the result; with several they are a start and a bound.
+    cuts = candidate_cuts(ranking, MAX_EDGES if sample.n_signals == 1 else FEWER_EDGES)
     last = ranking.last[cuts]
     running = np.zeros((cuts.size + 1, sample.n_signals + 3))
     for column, values in enumerate(_columns(sample, classes)):
