@@ -47,7 +47,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("bootstrap", {"bootstrap": "Poisson replicas", "cut_model": "modelled yields"}),
     ("selection", {"cut": "best cut", "systematics": "varied yields"}),
     ("categories", {"categories": "exact categories", "learners": "how libraries take weights"}),
-    ("store", {"store": "saved models, checkpoints", "workspace": "HistFactory"}),
+    ("store", {"store": "saved models, checkpoints", "workspace": "HistFactory", "regions": "several signals"}),
     ("estimators", {"estimators": "cascades, decomposed, pool"}),
     ("figures", {"reporting": "the page", "plot": "figures for papers"}),
     ("uses", {"higgsml": "the 2014 challenge", "demo": "the demo"}),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
     from fivesigma.learners.net.classifier import NetClassifier
+    from fivesigma.regions import ScoreCategories, categorise_scores
     from fivesigma.reporting import Report, report
     from fivesigma.scored import ScoredEvents
     from fivesigma.significance import (
@@ -49,6 +50,8 @@ _HOME = {
     "make_scorer": "estimators.scorer",
     "NetClassifier": "learners.net.classifier",
     "plot": "plot",
+    "ScoreCategories": "regions",
+    "categorise_scores": "regions",
     "Report": "reporting",
     "report": "reporting",
     "ScoredEvents": "scored",
@@ -91,12 +94,14 @@ __all__ = [
     "Report",
     "Round",
     "SOverRootSB",
+    "ScoreCategories",
     "ScoredEvents",
     "Utility",
     "Varied",
     "YieldShifts",
     "Yields",
     "categorise",
+    "categorise_scores",
     "discovery_significance",
     "load",
     "make_scorer",

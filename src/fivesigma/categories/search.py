@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,15 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
 from fivesigma.bootstrap import replicas_above
-from fivesigma.categories.optimum import best_edges, best_totals, candidate_cuts, check_limits, grid_of, smoothed
+from fivesigma.categories.optimum import (
+    Grid,
+    best_edges,
+    best_totals,
+    candidate_cuts,
+    check_limits,
+    grid_of,
+    smoothed,
+)
 from fivesigma.categories.record import (
     Categories,
     CategoriesInterval,
@@ -44,6 +53,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     rule: str = "peak",
     correlated: bool = True,
     process: ArrayLike | None = None,
+    floor_processes: Sequence[str] | None = None,
     pos_label: Any = None,
     random_state: int = 0,
 ) -> Categories:
@@ -82,6 +92,9 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         `GaussianBackground` and `RelativeBackground` need ``correlated=False``; `fivesigma.to_pyhf` has the other case.
     process : array-like of shape (n_events,), optional
         Name of the process of each event, for the yields by process.
+    floor_processes : sequence of str, optional
+        Backgrounds that count for the limits, by default all: if another signal is among the background, its many
+        light events would satisfy a limit on effective counts without any real background.
     pos_label : label, optional
         The signal; see `fivesigma.yields.split_labels`.
     random_state : int, default=0
@@ -123,6 +136,8 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     grid = grid_of(ranking, cuts)
     if rule == "smooth":
         grid = smoothed(grid)
+    if floor_processes is not None:
+        grid = with_floor(grid, ranking, cuts, process, floor_processes)
     best = best_totals(grid, utility, limits, min(most, cuts.size))
     feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
     asked = 1 if n_categories == "auto" else most
@@ -139,6 +154,29 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         chosen = best_edges(grid, utility, limits, best, most)
     edges = edges_at(ranking, cuts[chosen - 1])
     return fill(ranking, edges, process, utility=utility, rule=rule, limits=limits, held_out=False)
+
+
+def with_floor(
+    grid: Grid, ranking: Ranking, cuts: IntArray, process: ArrayLike | None, floor_processes: Sequence[str]
+) -> Grid:
+    """Limits on the background of some processes alone; F is as before."""
+    if process is None:
+        raise InputError("floor_processes needs process, the name of the process of each event")
+    names = np.asarray(process).astype(np.str_)
+    if names.shape != ranking.score.shape:
+        raise InputError(f"process has shape {names.shape} for {ranking.score.size} events")
+    counts = np.zeros(names.size, dtype=np.bool_)
+    for name in floor_processes:
+        members = names[ranking.order] == name
+        if not members.any():
+            raise InputError(f"floor_processes has {name!r}, of which there are no events")
+        if ranking.signal[members].any():
+            raise InputError(f"floor_processes has the signal {name!r}; only background can count for a floor")
+        counts |= members
+    weight = np.where(counts, ranking.weight, 0.0)
+    b, b2 = (np.append(0.0, np.cumsum(w)[ranking.last[cuts]]) for w in (weight, np.square(weight)))
+    smooth = (grid.s, grid.b) if grid.smooth is None else grid.smooth
+    return Grid(grid.s, b, b2, grid.heaviest, smooth)
 
 
 def _check_number(n_categories: int | str) -> int:

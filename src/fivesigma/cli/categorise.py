@@ -26,6 +26,8 @@ from fivesigma.cli.options import check_output, force_option, scores_options
               help="Effective background events in each category.")  # fmt: skip
 @click.option("--uncorrelated", is_flag=True,
               help="Treat an uncertain background as independent from category to category.")  # fmt: skip
+@click.option("--signals", metavar="NAMES",
+              help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
 @scores_options
 @click.option("--pyhf", type=click.Path(path_type=Path), metavar="FILE", help="Write a HistFactory workspace (JSON).")
 @force_option
@@ -38,6 +40,7 @@ def categorise(
     min_background: float,
     min_effective: float,
     uncorrelated: bool,
+    signals: str | None,
     signal: str | None,
     utility: str,
     b_reg: float | None,
@@ -58,6 +61,11 @@ def categorise(
         raise click.BadParameter(f"{categories!r} is neither a number nor auto", param_hint="-k")
     if pyhf is not None:
         check_output(pyhf, force=force)
+    if signals is not None:
+        from fivesigma.cli.several import categorise_file
+
+        categorise_file(scores, signals, categories, quote, pyhf, (min_effective, min_background), as_json=as_json)
+        return
     found = fivesigma.categorise(
         fivesigma.ScoredEvents.read(scores, signal, yields),
         n_categories=int(categories) if categories.isdigit() else "auto",

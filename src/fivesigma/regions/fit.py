@@ -1,0 +1,140 @@
+"""One fit: calibration, cells, growth from one category to many, floors on events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fivesigma._types import Array, IntArray
+from fivesigma.regions.ascent import Problem, State, climb, repair_floors, state_of
+from fivesigma.regions.cells import Points, as_points, cells_of, densities, information, summed
+from fivesigma.regions.goal import Goal
+from fivesigma.regions.growth import first, one_more, polish, rearrange
+from fivesigma.regions.intervals import best_intervals
+from fivesigma.regions.ratios import Ratios, fit_ratios
+from fivesigma.regions.rules import ArgmaxRule, LinearRule
+from fivesigma.regions.sample import Sample, added
+from fivesigma.regions.settings import Settings
+from fivesigma.regions.simple import simple_way
+
+_CELLS_PER_CATEGORY = 100
+_LEAST_CELLS = 1024
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Rules with one category and more, None where there is none.
+
+    Attributes
+    ----------
+    search : list of LinearRule or None
+    simple : list of ArgmaxRule or None
+    calibration : Ratios
+    cells : Points
+    density : array of shape (n_events, n_signals + 1)
+        Relative densities of the events.
+    """
+
+    search: list[LinearRule | None]
+    simple: list[ArgmaxRule | None]
+    calibration: Ratios
+    cells: Points
+    density: Array
+
+
+def fit(sample: Sample, settings: Settings) -> Fit:
+    """Find categories both ways, of one to the number asked for."""
+    goal, floors, discard, most = settings.goal, settings.floors, settings.discard, settings.n_categories
+    calibration = fit_ratios(sample, settings.roles, settings.prior, calibrate=settings.calibrate)
+    ratios = calibration.of(sample.scores)
+    n_cells = 2 ** int(np.ceil(np.log2(max(_LEAST_CELLS, _CELLS_PER_CATEGORY * most))))
+    cells = summed(ratios, sample, cells_of(ratios, n_cells, information(ratios, sample)))
+    density = densities(ratios)
+    simple = simple_way(sample, settings)
+    if sample.n_signals == 1:
+        # One ratio is left, in which the best categories are intervals: no search is needed.
+        found = best_intervals(ratios[:, 0], sample, 0, settings)
+        rows: list[Array | None] = [envelope(np.exp(part.edges)) for part in found]
+    else:
+        starts = [None if way is None else way[1] for way in simple]
+        states = _grown(Problem(cells, goal, floors, discard), starts)
+        rows = [None if state is None else state.rows[_order(state.yields, goal)] for state in states]
+    search: list[LinearRule | None] = []
+    for found_rows in [*rows, *[None] * most][:most]:
+        rule = None if found_rows is None else LinearRule(calibration, found_rows, discard)
+        search.append(None if rule is None else _with_floors(rule, density, sample, settings))
+    return Fit(search, [None if way is None else way[0] for way in simple], calibration, cells, density)
+
+
+def _grown(problem: Problem, starts: list[Array | None]) -> list[State | None]:
+    """Grow by splits, from the simple way where that is the better start."""
+    out: list[State | None] = []
+    state: State | None = None
+    for number, yields in enumerate(starts):
+        trials = [first(problem) if number == 0 else None if state is None else one_more(problem, state)]
+        if yields is not None:
+            trials.append(state_of(problem, problem.goal.rows(yields)))
+        climbed = [climb(problem, s) for s in trials if s is not None and s.value > -np.inf]
+        state = max(climbed, key=lambda s: s.value, default=None)
+        if state is not None:
+            state = polish(problem, rearrange(problem, state))
+        out.append(state)
+    return out
+
+
+def _order(yields: Array, goal: Goal) -> IntArray:
+    """Order of categories for readers: by the signal that gains most from each, then by its purity."""
+    F = goal.objectives(yields)
+    signal = (F / F.sum(axis=0)).argmax(axis=1)
+    s, b = goal.split(yields)
+    purity = (s / b)[np.arange(signal.size), signal]
+    return np.lexsort((purity, signal))
+
+
+def envelope(edges: Array) -> Array:
+    """Rows of values that make intervals of one density ratio: their upper envelope has its corners at the edges.
+
+    Parameters
+    ----------
+    edges : array of shape (k,)
+        Ascending ratios; zero if nothing is left out.
+    """
+    slopes = np.arange(1.0, edges.size + 1)
+    return np.stack([slopes, -np.cumsum(edges)], axis=1)
+
+
+def _with_floors(rule: LinearRule, density: Array, sample: Sample, settings: Settings) -> LinearRule | None:
+    """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
+    category = rule.assign_density(density)
+    counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
+    floor = [added(category + 1, w, len(rule) + 1)[1:] for w in (counts, np.square(counts))]
+    if settings.floors.hold(*floor).all():
+        return rule
+    problem = Problem(as_points(density, sample), settings.goal, settings.floors, settings.discard)
+    rows = repair_floors(problem, rule.rows)
+    return None if rows is None else LinearRule(rule.ratios, rows, rule.discard)
+
+
+def bounds(density: Array, sample: Sample, settings: Settings) -> Array:
+    """Largest F of each signal alone, with one category and more: exact intervals of its own ratio.
+
+    Returns
+    -------
+    array of shape (n_categories, n_signals)
+        The last value is repeated where the floors allow no more intervals.
+    """
+    out = np.zeros((settings.n_categories, sample.n_signals))
+    for m in range(sample.n_signals):
+        background = density[:, -1] if settings.goal.others == "ignore" else 1.0 - density[:, m]
+        value = density[:, m] / np.maximum(background, 1e-300)
+        found = best_intervals(value, sample, m, settings)
+        F = [part.objective for part in found] or [0.0]
+        out[:, m] = np.maximum.accumulate([*F, *[F[-1]] * settings.n_categories][: settings.n_categories])
+    return out
+
+
+def bound_of_any(cells: Points, goal: Goal) -> float:
+    """Goal of the f-divergences of the cells: no number of categories of these cells has more, by these densities."""
+    total = np.maximum(cells.yields, 0.0).sum(axis=1, keepdims=True)
+    return goal.total(cells.density[total[:, 0] > 0] * total[total[:, 0] > 0])

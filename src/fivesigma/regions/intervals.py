@@ -1,0 +1,105 @@
+"""Exact intervals of one value per event, for one of several signals: the dynamic programming of `categorise`.
+
+Floors are on the processes that count, the objective is on all that is background.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fivesigma._types import Array, IntArray
+from fivesigma.categories.optimum import MAX_EDGES, Grid, Limits, best_edges, best_totals, candidate_cuts
+from fivesigma.ranking import rank_events
+from fivesigma.regions.sample import Sample
+from fivesigma.regions.settings import Settings
+
+FEWER_EDGES = 1024
+
+
+class Intervals(NamedTuple):
+    """The best k intervals of one signal.
+
+    Attributes
+    ----------
+    edges : array of shape (k,)
+        Ascending lower edges; the first is minus infinity if nothing is left out.
+    content : array of shape (k, n_signals + 3)
+        Yields by class, then sums of weights and of squared weights that count for the floors.
+    objective : float
+        Sum of F of that signal.
+    """
+
+    edges: Array
+    content: Array
+    objective: float
+
+    @classmethod
+    def none(cls, n_signals: int) -> Intervals:
+        """No intervals at all."""
+        return cls(np.empty(0), np.empty((0, n_signals + 3)), 0.0)
+
+
+def best_intervals(
+    value: Array, sample: Sample, signal: int, settings: Settings, *, discard: bool | None = None
+) -> list[Intervals]:
+    """Best intervals of `value` for one signal, from one on; fewer than asked for if the floors allow no more.
+
+    Parameters
+    ----------
+    value : array of shape (n_events,)
+        Larger means more like the signal.
+    sample : Sample
+        Of the same events.
+    signal : int
+    settings : Settings
+    discard : bool, optional
+        Whether the lowest values may be left out; as the settings say if not given.
+    """
+    goal, floors, most = settings.goal, settings.floors, settings.n_categories
+    discard = settings.discard if discard is None else discard
+    classes = sample.classes
+    own = classes == signal
+    weight = sample.weight
+    if goal.others == "ignore":
+        weight = np.where(own | (classes == sample.n_signals), weight, 0.0)
+    if own.all() or not own.any() or not weight.any():
+        return []
+    ranking = rank_events(value, own, weight, pos_label=True)
+    # With one signal these intervals are the result; with several they are a start and a bound.
+    cuts = candidate_cuts(ranking, MAX_EDGES if sample.n_signals == 1 else FEWER_EDGES)
+    last = ranking.last[cuts]
+    running = np.zeros((cuts.size + 1, sample.n_signals + 3))
+    for column, values in enumerate(_columns(sample, classes)):
+        running[1:, column] = np.cumsum(values[ranking.order])[last]
+    floor, floor2 = running[:, -2], running[:, -1]
+    s, b = (np.append(0.0, yields[cuts]) for yields in (ranking.s, ranking.b))
+    counts = sample.weight[sample.floor[sample.process]]
+    rising = counts.size > 0 and counts.min() >= 0 and bool((np.diff(s) >= 0).all())
+    grid = Grid(s, floor, floor2, float(counts.max()) if rising else np.inf, smooth=(s, b))
+    limits = Limits(floors.min_background, floors.min_effective)
+    best = best_totals(grid, goal.utility, limits, min(most, cuts.size))
+    out = []
+    for k in range(1, best.shape[0] + 1):
+        ends = best.copy()
+        if not discard:
+            ends[k - 1, :-1] = -np.inf
+        objective = float(ends[k - 1].max())
+        if objective == -np.inf:
+            break
+        chosen = best_edges(grid, goal.utility, limits, ends, k)
+        edges = np.where(chosen == cuts.size, -np.inf, ranking.thresholds(cuts[chosen - 1]))
+        content = np.diff(running[np.append(0, chosen)], axis=0)
+        out.append(Intervals(edges[::-1], content[::-1], objective))
+    return out
+
+
+def _columns(sample: Sample, classes: IntArray) -> list[Array]:
+    """Weights of each class, and weights and squares of what counts for the floors."""
+    counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
+    return [
+        *(np.where(classes == c, sample.weight, 0.0) for c in range(sample.n_signals + 1)),
+        counts,
+        np.square(counts),
+    ]
