@@ -1,0 +1,141 @@
+"""The pulls that fit best without signal, for one set of categories or for many sets at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fivesigma._types import Array
+from fivesigma.profiled.likelihood import deviance, interpolate
+
+_STEPS = 100
+_HALVINGS = 30
+_CONVERGED = 1e-13
+_FAR = 8  # systematics along which other minima are looked for
+
+
+class Counts(NamedTuple):
+    """Categories of one or of many partitions; any leading axes, then systematics where there are some, then categories.
+
+    Attributes
+    ----------
+    n, b : arrays of shape (..., n_categories)
+        Expected counts s + b, and the background.
+    up, down : arrays of shape (..., n_systematics, n_categories)
+        Shifts of the background at plus and minus one standard deviation.
+    relative : array of shape (..., n_categories), optional
+        Relative variance of the background from the statistics of the simulation.
+    """
+
+    n: Array
+    b: Array
+    up: Array
+    down: Array
+    relative: Array | None = None
+
+
+class Profile(NamedTuple):
+    """F at the minimum, and the pulls there."""
+
+    objective: Array
+    theta: Array
+
+
+class Expansion(NamedTuple):
+    """F at some pulls, its gradient, and a positive approximation of its Hessian."""
+
+    value: Array
+    gradient: Array
+    hessian: Array
+
+
+def cost(counts: Counts, theta: Array) -> Array:
+    """F at some pulls."""
+    m = counts.b + interpolate(theta[..., None], counts.up, counts.down)[0].sum(axis=-2)
+    value = deviance(counts.n, m, counts.b, counts.relative).value.sum(axis=-1)
+    out: Array = value + (theta * theta).sum(axis=-1) / 2
+    return out
+
+
+def expand(counts: Counts, theta: Array) -> Expansion:
+    """F to second order at some pulls; parts of the Hessian that are not positive are left out."""
+    shift, slope, curvature = interpolate(theta[..., None], counts.up, counts.down)
+    term = deviance(counts.n, counts.b + shift.sum(axis=-2), counts.b, counts.relative)
+    gradient = (slope @ term.slope[..., None])[..., 0] + theta
+    own = np.maximum(1.0 + (curvature @ term.slope[..., None])[..., 0], 0.1)
+    hessian = (slope * np.maximum(term.curvature, 0.0)[..., None, :]) @ np.swapaxes(slope, -1, -2)
+    index = np.arange(theta.shape[-1])
+    hessian[..., index, index] += own
+    value = term.value.sum(axis=-1) + (theta * theta).sum(axis=-1) / 2
+    return Expansion(value, gradient, hessian)
+
+
+def profile(counts: Counts, start: Array | None = None) -> Profile:
+    """Minimise F over the pulls by Newton steps, of all partitions together.
+
+    Parameters
+    ----------
+    counts : Counts
+        With one leading axis of partitions, or none.
+    start : array of shape (..., n_systematics), optional
+        Pulls to start from; zero if not given.
+    """
+    if counts.n.ndim == 1:
+        one = Counts(*(None if v is None else v[None] for v in counts))
+        found = profile(one, None if start is None else start[None])
+        return Profile(found.objective[0], found.theta[0])
+    shape = counts.up.shape[:2]
+    theta = np.zeros(shape) if start is None else np.broadcast_to(start, shape).copy()
+    objective = np.empty(shape[0])
+    active = np.arange(shape[0])
+    for _ in range(_STEPS):
+        now = expand(counts, theta[active])
+        objective[active] = now.value
+        step = np.linalg.solve(now.hessian, now.gradient[..., None])[..., 0]
+        decrease = (now.gradient * step).sum(axis=-1)
+        moving = decrease > _CONVERGED * (1 + now.value)
+        if not moving.any():
+            break
+        if not moving.all():
+            active, counts = active[moving], _take(counts, moving)
+        theta[active], stuck = _descend(counts, theta[active], step[moving], now.value[moving], decrease[moving])
+        if stuck.all():
+            break
+    return Profile(objective, theta)
+
+
+def lowest(counts: Counts, start: Array | None = None) -> Profile:
+    """Minimise F of one partition from several pulls, and keep the lowest minimum.
+
+    Where a systematic moves a category to the same side up and down, F may have several minima.
+    """
+    n_systematics = counts.up.shape[0]
+    same_side = np.abs(counts.up + counts.down) - np.abs(counts.up - counts.down)
+    size = (np.maximum(same_side, 0.0) / np.sqrt(counts.n)).max(axis=1, initial=0.0)
+    far = np.argsort(-size, kind="stable")[: min(_FAR, int(np.count_nonzero(size > 0)))]
+    starts = np.zeros((1 + 2 * far.size + (start is not None), n_systematics))
+    starts[1 + np.arange(far.size), far] = 1.5
+    starts[1 + far.size + np.arange(far.size), far] = -1.5
+    if start is not None:
+        starts[-1] = start
+    copies = Counts(*(None if v is None else np.broadcast_to(v, (len(starts), *v.shape)) for v in counts))
+    found = profile(copies, starts)
+    best = int(found.objective.argmin())
+    return Profile(found.objective[best], found.theta[best])
+
+
+def _descend(counts: Counts, theta: Array, step: Array, now: Array, decrease: Array) -> tuple[Array, Array]:
+    """Go along each step as far as F falls enough; the second array says where no length did."""
+    length = np.ones(now.size)
+    for _ in range(_HALVINGS):
+        trial = theta - length[:, None] * step
+        high = ~(cost(counts, trial) <= now - 0.1 * length * decrease)
+        if not high.any():
+            return trial, high
+        length[high] /= 2
+    return np.where(high[:, None], theta, trial), high
+
+
+def _take(counts: Counts, rows: Array) -> Counts:
+    return Counts(*(None if v is None else v[rows] for v in counts))
