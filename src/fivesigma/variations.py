@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._types import Array
-from fivesigma.categories.tally import ProcessYields, class_sums, split_processes, tally
+from fivesigma._types import AnyArray, Array, BoolArray
+from fivesigma.categories.tally import Processes, ProcessYields, class_sums, split_processes, tally
 from fivesigma.errors import InputError
-from fivesigma.significance.numerics import poisson_f
+from fivesigma.profiled.profile import Counts, lowest
 from fivesigma.yields import check_weights, split_labels
 
 __all__ = ["Varied", "YieldShifts", "profiled_significance", "yield_shifts"]
@@ -20,16 +20,27 @@ __all__ = ["Varied", "YieldShifts", "profiled_significance", "yield_shifts"]
 
 @dataclass(frozen=True)
 class Varied:
-    """The events one standard deviation away: other scores, other weights, or both.
+    """The events one standard deviation away: other scores, other weights, or both, or a sample of its own.
 
     Attributes
     ----------
     score, weight : array-like of shape (n_events,), optional
         Of the same events in the same order; what is not given is as in the nominal events.
+    y : array-like, optional
+        Labels. If they are given, this is a sample of its own with other events, and score and weight are theirs. A
+        process that it does not contain is as in the nominal events.
+    process : array-like, optional
+        Name of the process of each event of a sample of its own, if the nominal events have processes.
     """
 
     score: ArrayLike | None = None
     weight: ArrayLike | None = None
+    y: ArrayLike | None = None
+    process: ArrayLike | None = None
+
+
+#: For each name the events one standard deviation up and down; without the latter, yields mirror those of the former.
+Systematics = Mapping[str, tuple[Varied, Varied | None]]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -70,6 +81,14 @@ class YieldShifts:
         total: Array = np.sum([of[name] for name, rows in self.nominal.items() if rows.signal is signal], axis=0)
         return total
 
+    def background_shifts(self) -> list[tuple[Array, Array]]:
+        """How far one standard deviation up and down moves the background of each category, for every systematic."""
+        b = self.yields(signal=False)
+        return [
+            (self.yields(signal=False, of=self.up[name]) - b, self.yields(signal=False, of=self.down[name]) - b)
+            for name in self.up
+        ]
+
     @property
     def known_background(self) -> float:
         """Significance without the systematic uncertainties."""
@@ -78,9 +97,8 @@ class YieldShifts:
     @property
     def significance(self) -> float:
         """Significance with them; see `profiled_significance`."""
-        b = self.yields(signal=False)
-        up, down = ([self.yields(signal=False, of=side[name]) - b for name in side] for side in (self.up, self.down))
-        return profiled_significance(self.yields(signal=True), b, up, down)
+        up, down = ([shift[i] for shift in self.background_shifts()] for i in (0, 1))
+        return profiled_significance(self.yields(signal=True), self.yields(signal=False), up, down)
 
 
 def yield_shifts(
@@ -88,7 +106,7 @@ def yield_shifts(
     score: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike,
-    systematics: Mapping[str, tuple[Varied, Varied | None]],
+    systematics: Systematics,
     *,
     process: ArrayLike | None = None,
     pos_label: Any = None,
@@ -125,31 +143,104 @@ def yield_shifts(
     limits = np.asarray(edges, dtype=np.float64)
     if limits.ndim != 1 or limits.size < 2 or not (np.diff(limits) > 0).all():
         raise InputError(f"edges must be at least two ascending numbers, got {edges!r}")
-    signal, _ = split_labels(y, pos_label)
-    processes = split_processes(signal, process)
+    signal, classes = split_labels(y, pos_label)
+    events = _Nominal(score, sample_weight, signal, classes, split_processes(signal, process), process is not None)
 
     def fill(name: str, varied: Varied) -> dict[str, ProcessYields]:
-        values = np.asarray(score if varied.score is None else varied.score)
-        if values.shape != signal.shape or np.isnan(values).any():
-            raise InputError(f"{name} score must be {signal.size} numbers, got shape {values.shape} or NaN")
-        weight = check_weights(sample_weight if varied.weight is None else varied.weight, signal.size)
+        values, weight, processes = events.resolve(name, varied)
         category = np.searchsorted(limits, values, side="right") - 1
         category[(category == limits.size - 1) & (limits[-1] < np.inf)] = -1
         return tally(np.minimum(category, limits.size - 2), limits.size - 1, weight, processes)
 
     nominal = fill("nominal", Varied())
+
+    def moved(name: str, varied: Varied) -> dict[str, Array]:
+        filled = fill(name, varied)
+        # A sample of its own need not have all processes.
+        empty = [key for key, rows in filled.items() if varied.y is not None and not rows.events.any()]
+        return {key: (nominal if key in empty else filled)[key].sum_of_weights for key in nominal}
+
     up: dict[str, dict[str, Array]] = {}
     down: dict[str, dict[str, Array]] = {}
     for name, (above, below) in systematics.items():
-        up[name] = {key: rows.sum_of_weights for key, rows in fill(f"{name} up", above).items()}
+        up[name] = moved(f"{name} up", above)
         if below is None:
             down[name] = {key: 2 * rows.sum_of_weights - up[name][key] for key, rows in nominal.items()}
         else:
-            down[name] = {key: rows.sum_of_weights for key, rows in fill(f"{name} down", below).items()}
+            down[name] = moved(f"{name} down", below)
     return YieldShifts(limits, nominal, up, down)
 
 
-def profiled_significance(s: ArrayLike, b: ArrayLike, up: ArrayLike, down: ArrayLike | None = None) -> float:
+def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_b: float) -> Systematics:
+    """Scale the weights of variations of the same events by a factor for each class."""
+
+    def scale(varied: Varied) -> Varied:
+        if varied.weight is None:
+            return varied  # as in the nominal events, which are scaled
+        weight = np.asarray(varied.weight, dtype=np.float64)
+        if varied.y is not None:
+            raise InputError("yields cannot scale a sample of its own; scale its weights like the nominal ones before")
+        return replace(varied, weight=weight * np.where(signal, factor_s, factor_b) if weight.size == signal.size else weight)
+
+    return {name: (scale(up), None if down is None else scale(down)) for name, (up, down) in systematics.items()}
+
+
+class _Nominal(NamedTuple):
+    """The nominal events, which say what a variation leaves out."""
+
+    score: ArrayLike
+    weight: ArrayLike
+    signal: BoolArray
+    classes: AnyArray
+    processes: Processes
+    named: bool  # whether processes were given
+
+    def resolve(self, name: str, varied: Varied) -> tuple[AnyArray, Array, Processes]:
+        """Scores, weights and processes of a variation."""
+        own = varied.y is not None
+        if own and (varied.score is None or varied.weight is None):
+            raise InputError(f"{name} has y, so it is a sample of its own: give its score and its weight too")
+        if varied.process is not None and not own:
+            raise InputError(f"{name} has process but no y: give y for a sample of its own, or leave process out")
+        processes = self._own(name, varied) if own else self.processes
+        n_events = processes.codes.size
+        values = np.asarray(self.score if varied.score is None else varied.score)
+        if values.shape != (n_events,) or np.isnan(values).any():
+            raise InputError(f"{name} score must be {n_events} numbers, got shape {values.shape} or NaN")
+        try:
+            weight = check_weights(self.weight if varied.weight is None else varied.weight, n_events)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        return values, weight, processes
+
+    def _own(self, name: str, varied: Varied) -> Processes:
+        """Processes of a sample of its own, by the numbers that they have in the nominal events."""
+        labels = np.asarray(varied.y)
+        if labels.ndim != 1 or labels.size == 0:
+            raise InputError(f"{name} y must be one label per event, got shape {labels.shape}")
+        unknown = ~np.isin(labels, self.classes)
+        if unknown.any():
+            seen = labels[unknown].tolist()[0]
+            raise InputError(f"{name} y has the label {seen!r}; the nominal events have {self.classes.tolist()}")
+        signal: BoolArray = labels == self.classes[1]
+        if self.named is (varied.process is None):
+            which = "no process, which the nominal events have" if self.named else "process, which the nominal lack"
+            raise InputError(f"{name} has {which}: give process for both samples or for none")
+        found = split_processes(signal, varied.process)
+        known = self.processes.names
+        missing = [key for key in found.names if key not in known]
+        if missing:
+            raise InputError(f"{name} has the process {missing[0]!r}, which the nominal events lack: {', '.join(known)}")
+        codes = np.array([known.index(key) for key in found.names])
+        for key, code, is_signal in zip(found.names, codes, found.signal, strict=True):
+            if self.named and is_signal != self.processes.signal[code]:
+                raise InputError(f"{name} has the process {key!r} as signal or background where the nominal events do not")
+        return self.processes._replace(codes=codes[found.codes])
+
+
+def profiled_significance(
+    s: ArrayLike, b: ArrayLike, up: ArrayLike, down: ArrayLike | None = None, variance: ArrayLike | None = None
+) -> float:
     """Median discovery significance in categories whose backgrounds share Gaussian uncertainties.
 
     The likelihood of the Asimov counts n = s + b is maximised without signal over the pulls theta of
@@ -163,6 +254,9 @@ def profiled_significance(s: ArrayLike, b: ArrayLike, up: ArrayLike, down: Array
         Yields; categories with s < 0 or b <= 0 do not count.
     up, down : array-like of shape (n_systematics, n_categories)
         How far one standard deviation of each uncertainty moves the backgrounds; by default down is the opposite of up.
+    variance : array-like of shape (n_categories,), optional
+        Sum of the squared weights of the background. If it is given, the statistics of the simulation are profiled as
+        well, as pyhf does with a ``staterror``.
 
     Examples
     --------
@@ -174,41 +268,8 @@ def profiled_significance(s: ArrayLike, b: ArrayLike, up: ArrayLike, down: Array
     0.695787
     """
     s, b = np.atleast_1d(np.asarray(s, dtype=np.float64)), np.atleast_1d(np.asarray(b, dtype=np.float64))
-    counts = (b > 0) & (s >= 0)
-    n, b = (s + b)[counts], b[counts]
-    high = np.asarray(up, dtype=np.float64).reshape(-1, s.size)[:, counts]
-    low = -high if down is None else np.asarray(down, dtype=np.float64).reshape(-1, s.size)[:, counts]
-
-    def background(theta: Array) -> tuple[Array, Array]:
-        """Shifted background, and its slope in every pull."""
-        shift, slope = _interpolate(theta[:, None], high, low)
-        return b + shift.sum(axis=0), slope
-
-    def cost(theta: Array) -> float:
-        m = background(theta)[0]
-        return float((m * poisson_f((n - m) / m)).sum() + theta @ theta / 2) if (m > 0).all() else np.inf
-
-    # Gauss-Newton steps always descend; halving them keeps m > 0.
-    theta = np.zeros(high.shape[0])
-    for _ in range(200):
-        m, slope = background(theta)
-        gradient = slope @ (1 - n / m) + theta
-        step = np.linalg.solve((slope * (n / m**2)) @ slope.T + np.eye(theta.size), gradient)
-        decrease, now, length = float(gradient @ step), cost(theta), 1.0
-        if decrease <= 1e-13 * (1 + now):
-            break
-        while cost(theta - length * step) > now - 0.1 * length * decrease:
-            length /= 2
-        theta = theta - length * step
-    return float(np.sqrt(2 * cost(theta)))
-
-
-def _interpolate(theta: Array, up: Array, down: Array) -> tuple[Array, Array]:
-    """HistFactory's additive interpolation ("code 4p") and its slope."""
-    half, bend = (up - down) / 2, (up + down) / 16
-    square = theta * theta
-    inside = theta * (half + theta * bend * (15 + square * (-10 + 3 * square)))
-    slope = half + theta * bend * (30 + square * (-40 + 18 * square))
-    beyond = np.where(theta > 0, up, -down)
-    within = np.abs(theta) <= 1
-    return np.where(within, inside, theta * beyond), np.where(within, slope, beyond)
+    valid = (b > 0) & (s >= 0)
+    high = np.asarray(up, dtype=np.float64).reshape(-1, s.size)[:, valid]
+    low = -high if down is None else np.asarray(down, dtype=np.float64).reshape(-1, s.size)[:, valid]
+    relative = None if variance is None else np.asarray(variance, dtype=np.float64).reshape(s.size)[valid] / b[valid] ** 2
+    return float(np.sqrt(2 * lowest(Counts((s + b)[valid], b[valid], high, low, relative)).objective))

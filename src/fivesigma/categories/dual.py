@@ -130,7 +130,14 @@ class _Search:
                 self.found[tuple(edges.tolist())] = value, theta
 
 
-def search(cells: Cells, n_categories: int, naive: IntArray | None = None) -> Optimum:
+def best_at(cells: Cells, n_categories: int, theta: Array) -> IntArray | None:
+    """Edges of the partition with the largest F at some pulls, or None if no partition is allowed."""
+    at = _Search(cells, n_categories)
+    totals = at.totals(theta)
+    return at.backtrack(totals) if totals.down_to[-1].max() > -np.inf else None
+
+
+def search(cells: Cells, n_categories: int) -> Optimum:
     """Find the partition with the largest profiled F.
 
     Parameters
@@ -138,8 +145,6 @@ def search(cells: Cells, n_categories: int, naive: IntArray | None = None) -> Op
     cells : Cells
         At least one partition must be allowed.
     n_categories : int
-    naive : int array of shape (n_categories,), optional
-        Edges to start from as well.
     """
     at = _Search(cells, n_categories)
     theta = np.zeros(cells.up.shape[0])
@@ -155,7 +160,6 @@ def search(cells: Cells, n_categories: int, naive: IntArray | None = None) -> Op
         theta = at.best[2] if len(at.found) == 1 else minimax(cells, list(at.found), at.best[2])
     if at.gap >= CLOSE:
         starts = [np.array(p) for p in sorted(at.found, key=lambda p: -at.found[p][0])[:3]]
-        starts += [] if naive is None else [naive]
         for scale in _SCALES:
             totals = at.totals(scale * at.best[2])
             if totals.down_to[-1].max() > -np.inf:

@@ -7,17 +7,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma.categories.partition import best_edges, best_totals, candidate_cuts, check_limits, grid_of, smoothed
+from fivesigma.categories.dual import search
+from fivesigma.categories.partition import (
+    MAX_EDGES,
+    best_edges,
+    best_totals,
+    candidate_cuts,
+    check_limits,
+    grid_of,
+    smoothed,
+)
 from fivesigma.categories.record import Categories, CategoriesInterval, edges_at, fill
 from fivesigma.categories.replicas import worthwhile
+from fivesigma.categories.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
+from fivesigma.categories.uncertain import (
+    OwnUncertainty,
+    cells_of,
+    check_size,
+    is_profiled,
+    merged,
+    moved_background,
+)
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.ranking import rank_events
-from fivesigma.significance import AMS2, GaussianBackground, RelativeBackground, Utility, resolve_utility
+from fivesigma.significance import AMS2, Utility, resolve_utility
+from fivesigma.variations import Systematics, yield_shifts
 
 __all__ = ["Categories", "CategoriesInterval", "categorise"]
 
 RULES = ("peak", "smooth")
+MIN_EFFECTIVE_UNCERTAIN = 25.0  # with systematics: the noise of fewer events' shifts would be fitted
 MAX_AUTO = 20  # categories beyond which "auto" does not look
 
 
@@ -28,10 +48,12 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     n_categories: int | str,
     utility: Utility | str = AMS2(),
     min_background: float = 0.0,
-    min_effective: float = MIN_EFFECTIVE,
+    min_effective: float | None = None,
     max_relative_mc_error: float | None = None,
     *,
-    rule: str = "peak",
+    rule: str | None = None,
+    systematics: Systematics | None = None,
+    mc_statistics: bool = False,
     correlated: bool = True,
     process: ArrayLike | None = None,
     pos_label: Any = None,
@@ -57,18 +79,26 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         Its F is summed over the categories; its b_reg is added to the background of each.
     min_background : float, default=0.0
         Background yield that every category must have.
-    min_effective : float, default=10.0
-        Effective background count that every category must have.
+    min_effective : float, optional
+        Effective background count that every category must have: by default 10, or 25 with systematics.
     max_relative_mc_error : float, optional
         Largest relative error of every category's background from the number of simulated events. An error r is an
         effective count of 1 / r^2.
-    rule : {"peak", "smooth"}, default="peak"
+    rule : {"peak", "smooth"}, optional
         ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
         that are best for yields with three tenths of their noise, the rest being smoothed away along the score; the
-        limits hold for the yields as they are. It has a little less on these events and more on others.
+        limits hold for the yields as they are. It has a little less on these events and more on others. By default
+        ``"peak"``, or ``"smooth"`` with systematics.
+    systematics : mapping of str to (Varied, Varied or None), optional
+        For each name the events one standard deviation up and down. The edges are then those with the largest profiled
+        significance on at most 512 candidates. Each systematic is one pull for all categories and processes.
+    mc_statistics : bool, default=False
+        Whether the quoted significance has the statistics of the simulation, as pyhf's ``staterror``. They do not drive
+        the edges.
     correlated : bool, default=True
-        Whether an uncertainty of the background moves all categories together. A sum of F cannot describe that, so
-        `GaussianBackground` and `RelativeBackground` need ``correlated=False``; `fivesigma.to_pyhf` has the other case.
+        Whether the uncertainty of `GaussianBackground` or `RelativeBackground` moves all categories together. It is then
+        one more systematic: sigma events, or a fraction of the background, in every category. If False, every category
+        has an uncertainty of its own and their F add up.
     process : array-like of shape (n_events,), optional
         Name of the process of each event, for the yields by process.
     pos_label : label, optional
@@ -97,21 +127,24 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     (True, True)
     """
     utility = resolve_utility(utility)
-    if correlated and isinstance(utility, GaussianBackground | RelativeBackground):
-        raise InputError(
-            f"a sum over categories treats the background uncertainty of {utility!r} as independent in each: say "
-            "correlated=False if it is, or categorise with AMS2 and take the correlated case from to_pyhf"
-        )
+    uncertain = is_profiled(utility, None, systematics is not None, correlated)
+    if uncertain or mc_statistics:
+        OwnUncertainty.of(utility)
+        if n_categories == "auto":
+            raise InputError("n_categories='auto' is not available with systematics; give a number")
+    rule = ("smooth" if uncertain else "peak") if rule is None else rule
     if rule not in RULES:
         raise InputError(f"no rule is called {rule!r}; there are {', '.join(RULES)}.{did_you_mean(str(rule), RULES)}")
-    limits = check_limits(min_background, min_effective, max_relative_mc_error)
+    floor = (MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE) if min_effective is None else min_effective
+    limits = check_limits(min_background, floor, max_relative_mc_error)
     most = _check_number(n_categories)
     ranking = rank_events(score, y, sample_weight, pos_label)
-    cuts = candidate_cuts(ranking)
+    cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
     if rule == "smooth":
         grid = smoothed(grid)
-    best = best_totals(grid, utility, limits, min(most, cuts.size))
+    plain = AMS2(utility.b_reg) if uncertain else utility
+    best = best_totals(grid, plain, limits, min(most, cuts.size))
     feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
     asked = 1 if n_categories == "auto" else most
     if feasible < asked:
@@ -120,13 +153,30 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             f"s = {ranking.s[-1]:g}, b = {ranking.b[-1]:g} and an effective background count of "
             f"{ranking.effective_background:.3g}); ask for fewer categories or lower the limits"
         )
+    settings = {"utility": utility, "rule": rule, "limits": limits, "held_out": False, "correlated": correlated}
+    settings["mc_statistics"] = mc_statistics
+    if uncertain:
+        fine = edges_at(ranking, cuts)
+        shifts, said = None, ()
+        if systematics is not None:
+            shifts = yield_shifts(fine, score, y, sample_weight, systematics, process=process, pos_label=pos_label)
+            said = check_size(shifts)
+        cells = cells_of(grid, shifts, limits, utility)
+        optimum = search(cells, most)
+        edges = edges_at(ranking, cuts[optimum.edges - 1])
+        if shifts is not None:
+            shifts = merged(shifts, cuts.size - optimum.edges[::-1], edges)
+        bound, value = (float(np.sqrt(2 * F)) for F in (optimum.bound, optimum.objective))
+        moved = moved_background(cells, optimum.theta, ranking.thresholds(cuts))
+        certificate = (bound, bound - value)
+        return fill(ranking, edges, process, shifts=shifts, moved=moved, certificate=certificate, said=said, **settings)
     if n_categories == "auto":
         trials = [best_edges(grid, utility, limits, best, k) for k in range(1, feasible + 1)]
         chosen = worthwhile(ranking, cuts, trials, utility, random_state)
     else:
         chosen = best_edges(grid, utility, limits, best, most)
-    edges = edges_at(ranking, cuts[chosen - 1])
-    return fill(ranking, edges, process, utility=utility, rule=rule, limits=limits, held_out=False)
+    bound = float(utility.from_objective(best[chosen.size - 1].max()))
+    return fill(ranking, edges_at(ranking, cuts[chosen - 1]), process, certificate=(bound, 0.0), **settings)
 
 
 def _check_number(n_categories: int | str) -> int:
