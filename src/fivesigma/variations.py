@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._types import AnyArray, Array, BoolArray
-from fivesigma.categories.tally import Processes, ProcessYields, class_sums, split_processes, tally
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.categories.tally import Processes, ProcessYields, class_sums, process_sums, split_processes, tally
 from fivesigma.errors import InputError
 from fivesigma.profiled.profile import Counts, lowest
 from fivesigma.yields import check_weights, split_labels
@@ -146,19 +146,28 @@ def yield_shifts(
     signal, classes = split_labels(y, pos_label)
     events = _Nominal(score, sample_weight, signal, classes, split_processes(signal, process), process is not None)
 
-    def fill(name: str, varied: Varied) -> dict[str, ProcessYields]:
-        values, weight, processes = events.resolve(name, varied)
-        category = np.searchsorted(limits, values, side="right") - 1
-        category[(category == limits.size - 1) & (limits[-1] < np.inf)] = -1
-        return tally(np.minimum(category, limits.size - 2), limits.size - 1, weight, processes)
+    n_categories = limits.size - 1
 
-    nominal = fill("nominal", Varied())
+    def assign(values: AnyArray) -> IntArray:
+        category = np.searchsorted(limits, values, side="right") - 1
+        category[(category == n_categories) & (limits[-1] < np.inf)] = -1
+        return np.minimum(category, n_categories - 1)
+
+    values, weight, processes = events.resolve("nominal", Varied())
+    unmoved = assign(values)
+    nominal = tally(unmoved, n_categories, weight, processes)
 
     def moved(name: str, varied: Varied) -> dict[str, Array]:
-        filled = fill(name, varied)
+        values, weight, processes = events.resolve(name, varied)
+        sums = process_sums(
+            unmoved if varied.score is None else assign(values), n_categories, weight, processes
+        )
         # A sample of its own need not have all processes.
-        empty = [key for key, rows in filled.items() if varied.y is not None and not rows.events.any()]
-        return {key: (nominal if key in empty else filled)[key].sum_of_weights for key in nominal}
+        events_of = np.bincount(processes.codes, minlength=len(nominal))
+        return {
+            key: sums[i] if events_of[i] or varied.y is None else rows.sum_of_weights
+            for i, (key, rows) in enumerate(nominal.items())
+        }
 
     up: dict[str, dict[str, Array]] = {}
     down: dict[str, dict[str, Array]] = {}

@@ -15,6 +15,7 @@ from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.cells import Cells
 
 MAX_LISTED = 200_000  # beginnings of partitions
+_TRIED = 4_000_000  # of them with one more edge
 _ROUNDS = 200
 _CHUNK = 1 << 22
 _SLACK = 1e-9  # relative, against rounding
@@ -51,7 +52,7 @@ def survivors(totals: list[Totals], alive: BoolArray, best: float) -> IntArray |
     for k in range(n_categories):
         places = np.flatnonzero(alive[k])
         last = partitions[:, -1] if k else np.zeros(1, dtype=np.intp)
-        if last.size * places.size > 100 * MAX_LISTED:
+        if last.size * places.size > _TRIED:
             return None
         kept: list[tuple[IntArray, IntArray]] = []
         for rows in np.array_split(np.arange(last.size), 1 + last.size * places.size // _CHUNK):

@@ -65,17 +65,20 @@ def tally(category: IntArray, n_categories: int, weight: Array, processes: Proce
     processes : Processes
         Of the same events.
     """
-    n_processes = len(processes.names)
-    cell = processes.codes * (n_categories + 1) + category + 1  # column 0 takes what is left out
-    shape = (n_processes, n_categories + 1)
     first, second, events = (
-        np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)[:, 1:]
-        for values in (weight, np.square(weight), None)
+        process_sums(category, n_categories, values, processes) for values in (weight, np.square(weight), None)
     )
     return {
         name: ProcessYields(bool(processes.signal[i]), first[i], second[i], events[i].astype(np.intp))
         for i, name in enumerate(processes.names)
     }
+
+
+def process_sums(category: IntArray, n_categories: int, values: Array | None, processes: Processes) -> Array:
+    """Sum values, or count events, by process and category."""
+    cell = processes.codes * (n_categories + 1) + category + 1  # column 0 takes what is left out
+    shape = (len(processes.names), n_categories + 1)
+    return np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)[:, 1:]
 
 
 def class_sums(by_process: Mapping[str, ProcessYields], *, signal: bool) -> tuple[Array, Array]:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fivesigma._types import Array
+from fivesigma._types import Array, BoolArray
 from fivesigma.profiled.likelihood import deviance, interpolate
 
 _STEPS = 100
 _HALVINGS = 30
-_CONVERGED = 1e-13
+_CONVERGED = 1e-11  # of F, before a last step that squares it
 _FAR = 8  # systematics along which other minima are looked for
 
 
@@ -95,12 +95,16 @@ def profile(counts: Counts, start: Array | None = None) -> Profile:
         step = np.linalg.solve(now.hessian, now.gradient[..., None])[..., 0]
         decrease = (now.gradient * step).sum(axis=-1)
         moving = decrease > _CONVERGED * (1 + now.value)
-        if not moving.any():
+        # The last step is too small for the rounding of F to see; its gain is known instead.
+        done = active[~moving]
+        theta[done] -= step[~moving]
+        objective[done] -= decrease[~moving] / 2
+        active, counts = active[moving], _take(counts, moving)
+        if not active.size:
             break
-        if not moving.all():
-            active, counts = active[moving], _take(counts, moving)
-        theta[active], stuck = _descend(counts, theta[active], step[moving], now.value[moving], decrease[moving])
-        if stuck.all():
+        theta[active], falls = _descend(counts, theta[active], step[moving], now.value[moving], decrease[moving])
+        active, counts = active[falls], _take(counts, falls)
+        if not active.size:
             break
     return Profile(objective, theta)
 
@@ -125,17 +129,17 @@ def lowest(counts: Counts, start: Array | None = None) -> Profile:
     return Profile(found.objective[best], found.theta[best])
 
 
-def _descend(counts: Counts, theta: Array, step: Array, now: Array, decrease: Array) -> tuple[Array, Array]:
-    """Go along each step as far as F falls enough; the second array says where no length did."""
+def _descend(counts: Counts, theta: Array, step: Array, now: Array, decrease: Array) -> tuple[Array, BoolArray]:
+    """Follow each step as far as F falls enough; the second array says where it does."""
     length = np.ones(now.size)
     for _ in range(_HALVINGS):
         trial = theta - length[:, None] * step
         high = ~(cost(counts, trial) <= now - 0.1 * length * decrease)
         if not high.any():
-            return trial, high
+            break
         length[high] /= 2
-    return np.where(high[:, None], theta, trial), high
+    return np.where(high[:, None], theta, trial), ~high
 
 
-def _take(counts: Counts, rows: Array) -> Counts:
-    return Counts(*(None if v is None else v[rows] for v in counts))
+def _take(counts: Counts, rows: BoolArray) -> Counts:
+    return counts if rows.all() else Counts(*(None if v is None else v[rows] for v in counts))
