@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,12 @@ from fivesigma._extras import need
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.errors import InputError, SmallSampleWarning, did_you_mean
 from fivesigma.poisson import interval_ends, poisson_sums
+from fivesigma.profiled.curve import equivalent_variance, profile_cuts
+from fivesigma.profiled.likelihood import gaussian
+from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.significance import AMS2, Utility, resolve_utility
+from fivesigma.variations import Systematics, check_size, running_shifts
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
@@ -26,6 +30,7 @@ SMOOTHING = 0.02  # width of the moving average, as a share of all events
 MIN_EFFECTIVE = 10.0  # effective background events below which a cut does not count
 SMALL_SAMPLE = 100.0  # effective background events in all below which one is enough, with a warning
 MAX_BLOCKS = 4096  # cuts on which a bootstrap is resolved
+_Value = Callable[[Array, Array, BoolArray], Array]  # Z of s and b, NaN where a cut does not count
 _CHUNK = 1 << 16  # cuts evaluated at once, so that the temporaries stay in the cache
 
 
@@ -61,7 +66,11 @@ class CutScan:
     effective_background : float
         Effective background count at the cut.
     curve : Curve
-        All cuts.
+        All cuts. With systematics the significance is profiled over them.
+    known_background : float
+        Significance at the cut if there were no systematics.
+    notes : tuple of str
+        Systematics that move nothing.
     """
 
     cut: float
@@ -75,13 +84,22 @@ class CutScan:
     _ranking: Ranking
     _significance: Array
     _chosen: int
+    systematics: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    _known: Array | None = None
 
     def __repr__(self) -> str:
         return (
             f"CutScan(significance={self.significance:.4f} at cut={self.cut:.6g}, fraction={self.fraction:.4f}, "
             f"s={self.s:.4g}, b={self.b:.4g}, effective_background={self.effective_background:.4g}, "
-            f"rule={self.rule!r}, utility={self.utility!r})"
+            f"rule={self.rule!r}, utility={self.utility!r}"
+            + (f", systematics={list(self.systematics)!r})" if self.systematics else ")")
         )
+
+    @property
+    def known_background(self) -> float:
+        """Significance at the cut if there were no systematics."""
+        return self.significance if self._known is None else float(self._known[self._chosen])
 
     @cached_property
     def curve(self) -> Curve:
@@ -117,7 +135,7 @@ class CutScan:
         starts = np.append(0, last[:-1] + 1)
         s, b = poisson_sums(self._ranking.weight, self._ranking.signal, starts, n_boot, random_state)
         counts = np.isfinite(self._significance[points]) & (s >= 0) & (b > 0)
-        z = _significance(self.utility, s, b, counts)
+        z = self._value(points)(s, b, counts)
         at_cut = z[:, np.searchsorted(points, self._chosen)]
         if not np.isfinite(at_cut).any():
             raise InputError("no replica keeps any background at the cut; there are too few events for an interval")
@@ -145,6 +163,8 @@ class CutScan:
         fraction, z, error = self._fraction(points), self._significance[points], self._errors(points)
         ax.fill_between(fraction, z - error, z + error, alpha=0.25, linewidth=0, label="±1 standard error (simulation)")
         ax.plot(fraction, z, label="significance")
+        if self._known is not None:
+            ax.plot(fraction, self._known[points], linestyle=":", label="if the background were known")
         label = f"cut at {self.cut:.4g}: {self.significance:.3f}"
         ax.axvline(self.fraction, color="black", linestyle="--", linewidth=1, label=label)
         ax.set_xlabel("selected fraction of events")
@@ -170,8 +190,14 @@ class CutScan:
         """Standard error of the significance at some cuts, NaN where they do not count."""
         error = np.full(points.size, np.nan)
         counts = np.isfinite(self._significance[points])
-        error[counts] = _standard_errors(self.utility, self._ranking, points[counts])
+        error[counts] = _standard_errors(self._value(points[counts]), self._ranking, points[counts])
         return error
+
+    def _value(self, points: IntArray) -> _Value:
+        """Z of other yields at some cuts; with systematics the background is as uncertain in proportion as here."""
+        if self._known is None:
+            return partial(_significance, self.utility)
+        return _uncertain(self.utility, self._ranking, self._significance, points)
 
 
 def scan(
@@ -182,6 +208,8 @@ def scan(
     rule: str = "plateau",
     *,
     min_effective: float | None = None,
+    systematics: Systematics | None = None,
+    process: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> CutScan:
     """Scan all cuts on a score and choose one.
@@ -203,6 +231,11 @@ def scan(
     min_effective : float, optional
         Effective background count that a cut must keep to count. By default 10, or 1 with a warning if all background
         together has less than 100.
+    systematics : mapping of str to (Varied, Varied or None), optional
+        For each name the events one standard deviation up and down, as in `fivesigma.yield_shifts`. The significance of
+        every cut is then profiled over them.
+    process : array-like of shape (n_events,), optional
+        Name of the process of each event, if variations have samples of their own.
     pos_label : label, optional
         The signal; see `fivesigma.yields.split_labels`.
 
@@ -227,8 +260,33 @@ def scan(
         raise InputError(f"no rule is called {rule!r}; there are {', '.join(RULES)}.{did_you_mean(str(rule), RULES)}")
     ranking = rank_events(score, y, sample_weight, pos_label)
     floor = _default_floor(ranking) if min_effective is None else min_effective
-    z = _significance(utility, ranking.s, ranking.b, ranking.counting(floor))
-    chosen = _choose(rule, z, ranking.last, lambda k: float(_standard_errors(utility, ranking, np.array([k]))[0]))
+    valid = ranking.counting(floor)
+    known, notes = None, ()
+    if systematics is None:
+        z = _significance(utility, ranking.s, ranking.b, valid)
+        value: Callable[[IntArray], _Value] = lambda _: partial(_significance, utility)  # noqa: E731
+    else:
+        own = OwnUncertainty.of(utility)
+        shifts = running_shifts(
+            ranking.thresholds(), score, y, sample_weight, systematics, process=process, pos_label=pos_label
+        )
+        steps = [(np.diff(up, prepend=0.0), np.diff(down, prepend=0.0)) for up, down in shifts]
+        notes = check_size(systematics, ranking.b[-1:], steps)
+        known = _significance(AMS2(utility.b_reg), ranking.s, ranking.b, valid)
+        z = np.full(known.size, np.nan)
+        total = ranking.b[valid] + own.offset
+        moved = [(up[valid], down[valid]) for up, down in shifts]
+        if own.uncertain:
+            size = own.fraction * ranking.b[valid] + own.constant
+            moved.append((size, -size))
+        z[valid] = np.sqrt(2 * profile_cuts(ranking.s[valid] + total, total, moved))
+        value = partial(_uncertain, utility, ranking, z)
+    chosen = _choose(
+        rule,
+        z,
+        ranking.last,
+        lambda k: float(_standard_errors(value(np.array([k])), ranking, np.array([k]))[0]),
+    )
     b = float(ranking.b[chosen])
     return CutScan(
         cut=float(ranking.thresholds([chosen])[0]),
@@ -242,6 +300,9 @@ def scan(
         _ranking=ranking,
         _significance=z,
         _chosen=chosen,
+        systematics=() if systematics is None else tuple(systematics),
+        notes=notes,
+        _known=known,
     )
 
 
@@ -277,12 +338,29 @@ def _significance(utility: Utility, s: Array, b: Array, counts: BoolArray) -> Ar
     return z.reshape(counts.shape)
 
 
-def _standard_errors(utility: Utility, ranking: Ranking, cuts: IntArray) -> Array:
+def _uncertain(utility: Utility, ranking: Ranking, z: Array, points: IntArray) -> _Value:
+    """Z of other yields at some cuts, whose backgrounds are uncertain in proportion as where Z is `z`."""
+    s, b = ranking.s[points], ranking.b[points] + utility.b_reg
+    finite = np.isfinite(z[points])
+    relative = np.zeros(points.size)
+    s, b = s[finite], b[finite]
+    relative[finite] = equivalent_variance(s + b, b, z[points][finite] ** 2 / 2) / b**2
+
+    def value(s: Array, b: Array, valid: BoolArray) -> Array:
+        total = np.where(valid, b, 1.0) + utility.b_reg
+        found = gaussian(np.where(valid, s, 0.0) + total, total, relative * total**2).value
+        return np.where(valid, np.sqrt(2 * found), np.nan)
+
+    return value
+
+
+def _standard_errors(value: _Value, ranking: Ranking, cuts: IntArray) -> Array:
     """How far Z moves if s and b each move up by their own simulation error, in quadrature."""
     s, b = ranking.s[cuts], ranking.b[cuts]
     var_s, var_b = ranking.variances(cuts)
-    z = utility.value(s, b)
-    return np.hypot(utility.value(s + np.sqrt(var_s), b) - z, utility.value(s, b + np.sqrt(var_b)) - z)
+    every = np.ones(cuts.size, dtype=np.bool_)
+    z = value(s, b, every)
+    return np.hypot(value(s + np.sqrt(var_s), b, every) - z, value(s, b + np.sqrt(var_b), every) - z)
 
 
 def _choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -178,6 +178,66 @@ def yield_shifts(
         else:
             down[name] = moved(f"{name} down", below)
     return YieldShifts(limits, nominal, up, down)
+
+
+def running_shifts(
+    thresholds: Array,
+    score: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike,
+    systematics: Systematics,
+    *,
+    process: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> list[tuple[Array, Array]]:
+    """How far one standard deviation up and down moves the background above each threshold, for every systematic.
+
+    Parameters
+    ----------
+    thresholds : array of shape (n_cuts,)
+        From the tightest to the loosest.
+    score, y, sample_weight, systematics, process, pos_label
+        As in `yield_shifts`.
+    """
+    signal, classes = split_labels(y, pos_label)
+    events = _Nominal(score, sample_weight, signal, classes, split_processes(signal, process), process is not None)
+    ascending = thresholds[::-1]
+
+    def above(values: AnyArray, weight: Array, background: BoolArray) -> Array:
+        steps = np.searchsorted(ascending, values[background], side="right")
+        cells = np.bincount(steps, weight[background], minlength=ascending.size + 1)[1:]
+        return np.cumsum(cells[::-1])
+
+    def moved(name: str, varied: Varied) -> Array:
+        values, weight, processes = events.resolve(name, varied)
+        total = above(values, weight, ~processes.signal[processes.codes])
+        if varied.y is not None:
+            lacks = ~np.isin(events.processes.codes, processes.codes) & ~signal
+            total += above(nominal_score, nominal_weight, lacks)
+        return total - b
+
+    nominal_score, nominal_weight, _ = events.resolve("nominal", Varied())
+    b = above(nominal_score, nominal_weight, ~signal)
+    out = []
+    for name, (up, down) in systematics.items():
+        high = moved(f"{name} up", up)
+        out.append((high, -high if down is None else moved(f"{name} down", down)))
+    return out
+
+
+def check_size(names: Iterable[str], b: Array, shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
+    """Refuse variations that move the background by more than itself; return a sentence for each that moves none."""
+    notes = []
+    for name, (up, down) in zip(names, shifts, strict=True):
+        for side, shift in (("up", up), ("down", down)):
+            if abs(shift.sum()) > b.sum():
+                raise InputError(
+                    f"{name} {side} moves the background from {b.sum():g} to {b.sum() + shift.sum():g}, by more than "
+                    "itself; one standard deviation cannot be that large: check the weights of the variation"
+                )
+        if not (up.any() or down.any()):
+            notes.append(f"systematic {name!r} moves no background: it changes nothing")
+    return tuple(notes)
 
 
 def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_b: float) -> Systematics:

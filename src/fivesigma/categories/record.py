@@ -18,19 +18,18 @@ from fivesigma.categories.replicas import replica_significance, replicas
 from fivesigma.categories.tally import ProcessYields, class_sums, split_processes, tally
 from fivesigma.categories.uncertain import (
     Moved,
-    check_size,
     counts_of,
     is_profiled,
-    profiled_value,
     replica_cells,
     replica_values,
 )
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.poisson import interval_ends
+from fivesigma.profiled.profile import Counts, lowest
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.significance import AMS2, Utility
-from fivesigma.variations import Systematics, YieldShifts, scaled, yield_shifts
+from fivesigma.variations import Systematics, YieldShifts, check_size, scaled, yield_shifts
 from fivesigma.yields import check_weights, rescale, split_labels
 
 BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
@@ -121,6 +120,19 @@ class Categories:
         """Significance if there were neither systematics nor statistics of the simulation."""
         valid = (self.s >= 0) & (self.b > 0)
         return float(np.sqrt(2 * AMS2(self.utility.b_reg).objective(self.s[valid], self.b[valid]).sum()))
+
+    @property
+    def pulls(self) -> dict[str, float]:
+        """How far each systematic moves, in standard deviations, where it fits s + b best without signal."""
+        if self.shifts is None:
+            return {}
+        theta = lowest(self._counts()).theta
+        return dict(zip(self.shifts.up, theta[: len(self.shifts.up)].tolist(), strict=True))
+
+    def _counts(self) -> Counts:
+        valid = (self.s >= 0) & (self.b > 0)
+        variance = class_sums(self.by_process, signal=False)[1] if self.mc_statistics else None
+        return counts_of(self.utility, self.s, self.b, self.shifts, variance, valid)
 
     @property
     def by_category(self) -> Array:
@@ -267,9 +279,7 @@ class Categories:
         rows, valid = ((s >= 0) & (b > 0)).all(axis=1), (self.s >= 0) & (self.b > 0)
         z = np.full(rows.size, np.nan)
         if valid.all() and rows.any():
-            variance = class_sums(self.by_process, signal=False)[1] if self.mc_statistics else None
-            counts = counts_of(self.utility, self.s, self.b, self.shifts, variance)
-            z[rows] = replica_values(counts, s[rows], b[rows], self.utility.b_reg)
+            z[rows] = replica_values(self._counts(), s[rows], b[rows], self.utility.b_reg)
         return z
 
     @property
@@ -361,12 +371,12 @@ def fill(
     for note in notes:
         warnings.warn(note, SmallSampleWarning, stacklevel=3)
     if is_profiled(utility, shifts, mc_statistics, correlated):
-        variance = b2 if mc_statistics else None
-        significance = profiled_value(utility, s, b, shifts, variance, (s >= 0) & (b > 0))
+        counts = counts_of(utility, s, b, shifts, b2 if mc_statistics else None, (s >= 0) & (b > 0))
+        significance = float(np.sqrt(2 * lowest(counts).objective))
     else:
         significance = float(utility.from_objective(_objective(utility, s, b).sum()))
     if shifts is not None and held_out:
-        said = check_size(shifts)
+        said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
     return Categories(
         edges,
         s,

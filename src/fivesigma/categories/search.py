@@ -21,18 +21,17 @@ from fivesigma.categories.record import Categories, CategoriesInterval, edges_at
 from fivesigma.categories.replicas import worthwhile
 from fivesigma.categories.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
 from fivesigma.categories.uncertain import (
-    OwnUncertainty,
     cells_of,
-    check_size,
     is_profiled,
     merged,
     moved_background,
 )
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.ranking import rank_events
 from fivesigma.significance import AMS2, Utility, resolve_utility
-from fivesigma.variations import Systematics, yield_shifts
+from fivesigma.variations import Systematics, check_size, yield_shifts
 
 __all__ = ["Categories", "CategoriesInterval", "categorise"]
 
@@ -160,7 +159,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         shifts, said = None, ()
         if systematics is not None:
             shifts = yield_shifts(fine, score, y, sample_weight, systematics, process=process, pos_label=pos_label)
-            said = check_size(shifts)
+            said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
         cells = cells_of(grid, shifts, limits, utility)
         optimum = search(cells, most)
         edges = edges_at(ranking, cuts[optimum.edges - 1])

@@ -9,40 +9,13 @@ import numpy as np
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.cells import Cells
 from fivesigma.categories.partition import Grid, Limits, Smoother
-from fivesigma.errors import InputError
 from fivesigma.profiled.likelihood import interpolate
-from fivesigma.profiled.profile import Counts, Profile, lowest, profile
-from fivesigma.significance import AMS2, GaussianBackground, RelativeBackground, Utility
+from fivesigma.profiled.own import OwnUncertainty
+from fivesigma.profiled.profile import Counts, lowest, profile
+from fivesigma.significance import GaussianBackground, RelativeBackground, Utility
 from fivesigma.variations import YieldShifts
 
 MAX_EDGES = 512  # candidate edges with systematics; more are not better on other events
-
-
-class OwnUncertainty(NamedTuple):
-    """What a utility says of the background of every category: an offset, and one correlated uncertainty of it."""
-
-    offset: float
-    fraction: float
-    constant: float
-
-    @classmethod
-    def of(cls, utility: Utility) -> OwnUncertainty:
-        """Refuse utilities whose F is no likelihood ratio of counts."""
-        if isinstance(utility, GaussianBackground):
-            return cls(utility.b_reg, 0.0, utility.sigma)
-        if isinstance(utility, RelativeBackground):
-            return cls(utility.b_reg, utility.fraction, utility.fraction * utility.b_reg)
-        if not isinstance(utility, AMS2):
-            raise InputError(
-                f"systematics need utility AMS2, GaussianBackground or RelativeBackground, got {utility!r}; the "
-                "significance is a profiled likelihood ratio"
-            )
-        return cls(utility.b_reg, 0.0, 0.0)
-
-    @property
-    def uncertain(self) -> bool:
-        """Whether there is an uncertainty."""
-        return self.fraction > 0 or self.constant > 0
 
 
 def is_profiled(utility: Utility, shifts: YieldShifts | None, mc_statistics: bool, correlated: bool) -> bool:
@@ -63,25 +36,18 @@ class Moved(NamedTuple):
         return np.interp(thresholds, self.threshold, self.ratio)
 
 
-def counts_of(utility: Utility, s: Array, b: Array, shifts: YieldShifts | None, variance: Array | None) -> Counts:
-    """What the likelihood needs of categories that all have s >= 0 and b > 0."""
+def counts_of(
+    utility: Utility, s: Array, b: Array, shifts: YieldShifts | None, variance: Array | None, valid: BoolArray
+) -> Counts:
+    """What the likelihood needs of the valid categories."""
     own = OwnUncertainty.of(utility)
-    rows = [] if shifts is None else list(shifts.background_shifts())
+    rows = [] if shifts is None else shifts.background_shifts()
     if own.uncertain:
         size = own.fraction * b + own.constant
         rows.append((size, -size))
-    up, down = (np.array([row[i] for row in rows]).reshape(-1, b.size) for i in (0, 1))
-    total = b + own.offset
-    return Counts(s + total, total, up, down, None if variance is None else variance / total**2)
-
-
-def profiled_value(
-    utility: Utility, s: Array, b: Array, shifts: YieldShifts | None, variance: Array | None, valid: BoolArray
-) -> float:
-    """Profiled significance of the valid categories."""
-    counts = counts_of(utility, s, np.where(valid, b, 1.0), shifts, variance)
-    kept = Counts(*(None if v is None else v[..., valid] for v in counts))
-    return float(np.sqrt(2 * lowest(kept).objective))
+    up, down = (np.array([row[i] for row in rows]).reshape(-1, b.size)[:, valid] for i in (0, 1))
+    total = b[valid] + own.offset
+    return Counts(s[valid] + total, total, up, down, None if variance is None else variance[valid] / total**2)
 
 
 def replica_values(counts: Counts, s: Array, b: Array, offset: float) -> Array:
@@ -91,22 +57,6 @@ def replica_values(counts: Counts, s: Array, b: Array, offset: float) -> Array:
     relative = None if counts.relative is None else np.broadcast_to(counts.relative, total.shape)
     start = lowest(counts).theta
     return np.sqrt(2 * profile(Counts(s + total, total, up, down, relative), start).objective)
-
-
-def check_size(shifts: YieldShifts) -> tuple[str, ...]:
-    """Refuse variations that are larger than the background; say which move none of it."""
-    b = shifts.yields(signal=False)
-    notes = []
-    for name, (up, down) in zip(shifts.up, shifts.background_shifts(), strict=True):
-        for side, shift in (("up", up), ("down", down)):
-            if abs(shift.sum()) > b.sum():
-                raise InputError(
-                    f"{name} {side} moves the background from {b.sum():g} to {b.sum() + shift.sum():g}, by more than "
-                    "itself; one standard deviation cannot be that large: check the weights of the variation"
-                )
-        if not (up.any() or down.any()):
-            notes.append(f"systematic {name!r} moves no background: it changes nothing")
-    return tuple(notes)
 
 
 def cells_of(grid: Grid, shifts: YieldShifts | None, limits: Limits, utility: Utility) -> Cells:

@@ -12,7 +12,8 @@ from fivesigma.profiled.likelihood import deviance, interpolate
 _STEPS = 100
 _HALVINGS = 30
 _CONVERGED = 1e-11  # of F, before a last step that squares it
-_FAR = 8  # systematics along which other minima are looked for
+_BENT = 6  # systematics along which other minima are looked for
+_STRAIGHT = 0.1  # difference of up and -down, in standard deviations of a count, that bends nothing
 
 
 class Counts(NamedTuple):
@@ -112,19 +113,23 @@ def profile(counts: Counts, start: Array | None = None) -> Profile:
 def lowest(counts: Counts, start: Array | None = None) -> Profile:
     """Minimise F of one partition from several pulls, and keep the lowest minimum.
 
-    Where a systematic moves a category to the same side up and down, F may have several minima.
+    Shifts that are not opposite up and down bend F, which may then have several minima: along the systematics that bend
+    most, pulls far on either side are tried, and the mirror images of the pulls that were found.
     """
-    n_systematics = counts.up.shape[0]
-    same_side = np.abs(counts.up + counts.down) - np.abs(counts.up - counts.down)
-    size = (np.maximum(same_side, 0.0) / np.sqrt(counts.n)).max(axis=1, initial=0.0)
-    far = np.argsort(-size, kind="stable")[: min(_FAR, int(np.count_nonzero(size > 0)))]
-    starts = np.zeros((1 + 2 * far.size + (start is not None), n_systematics))
-    starts[1 + np.arange(far.size), far] = 1.5
-    starts[1 + far.size + np.arange(far.size), far] = -1.5
-    if start is not None:
-        starts[-1] = start
+    bend = (np.abs(counts.up + counts.down) / np.sqrt(counts.n)).max(axis=1, initial=0.0)
+    bent = np.argsort(-bend, kind="stable")[: min(_BENT, int(np.count_nonzero(bend > _STRAIGHT)))]
+    starts = [np.zeros(bend.size)] if start is None else [np.zeros(bend.size), start]
+    found = _lowest_of(counts, [*starts, *(far * np.eye(bend.size)[k] for k in bent for far in (1.5, -1.5))])
+    mirrored = [np.where(np.arange(bend.size) == k, -1.0, 1.0) * found.theta for k in bent]
+    if not mirrored:
+        return found
+    again = _lowest_of(counts, mirrored)
+    return again if again.objective < found.objective else found
+
+
+def _lowest_of(counts: Counts, starts: list[Array]) -> Profile:
     copies = Counts(*(None if v is None else np.broadcast_to(v, (len(starts), *v.shape)) for v in counts))
-    found = profile(copies, starts)
+    found = profile(copies, np.stack(starts))
     best = int(found.objective.argmin())
     return Profile(found.objective[best], found.theta[best])
 
