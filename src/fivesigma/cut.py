@@ -190,7 +190,7 @@ class CutScan:
         """Standard error of the significance at some cuts, NaN where they do not count."""
         error = np.full(points.size, np.nan)
         counts = np.isfinite(self._significance[points])
-        error[counts] = _standard_errors(self._value(points[counts]), self._ranking, points[counts])
+        error[counts] = _errors_of(self._value(points[counts]), self._ranking, points[counts])
         return error
 
     def _value(self, points: IntArray) -> _Value:
@@ -261,7 +261,8 @@ def scan(
     ranking = rank_events(score, y, sample_weight, pos_label)
     floor = _default_floor(ranking) if min_effective is None else min_effective
     valid = ranking.counting(floor)
-    known, notes = None, ()
+    known: Array | None = None
+    notes: tuple[str, ...] = ()
     if systematics is None:
         z = _significance(utility, ranking.s, ranking.b, valid)
         value: Callable[[IntArray], _Value] = lambda _: partial(_significance, utility)  # noqa: E731
@@ -285,7 +286,7 @@ def scan(
         rule,
         z,
         ranking.last,
-        lambda k: float(_standard_errors(value(np.array([k])), ranking, np.array([k]))[0]),
+        lambda k: float(_errors_of(value(np.array([k])), ranking, np.array([k]))[0]),
     )
     b = float(ranking.b[chosen])
     return CutScan(
@@ -354,7 +355,12 @@ def _uncertain(utility: Utility, ranking: Ranking, z: Array, points: IntArray) -
     return value
 
 
-def _standard_errors(value: _Value, ranking: Ranking, cuts: IntArray) -> Array:
+def _standard_errors(utility: Utility, ranking: Ranking, cuts: IntArray) -> Array:
+    """Standard errors of the significance without systematics."""
+    return _errors_of(partial(_significance, utility), ranking, cuts)
+
+
+def _errors_of(value: _Value, ranking: Ranking, cuts: IntArray) -> Array:
     """How far Z moves if s and b each move up by their own simulation error, in quadrature."""
     s, b = ranking.s[cuts], ranking.b[cuts]
     var_s, var_b = ranking.variances(cuts)

@@ -159,9 +159,7 @@ def yield_shifts(
 
     def moved(name: str, varied: Varied) -> dict[str, Array]:
         values, weight, processes = events.resolve(name, varied)
-        sums = process_sums(
-            unmoved if varied.score is None else assign(values), n_categories, weight, processes
-        )
+        sums = process_sums(unmoved if varied.score is None else assign(values), n_categories, weight, processes)
         # A sample of its own need not have all processes.
         events_of = np.bincount(processes.codes, minlength=len(nominal))
         return {
@@ -249,7 +247,9 @@ def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_
         weight = np.asarray(varied.weight, dtype=np.float64)
         if varied.y is not None:
             raise InputError("yields cannot scale a sample of its own; scale its weights like the nominal ones before")
-        return replace(varied, weight=weight * np.where(signal, factor_s, factor_b) if weight.size == signal.size else weight)
+        return replace(
+            varied, weight=weight * np.where(signal, factor_s, factor_b) if weight.size == signal.size else weight
+        )
 
     return {name: (scale(up), None if down is None else scale(down)) for name, (up, down) in systematics.items()}
 
@@ -299,11 +299,15 @@ class _Nominal(NamedTuple):
         known = self.processes.names
         missing = [key for key in found.names if key not in known]
         if missing:
-            raise InputError(f"{name} has the process {missing[0]!r}, which the nominal events lack: {', '.join(known)}")
+            raise InputError(
+                f"{name} has the process {missing[0]!r}, which the nominal events lack: {', '.join(known)}"
+            )
         codes = np.array([known.index(key) for key in found.names])
         for key, code, is_signal in zip(found.names, codes, found.signal, strict=True):
             if self.named and is_signal != self.processes.signal[code]:
-                raise InputError(f"{name} has the process {key!r} as signal or background where the nominal events do not")
+                raise InputError(
+                    f"{name} has the process {key!r} as signal or background where the nominal events do not"
+                )
         return self.processes._replace(codes=codes[found.codes])
 
 
@@ -340,5 +344,7 @@ def profiled_significance(
     valid = (b > 0) & (s >= 0)
     high = np.asarray(up, dtype=np.float64).reshape(-1, s.size)[:, valid]
     low = -high if down is None else np.asarray(down, dtype=np.float64).reshape(-1, s.size)[:, valid]
-    relative = None if variance is None else np.asarray(variance, dtype=np.float64).reshape(s.size)[valid] / b[valid] ** 2
+    relative = (
+        None if variance is None else np.asarray(variance, dtype=np.float64).reshape(s.size)[valid] / b[valid] ** 2
+    )
     return float(np.sqrt(2 * lowest(Counts((s + b)[valid], b[valid], high, low, relative)).objective))

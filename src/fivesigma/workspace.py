@@ -110,7 +110,9 @@ def to_pyhf(
     }
 
 
-def split_difference(categories: Categories, systematics: YieldShifts | None = None, *, staterror: bool = True) -> float:
+def split_difference(
+    categories: Categories, systematics: YieldShifts | None = None, *, staterror: bool = True
+) -> float:
     """How far pyhf's significance of the split form is above that of ``shapes="histosys"``.
 
     Splitting a variation in two changes how it is interpolated: totals exponentially, shapes linearly.

@@ -161,7 +161,7 @@ class Smoother(NamedTuple):
         return _NOISE * running + (1 - _NOISE) * self._without_noise(running)
 
     def shift(self, running: Array, shift: Array) -> Array:
-        """Running shift of such sums with a part of its noise: log(1 + shift / running) is smoothed as log(running) is."""
+        """Running shift of such sums with a part of its noise: log(1 + shift / running) is smoothed in the same way."""
         rising = np.maximum.accumulate(running)[self.first :]
         ratio = np.maximum(1.0 + shift[self.first :] / rising, _SMALLEST_RATIO)
         smooth = shift.copy()
@@ -171,12 +171,14 @@ class Smoother(NamedTuple):
     def _without_noise(self, running: Array) -> Array:
         rising = np.maximum.accumulate(running)
         rising[self.first :] = np.exp(self._filter(np.log(rising[self.first :])))
-        return np.maximum.accumulate(rising)  # rounding must not make them fall
+        np.maximum.accumulate(rising, out=rising)  # rounding must not make them fall
+        return rising
 
     def _filter(self, logs: Array) -> Array:
         even = np.linspace(self.coordinate[0], self.coordinate[-1], _SMOOTHING_POINTS)
         on_even = np.interp(even, self.coordinate, logs)
-        return np.interp(self.coordinate, even, gaussian_filter1d(on_even, _SMOOTHING * even.size, mode="nearest"))
+        filtered: Array = gaussian_filter1d(on_even, _SMOOTHING * even.size, mode="nearest")
+        return np.interp(self.coordinate, even, filtered)
 
 
 def smoothed(grid: Grid) -> Grid:

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from fivesigma._extras import need
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.partition import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
 from fivesigma.categories.dual import best_at
+from fivesigma.categories.partition import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
 from fivesigma.categories.replicas import replica_significance, replicas
 from fivesigma.categories.tally import ProcessYields, class_sums, split_processes, tally
 from fivesigma.categories.uncertain import (
@@ -61,8 +61,8 @@ class Categories:
     shifts : YieldShifts or None
         Yields under the systematics, in these categories.
     bound : float or None
-        Significance that no such categories with edges on the grid and within the limits can exceed, for the yields that
-        drove the search: with ``rule="smooth"`` the smoothed ones. None if the edges were chosen on other events.
+        Significance that no such categories with edges on the grid and within the limits can exceed, for the yields
+        that drove the search: with ``rule="smooth"`` the smoothed ones. None if the edges were chosen on other events.
     gap : float or None
         The bound less the significance of these edges for the same yields; zero if they are the optimum.
     mc_statistics : bool
@@ -184,8 +184,8 @@ class Categories:
         process, pos_label
             As in `categorise`.
         systematics : mapping of str to (Varied, Varied or None), optional
-            Variations of these events, needed if the edges were chosen with systematics; an empty mapping quotes without
-            them. With `yields` their weights are scaled by the same factors as the nominal ones.
+            Variations of these events, needed if the edges were chosen with systematics; an empty mapping quotes
+            without them. With `yields` their weights are scaled by the same factors as the nominal ones.
         mc_statistics : bool, optional
             As in `categorise`; by default as it was there.
 
@@ -392,7 +392,8 @@ def fill(
         limits,
         ranking,
         shifts,
-        *((None, None) if certificate is None else certificate),
+        None if certificate is None else certificate[0],
+        None if certificate is None else certificate[1],
         mc_statistics,
         correlated,
         moved,

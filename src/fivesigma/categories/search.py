@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fivesigma._types import IntArray
+from fivesigma.categories.cells import Cells
 from fivesigma.categories.dual import search
 from fivesigma.categories.partition import (
     MAX_EDGES,
@@ -29,9 +33,9 @@ from fivesigma.categories.uncertain import (
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.profiled.own import OwnUncertainty
-from fivesigma.ranking import rank_events
+from fivesigma.ranking import Ranking, rank_events
 from fivesigma.significance import AMS2, Utility, resolve_utility
-from fivesigma.variations import Systematics, check_size, yield_shifts
+from fivesigma.variations import Systematics, YieldShifts, check_size, yield_shifts
 
 __all__ = ["Categories", "CategoriesInterval", "categorise"]
 
@@ -95,9 +99,9 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         Whether the quoted significance has the statistics of the simulation, as pyhf's ``staterror``. They do not drive
         the edges.
     correlated : bool, default=True
-        Whether the uncertainty of `GaussianBackground` or `RelativeBackground` moves all categories together. It is then
-        one more systematic: sigma events, or a fraction of the background, in every category. If False, every category
-        has an uncertainty of its own and their F add up.
+        Whether the uncertainty of `GaussianBackground` or `RelativeBackground` moves all categories together. It is
+        then one more systematic: sigma events, or a fraction of the background, in every category. If False, every
+        category has an uncertainty of its own and their F add up.
     process : array-like of shape (n_events,), optional
         Name of the process of each event, for the yields by process.
     pos_label : label, optional
@@ -152,30 +156,55 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             f"s = {ranking.s[-1]:g}, b = {ranking.b[-1]:g} and an effective background count of "
             f"{ranking.effective_background:.3g}); ask for fewer categories or lower the limits"
         )
-    settings = {"utility": utility, "rule": rule, "limits": limits, "held_out": False, "correlated": correlated}
-    settings["mc_statistics"] = mc_statistics
+    filled = partial(
+        fill,
+        ranking,
+        process=process,
+        utility=utility,
+        rule=rule,
+        limits=limits,
+        held_out=False,
+        correlated=correlated,
+        mc_statistics=mc_statistics,
+    )
     if uncertain:
-        fine = edges_at(ranking, cuts)
-        shifts, said = None, ()
+        shifts = None
         if systematics is not None:
-            shifts = yield_shifts(fine, score, y, sample_weight, systematics, process=process, pos_label=pos_label)
-            said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
-        cells = cells_of(grid, shifts, limits, utility)
-        optimum = search(cells, most)
-        edges = edges_at(ranking, cuts[optimum.edges - 1])
-        if shifts is not None:
-            shifts = merged(shifts, cuts.size - optimum.edges[::-1], edges)
-        bound, value = (float(np.sqrt(2 * F)) for F in (optimum.bound, optimum.objective))
-        moved = moved_background(cells, optimum.theta, ranking.thresholds(cuts))
-        certificate = (bound, bound - value)
-        return fill(ranking, edges, process, shifts=shifts, moved=moved, certificate=certificate, said=said, **settings)
+            shifts = yield_shifts(
+                edges_at(ranking, cuts), score, y, sample_weight, systematics, process=process, pos_label=pos_label
+            )
+        return _with_systematics(filled, ranking, cuts, cells_of(grid, shifts, limits, utility), shifts, most)
     if n_categories == "auto":
         trials = [best_edges(grid, utility, limits, best, k) for k in range(1, feasible + 1)]
         chosen = worthwhile(ranking, cuts, trials, utility, random_state)
     else:
         chosen = best_edges(grid, utility, limits, best, most)
     bound = float(utility.from_objective(best[chosen.size - 1].max()))
-    return fill(ranking, edges_at(ranking, cuts[chosen - 1]), process, certificate=(bound, 0.0), **settings)
+    return filled(edges_at(ranking, cuts[chosen - 1]), certificate=(bound, 0.0))
+
+
+def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
+    filled: Callable[..., Categories],
+    ranking: Ranking,
+    cuts: IntArray,
+    cells: Cells,
+    shifts: YieldShifts | None,
+    n_categories: int,
+) -> Categories:
+    """Choose the edges with the largest profiled significance."""
+    said: tuple[str, ...] = ()
+    if shifts is not None:
+        said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+    optimum = search(cells, n_categories)
+    edges = edges_at(ranking, cuts[optimum.edges - 1])
+    bound, value = (float(np.sqrt(2 * F)) for F in (optimum.bound, optimum.objective))
+    return filled(
+        edges,
+        shifts=None if shifts is None else merged(shifts, cuts.size - optimum.edges[::-1], edges),
+        moved=moved_background(cells, optimum.theta, ranking.thresholds(cuts)),
+        certificate=(bound, bound - value),
+        said=said,
+    )
 
 
 def _check_number(n_categories: int | str) -> int:

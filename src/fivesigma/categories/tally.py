@@ -66,7 +66,8 @@ def tally(category: IntArray, n_categories: int, weight: Array, processes: Proce
         Of the same events.
     """
     first, second, events = (
-        process_sums(category, n_categories, values, processes) for values in (weight, np.square(weight), None)
+        process_sums(category, n_categories, values, processes)
+        for values in (weight, np.square(weight), np.ones(weight.size))
     )
     return {
         name: ProcessYields(bool(processes.signal[i]), first[i], second[i], events[i].astype(np.intp))
@@ -74,11 +75,12 @@ def tally(category: IntArray, n_categories: int, weight: Array, processes: Proce
     }
 
 
-def process_sums(category: IntArray, n_categories: int, values: Array | None, processes: Processes) -> Array:
-    """Sum values, or count events, by process and category."""
+def process_sums(category: IntArray, n_categories: int, values: Array, processes: Processes) -> Array:
+    """Sum values by process and category."""
     cell = processes.codes * (n_categories + 1) + category + 1  # column 0 takes what is left out
     shape = (len(processes.names), n_categories + 1)
-    return np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)[:, 1:]
+    sums = np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)
+    return np.asarray(sums[:, 1:], dtype=np.float64)
 
 
 def class_sums(by_process: Mapping[str, ProcessYields], *, signal: bool) -> tuple[Array, Array]:

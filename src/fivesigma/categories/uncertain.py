@@ -36,7 +36,7 @@ class Moved(NamedTuple):
         return np.interp(thresholds, self.threshold, self.ratio)
 
 
-def counts_of(
+def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
     utility: Utility, s: Array, b: Array, shifts: YieldShifts | None, variance: Array | None, valid: BoolArray
 ) -> Counts:
     """What the likelihood needs of the valid categories."""
@@ -51,7 +51,7 @@ def counts_of(
 
 
 def replica_values(counts: Counts, s: Array, b: Array, offset: float) -> Array:
-    """Profiled significance of replicas of shape (n_boot, n_categories), whose backgrounds move as much in proportion."""
+    """Profiled significance of replicas, one a row, whose backgrounds move as much in proportion."""
     total = b + offset
     up, down = (v * (total / counts.b)[:, None, :] for v in (counts.up, counts.down))
     relative = None if counts.relative is None else np.broadcast_to(counts.relative, total.shape)
@@ -90,7 +90,8 @@ def _allowed(grid: Grid, s: Array, b: Array, limits: Limits) -> BoolArray:
     pairs = [v[:, None] - v[None, :] for v in (grid.s, grid.b, grid.b2)]
     allowed = limits.allow(*pairs) & np.tri(grid.s.size, k=-1, dtype=np.bool_)
     # As in `Grid.objective`: a share of all background keeps differences of smoothed yields away from rounding.
-    return allowed & (s[:, None] >= s[None, :]) & (b[:, None] - b[None, :] > 1e-12 * grid.b[-1])
+    allowed &= (s[:, None] >= s[None, :]) & (b[:, None] - b[None, :] > 1e-12 * grid.b[-1])
+    return allowed
 
 
 def moved_background(cells: Cells, theta: Array, thresholds: Array) -> Moved:
@@ -128,7 +129,9 @@ def merged(shifts: YieldShifts, ends: IntArray, edges: Array) -> YieldShifts:
 
     nominal = {
         name: rows._replace(
-            sum_of_weights=add(rows.sum_of_weights), sum_of_squares=add(rows.sum_of_squares), events=add(rows.events)
+            sum_of_weights=add(rows.sum_of_weights),
+            sum_of_squares=add(rows.sum_of_squares),
+            events=np.add.reduceat(rows.events, ends),
         )
         for name, rows in shifts.nominal.items()
     }

@@ -1,8 +1,8 @@
 """The profiled significance of very many single categories at once, such as all cuts on a score.
 
-Systematics whose shifts are opposite add up to one Gaussian variance of the background, which is profiled in closed form.
-The others are profiled by Newton steps on all cuts together; for one category the Hessian is a diagonal and one outer
-product, so that a step costs no more than a few products.
+Systematics whose shifts are opposite add up to one Gaussian variance of the background, which is profiled in closed
+form. The others are profiled by Newton steps on all cuts together; for one category the Hessian is a diagonal and one
+outer product, so that a step costs no more than a few products.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _term(n: Array, b: Array, v: Array, m: Array) -> Term:
     return Term(value + slope * (m - inside), slope, np.where(m < inside, 0.0, curvature))
 
 
-def _newton(n: Array, b: Array, v: Array, up: Array, down: Array, theta: Array) -> Array:
+def _newton(  # noqa: PLR0917 - symbols of the likelihood
+    n: Array, b: Array, v: Array, up: Array, down: Array, theta: Array
+) -> Array:
     objective = np.empty(n.size)
     active = np.arange(n.size)
     for _ in range(_STEPS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ _STRAIGHT = 0.1  # difference of up and -down, in standard deviations of a count
 
 
 class Counts(NamedTuple):
-    """Categories of one or of many partitions; any leading axes, then systematics where there are some, then categories.
+    """Categories of one partition, or of many along the first axis.
 
     Attributes
     ----------
@@ -34,6 +35,11 @@ class Counts(NamedTuple):
     up: Array
     down: Array
     relative: Array | None = None
+
+    def map(self, function: Callable[[Array], Array]) -> Counts:
+        """Apply a function to every array."""
+        relative = None if self.relative is None else function(self.relative)
+        return Counts(function(self.n), function(self.b), function(self.up), function(self.down), relative)
 
 
 class Profile(NamedTuple):
@@ -83,8 +89,7 @@ def profile(counts: Counts, start: Array | None = None) -> Profile:
         Pulls to start from; zero if not given.
     """
     if counts.n.ndim == 1:
-        one = Counts(*(None if v is None else v[None] for v in counts))
-        found = profile(one, None if start is None else start[None])
+        found = profile(counts.map(lambda v: v[None]), None if start is None else start[None])
         return Profile(found.objective[0], found.theta[0])
     shape = counts.up.shape[:2]
     theta = np.zeros(shape) if start is None else np.broadcast_to(start, shape).copy()
@@ -128,7 +133,7 @@ def lowest(counts: Counts, start: Array | None = None) -> Profile:
 
 
 def _lowest_of(counts: Counts, starts: list[Array]) -> Profile:
-    copies = Counts(*(None if v is None else np.broadcast_to(v, (len(starts), *v.shape)) for v in counts))
+    copies = counts.map(lambda v: np.broadcast_to(v, (len(starts), *v.shape)))
     found = profile(copies, np.stack(starts))
     best = int(found.objective.argmin())
     return Profile(found.objective[best], found.theta[best])
@@ -147,4 +152,4 @@ def _descend(counts: Counts, theta: Array, step: Array, now: Array, decrease: Ar
 
 
 def _take(counts: Counts, rows: BoolArray) -> Counts:
-    return counts if rows.all() else Counts(*(None if v is None else v[rows] for v in counts))
+    return counts if rows.all() else counts.map(lambda v: v[rows])
