@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import time
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -353,6 +354,7 @@ def speed() -> Iterable[Figure]:
         5,
         lambda: categorise(score, y, weight, 10, systematics=systematics),
         lambda: categorise(score, y, weight, 10, rule="smooth"),
+        clock=time.process_time,
     )
     note = f"{with_:.2f} s against {without:.2f} s"
     yield Figure("10^6 events, 10 categories, 3 systematics: time over that without", with_ / without, 10.0, "", note)

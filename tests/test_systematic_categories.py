@@ -118,9 +118,7 @@ def test_bound_and_gap_compare_like_with_like() -> None:
     cuts = candidate_cuts(ranking, 512)
     grid = smoothed(grid_of(ranking, cuts))
     fine = np.append(np.append(-np.inf, ranking.thresholds(cuts[:-1])[::-1]), np.inf)
-    cells = cells_of(
-        grid, yield_shifts(fine, *sample, systematics, process=process), smooth._limits, AMS2()
-    )
+    cells = cells_of(grid, yield_shifts(fine, *sample, systematics, process=process), smooth._limits, AMS2())
     chosen = np.searchsorted(-fine[::-1], -smooth.edges[:-1])[::-1]
     value = float(np.sqrt(2 * cells.lowest(chosen).objective))
     assert smooth.bound is not None
@@ -205,6 +203,24 @@ def test_pyhf_finds_the_quoted_value(k: int, mc_statistics: bool) -> None:
     assert kinds == {"normfactor", "histosys"} | ({"staterror"} if mc_statistics else set())
     assert discovery_significance(workspace, found.pulls) == pytest.approx(found.significance, abs=1e-6)
     assert 0 < abs(split_difference(found, staterror=mc_statistics)) < 0.05
+
+
+def test_the_waterfall_falls_to_what_a_fit_finds() -> None:
+    sample, process, systematics = events(4_000)
+    found = categorise(*sample, 4, systematics=systematics, process=process, mc_statistics=True)
+    assert found.shifts is not None
+    steps = found.shifts.waterfall()
+    names, values = zip(*steps, strict=True)
+    assert names[0] == "known background"
+    assert set(names[1:-1]) == {"scale", "ttbar"}
+    assert names[-1] == "simulation"
+    assert (np.diff(values) < 0).all()
+    assert values[0] == pytest.approx(found.known_background)
+    assert values[-1] == pytest.approx(found.significance)
+    costs = [
+        values[0] - yield_shifts(found.edges, *sample, {name: systematics[name]}).significance for name in names[1:3]
+    ]
+    assert costs[0] > costs[1]
 
 
 def test_staterror_is_on_the_signal_only_if_asked() -> None:

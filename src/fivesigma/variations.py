@@ -94,6 +94,28 @@ class YieldShifts:
         """Significance without the systematic uncertainties."""
         return profiled_significance(self.yields(signal=True), self.yields(signal=False), [])
 
+    def waterfall(self) -> list[tuple[str, float]]:
+        """From the significance of a known background to the one that a fit will find, one uncertainty after the other.
+
+        Returns
+        -------
+        list of (str, float)
+            The significance after each step: ``"known background"``, every systematic, the one that costs most by
+            itself first, and ``"simulation"``, the statistics of the simulated background as pyhf's ``staterror``.
+        """
+        s, (b, variance) = self.yields(signal=True), class_sums(self.nominal, signal=False)
+        shifts = dict(zip(self.up, self.background_shifts(), strict=True))
+        alone = {name: profiled_significance(s, b, up, down) for name, (up, down) in shifts.items()}
+        order = sorted(shifts, key=alone.__getitem__)
+        up, down = ([shifts[name][i] for name in order] for i in (0, 1))
+        steps = [profiled_significance(s, b, up[:k], down[:k]) for k in range(1, len(order) + 1)]
+        simulation = profiled_significance(s, b, up, down, variance)
+        return [
+            ("known background", self.known_background),
+            *zip(order, steps, strict=True),
+            ("simulation", simulation),
+        ]
+
     @property
     def significance(self) -> float:
         """Significance with them; see `profiled_significance`."""

@@ -16,6 +16,7 @@ import numpy as np
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.cells import Cells, uppers
 from fivesigma.categories.survivors import Totals, settle, survivors
+from fivesigma.errors import InputError
 from fivesigma.profiled.profile import Counts, expand
 
 MAX_CUTS = 12  # dynamic programs
@@ -158,6 +159,10 @@ def search(cells: Cells, n_categories: int) -> Optimum:
         if seen or at.gap < CLOSE:
             break
         theta = at.best[2] if len(at.found) == 1 else minimax(cells, list(at.found), at.best[2])
+    if not at.found:
+        raise InputError(
+            f"no {n_categories} categories are allowed on the smoothed yields; ask for fewer or lower limits"
+        )
     if at.gap >= CLOSE:
         starts = [np.array(p) for p in sorted(at.found, key=lambda p: -at.found[p][0])[:3]]
         for scale in _SCALES:
