@@ -158,7 +158,7 @@ def htautau_blocks(n_blocks: int = 10, n_events: int = 100_000) -> list[Sample]:
         events = make_htautau(n_events, 2_000 + seed)
         tables = [events.X, *(tau_energy_scale(events.X, events.feature_names, f) for f in (1.03, 0.97))]
         score, up, down = (model.predict(X, output_margin=True).astype(np.float64) for X in tables)
-        process = np.searchsorted(PROCESSES, events.process)  # numbers are faster than names
+        process = np.searchsorted(PROCESSES, np.asarray(events.process))  # numbers are faster than names
         out.append(Sample(score, events.is_signal.astype(int), events.weight, process, up, down))
     return out
 
