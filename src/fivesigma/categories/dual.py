@@ -4,6 +4,7 @@ For fixed pulls theta the objective is a sum over categories, so dynamic program
 The best partition profiled over theta is never above that: max over partitions of min over theta of F <= max over
 partitions of F(theta), for any theta. So every theta bounds the optimum from above, every partition from below, and
 their distance is a certificate. Cutting planes choose the thetas: the next one is best for all partitions seen so far.
+The same holds for a mean of F over several thetas, which is the better bound where F has several minima.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import linprog
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.cells import Cells, uppers
@@ -20,10 +22,12 @@ from fivesigma.errors import InputError
 from fivesigma.profiled.profile import Counts, expand
 
 MAX_CUTS = 12  # dynamic programs
+MAX_MIXTURES = 15  # means over pulls
 CLOSE = 1e-3  # gap in significance below which the search stops
 _SCALES = (0.0, 0.5, 1.0, 1.5)  # of the best pulls, at which the local search also starts
 _TEMPERATURES = (1e1, 1e2, 1e3, 1e4)
 _SWEEPS = 20
+_NO_SHARE = 1e-9
 
 
 class Optimum(NamedTuple):
@@ -42,6 +46,8 @@ class _Search:
     bound: float = np.inf
     found: dict[tuple[int, ...], tuple[float, Array]] = field(default_factory=dict)
     programs: list[Totals] = field(default_factory=list)
+    thetas: list[Array] = field(default_factory=list)
+    matrices: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.node_bound = np.full((self.n_categories, self.cells.n.size), np.inf)
@@ -57,7 +63,12 @@ class _Search:
 
     def totals(self, theta: Array) -> Totals:
         """Dynamic programs from both ends; partitions with an edge that cannot be in a better one are left out."""
-        G, k = self.cells.matrix(theta), self.n_categories
+        self.thetas.append(theta)
+        self.matrices.append(self.cells.matrix(theta))
+        return self._program(self.matrices[-1], float(theta @ theta) / 2)
+
+    def _program(self, G: Array, penalty: float) -> Totals:
+        k = self.n_categories
         alive = self.node_bound >= self.best[1] if self.found else np.ones(self.node_bound.shape, dtype=np.bool_)
         down_to, below = np.full((2, k, G.shape[0]), -np.inf)
         down_to[0] = np.where(alive[0], G[:, 0], -np.inf)
@@ -65,7 +76,7 @@ class _Search:
         for i in range(1, k):
             down_to[i] = np.where(alive[i], (G + down_to[i - 1]).max(axis=1), -np.inf)
             below[i] = (G + np.where(alive[k - i], below[i - 1], -np.inf)[:, None]).max(axis=0)
-        self.programs.append(Totals(theta, down_to, below, G))
+        self.programs.append(Totals(down_to, below, G, penalty))
         self._tighten(self.programs[-1])
         return self.programs[-1]
 
@@ -121,6 +132,28 @@ class _Search:
             if value <= before * (1 + 1e-9):
                 break
 
+    def mix(self) -> bool:
+        """Bound all partitions by a mean of F over the thetas so far; return whether it may still fall.
+
+        Where F has several minima, one theta bounds those partitions badly that are good there and bad at another. The
+        mean that bounds the partitions so far best is the solution of a matrix game.
+        """
+        partitions = np.array(list(self.found))
+        payoff = np.stack([self.cells.at(theta, partitions) for theta in self.thetas], axis=1)
+        share = mixture(payoff)
+        used = np.flatnonzero(share > _NO_SHARE)
+        share = share[used] / share[used].sum()
+        G = sum(share[i] * self.matrices[t] for i, t in enumerate(used))
+        penalty = float(sum(share[i] * (self.thetas[t] @ self.thetas[t]) / 2 for i, t in enumerate(used)))
+        totals = self._program(np.asarray(G), penalty)
+        if totals.down_to[-1].max() == -np.inf:
+            return False
+        edges = self.backtrack(totals)
+        if tuple(edges.tolist()) in self.found:
+            return False
+        self.totals(self.add(edges)[1])
+        return True
+
     def close(self) -> None:
         """Settle all partitions that could still be better, if they are few enough."""
         best = self.best[1]
@@ -163,6 +196,9 @@ def search(cells: Cells, n_categories: int) -> Optimum:
         raise InputError(
             f"no {n_categories} categories are allowed on the smoothed yields; ask for fewer or lower limits"
         )
+    for _ in range(MAX_MIXTURES):
+        if at.gap < CLOSE or not at.mix():
+            break
     if at.gap >= CLOSE:
         starts = [np.array(p) for p in sorted(at.found, key=lambda p: -at.found[p][0])[:3]]
         for scale in _SCALES:
@@ -176,6 +212,21 @@ def search(cells: Cells, n_categories: int) -> Optimum:
         at.close()
     edges_, value, theta = at.best
     return Optimum(np.array(edges_), value, theta, max(at.bound, value))
+
+
+def mixture(payoff: Array) -> Array:
+    """Shares of the columns for which the largest mean over them, of any row, is smallest."""
+    n_rows, n_columns = payoff.shape
+    # Variables: the shares, and the value of the game.
+    found = linprog(
+        np.append(np.zeros(n_columns), 1.0),
+        A_ub=np.column_stack([payoff, -np.ones(n_rows)]),
+        b_ub=np.zeros(n_rows),
+        A_eq=np.append(np.ones(n_columns), 0.0)[None],
+        b_eq=[1.0],
+        bounds=[(0, None)] * n_columns + [(None, None)],
+    )
+    return np.asarray(found.x[:-1], dtype=np.float64) if found.status == 0 else np.full(n_columns, 1.0 / n_columns)
 
 
 def minimax(cells: Cells, partitions: list[tuple[int, ...]], start: Array) -> Array:

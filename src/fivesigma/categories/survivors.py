@@ -22,17 +22,22 @@ _SLACK = 1e-9  # relative, against rounding
 
 
 class Totals(NamedTuple):
-    """Best sums of G at one theta: over k + 1 categories down to each edge, and over k categories below each."""
+    """Best sums of G at one theta, or of a mean of G over some.
 
-    theta: Array
+    Attributes
+    ----------
+    down_to, below : arrays of shape (n_categories, n_edges)
+        Over k + 1 categories down to each edge, and over k categories below each.
+    matrix : array of shape (n_edges, n_edges)
+        G of every category.
+    penalty : float
+        Price of the pulls.
+    """
+
     down_to: Array
     below: Array
     matrix: Array
-
-    @property
-    def penalty(self) -> float:
-        """Price of the pulls."""
-        return float(self.theta @ self.theta) / 2
+    penalty: float
 
 
 def survivors(totals: list[Totals], alive: BoolArray, best: float) -> IntArray | None:
