@@ -77,6 +77,22 @@ def test_the_gap_closes_with_many_categories(k: int) -> None:
         assert 0 <= found.gap < 0.01
 
 
+def test_the_gap_closes_where_two_systematics_are_nearly_one() -> None:
+    """A shift of a Gaussian score is a tilt: together they give the likelihood a valley with two minima."""
+    rng = np.random.default_rng(0)
+    y = np.arange(100_000) % 2
+    score = rng.normal(1.5 * y)
+    weight = np.where(y == 1, 692.0, 411_000.0) * 2 / y.size
+    tilt = [Varied(weight=np.where(y == 0, 1 + c * score, 1.0) * weight) for c in (0.05, -0.04)]
+    systematics: Systematics = {
+        "scale": (Varied(score=score + 0.05), Varied(score=score - 0.05)),
+        "tilt": (tilt[0], tilt[1]),
+    }
+    found = categorise(score, y, weight, 10, systematics=systematics)
+    assert found.gap is not None
+    assert found.gap < 0.01
+
+
 def test_edges_that_know_are_better_on_other_events() -> None:
     gains: dict[int, list[float]] = {1: [], 5: [], 10: []}
     for seed in range(100, 104):
