@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
         },
     ),
     ("significance", {"significance": "Z = h(F(s, b)), class weights"}),
-    ("yields", {"yields": "weights, labels, selections"}),
+    ("yields", {"yields": "weights, labels, selections", "profiled": "profiled likelihoods"}),
     (
         "events",
         {
@@ -45,7 +45,8 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("scores", {"scored": "scored events"}),
     ("ranking", {"ranking": "events by score"}),
     ("bootstrap", {"bootstrap": "Poisson replicas", "cut_model": "modelled yields"}),
-    ("selection", {"cut": "best cut", "systematics": "varied yields"}),
+    ("variations", {"systematics": "varied yields"}),
+    ("selection", {"cut": "best cut"}),
     ("categories", {"categories": "exact categories", "learners": "how libraries take weights"}),
     ("store", {"store": "saved models, checkpoints", "workspace": "HistFactory", "regions": "several signals"}),
     ("estimators", {"estimators": "cascades, decomposed, pool"}),

@@ -22,6 +22,7 @@ from fivesigma import (
     RelativeBackground,
     SOverRootSB,
     Utility,
+    profiled_significance,
     scan,
 )
 from fivesigma._types import Array, IntArray
@@ -450,13 +451,28 @@ def test_auto_takes_what_fits() -> None:
     assert two.edges.tolist() == [-np.inf, 0.5, np.inf]
 
 
-def test_correlated_background_uncertainty_is_refused() -> None:
-    sample = simulated(2_000)
-    for utility in (GaussianBackground(sigma=5.0), RelativeBackground(fraction=0.1), "relative_background(0.1)"):
-        with pytest.raises(InputError, match="correlated=False"):
-            categorise(*sample, 2, utility)
-        assert categorise(*sample, 2, utility, correlated=False).significance > 0
+def test_a_correlated_background_uncertainty_is_one_systematic() -> None:
+    sample = simulated(4_000)
+    for utility in (GaussianBackground(sigma=500.0), RelativeBackground(fraction=0.1), "relative_background(0.1)"):
+        together = categorise(*sample, 3, utility)
+        assert together.correlated
+        assert together.significance < together.known_background
+        apart = categorise(*sample, 3, utility, correlated=False)
+        size = 500.0 if isinstance(utility, GaussianBackground) else 0.1 * together.b
+        expected = profiled_significance(together.s, together.b, [size * np.ones(3)])
+        assert together.significance == pytest.approx(expected, rel=1e-9)
+        # Categories with little signal measure what moves all of them.
+        assert together.significance > apart.significance
     assert categorise(*sample, 2, OnOff(tau=1.0)).significance > 0
+
+
+def test_one_category_with_a_constant_uncertainty_is_gaussian_background() -> None:
+    sample, utility = simulated(4_000), GaussianBackground(sigma=30.0, b_reg=5.0)
+    one = categorise(*sample, 1, utility, rule="peak", min_effective=10)
+    peak = scan(*sample, utility, rule="peak", min_effective=10)
+    assert one.significance == pytest.approx(float(utility.value(one.s, one.b)[0]), rel=1e-9)
+    assert one.significance == pytest.approx(peak.significance, rel=1e-3)
+    assert one.gap == pytest.approx(0.0, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from fivesigma import AMS2, GaussianBackground
 from fivesigma._types import Array, IntArray
 from fivesigma.categories import categorise
 from fivesigma.errors import InputError
-from fivesigma.systematics import Varied, _interpolate, profiled_significance, yield_shifts
+from fivesigma.profiled.likelihood import interpolate
+from fivesigma.systematics import Varied, profiled_significance, yield_shifts
 
 positive = st.floats(0.1, 1e4)
 
@@ -48,7 +49,7 @@ def test_the_profile_is_the_minimum(seed: int, n_categories: int, n_systematics:
     down = -up * rng.uniform(0.5, 1.5, up.shape)
 
     def twice_cost(theta: Array) -> float:
-        m = b + _interpolate(theta[:, None], up, down)[0].sum(axis=0)
+        m = b + interpolate(theta[:, None], up, down)[0].sum(axis=0)
         if (m <= 0).any():
             return np.inf
         return float(2 * ((s + b) * np.log((s + b) / m) - s - b + m).sum() + theta @ theta)
@@ -67,10 +68,11 @@ def test_the_profile_is_the_minimum(seed: int, n_categories: int, n_systematics:
 def test_interpolation_passes_through_the_variations() -> None:
     up, down = np.array([3.0, -1.0]), np.array([-1.0, -1.0])
     for theta, expected in ((0.0, [0.0, 0.0]), (1.0, up), (-1.0, down), (2.0, 2 * up), (-3.0, 3 * down)):
-        np.testing.assert_allclose(_interpolate(np.array(theta), up, down)[0], expected, atol=1e-15)
+        np.testing.assert_allclose(interpolate(np.array(theta), up, down)[0], expected, atol=1e-15)
     grid = np.linspace(-2, 2, 401)[:, None]
-    shift, slope = _interpolate(grid, up, down)
+    shift, slope, curvature = interpolate(grid, up, down)
     np.testing.assert_allclose(np.gradient(shift, grid[:, 0], axis=0)[1:-1], slope[1:-1], atol=2e-3)
+    np.testing.assert_allclose(np.gradient(slope, grid[:, 0], axis=0)[1:-1], curvature[1:-1], atol=0.1)
 
 
 def test_uncertainties_only_lower_the_significance() -> None:
@@ -139,7 +141,7 @@ def test_wrong_variations() -> None:
     score, y, weight, _ = events(100)
     with pytest.raises(InputError, match="tes up score must be 100 numbers"):
         yield_shifts([0.0, np.inf], score, y, weight, {"tes": (Varied(score=score[:5]), None)})
-    with pytest.raises(InputError, match="sample_weight has 5 entries for 100 events"):
+    with pytest.raises(InputError, match="w up: sample_weight has 5 entries for 100 events"):
         yield_shifts([0.0, np.inf], score, y, weight, {"w": (Varied(weight=weight[:5]), None)})
     for edges in ([1.0], [1.0, 0.0], [[0.0, 1.0]]):
         with pytest.raises(InputError, match="edges must be at least two ascending numbers"):

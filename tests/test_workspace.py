@@ -105,7 +105,7 @@ def test_modifiers_say_what_moved() -> None:
     tes = [("tes", "normsys"), ("tes", "histosys")]
     stat = ("staterror_categories", "staterror")
     assert kinds == {
-        "H": [("mu", "normfactor"), stat, *tes],
+        "H": [("mu", "normfactor"), *tes],
         "Z": [stat, *tes],
         "ttbar": [stat, ("xs_ttbar", "normsys"), *tes],
     }

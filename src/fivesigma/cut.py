@@ -5,20 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._drawing import axes_or_current, draw_significance
-from fivesigma._types import Array, IntArray
+from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.cut_model import MIN_EVENTS, model_curve
 from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.profiled.curve import equivalent_variance, profile_cuts
+from fivesigma.profiled.likelihood import gaussian
+from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.significance import AMS2, Utility, resolve_utility
+from fivesigma.systematics import Systematics, check_size, running_shifts
 from fivesigma.yields import significance_or_nan, valid_yields
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
@@ -29,6 +33,7 @@ SMOOTHING = 0.02  # width of the moving average, as a share of all events
 MIN_EFFECTIVE = 10.0  # effective background events below which a cut is not valid
 SMALL_SAMPLE = 100.0  # effective background events in all below which one is enough, with a warning
 MAX_BLOCKS = 4096  # cuts on which a bootstrap is resolved
+_Value = Callable[[Array, Array, BoolArray], Array]  # Z of s and b, NaN where a cut is not valid
 
 
 class Curve(NamedTuple):
@@ -63,13 +68,19 @@ class CutScan:
     effective_background : float
         Effective background count at the cut.
     curve : Curve
-        All cuts.
+        All cuts. With systematics the significance is profiled over them.
+    known_background : float
+        Significance at the cut if there were no systematics.
+    notes : tuple of str
+        Systematics that move nothing.
     ranking : Ranking
         The events from the highest score to the lowest, and the yields of every cut.
     values : array of shape (n_cuts,)
         Significance of every cut of the ranking, NaN where a cut is not valid.
     chosen : int
         Which of them is `cut`.
+    known : array of shape (n_cuts,) or None
+        With systematics, the significance of every cut without them.
     """
 
     cut: float
@@ -83,13 +94,22 @@ class CutScan:
     ranking: Ranking
     values: Array
     chosen: int
+    systematics: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    known: Array | None = None
 
     def __repr__(self) -> str:
         return (
             f"CutScan(significance={self.significance:.4f} at cut={self.cut:.6g}, fraction={self.fraction:.4f}, "
             f"s={self.s:.4g}, b={self.b:.4g}, effective_background={self.effective_background:.4g}, "
-            f"rule={self.rule!r}, utility={self.utility!r})"
+            f"rule={self.rule!r}, utility={self.utility!r}"
+            + (f", systematics={list(self.systematics)!r})" if self.systematics else ")")
         )
+
+    @property
+    def known_background(self) -> float:
+        """Significance at the cut if there were no systematics."""
+        return self.significance if self.known is None else float(self.known[self.chosen])
 
     @cached_property
     def curve(self) -> Curve:
@@ -122,12 +142,12 @@ class CutScan:
         quantiles = interval_ends(level, n_boot)
         points = self._grid()
         s, b = replicas_above(self.ranking, points, n_boot, random_state)
-        z = significance_or_nan(self.utility, s, b, np.isfinite(self.values[points]) & valid_yields(s, b))
+        z = self._value(points)(s, b, np.isfinite(self.values[points]) & valid_yields(s, b))
         last, error, squares = self.ranking.last[points], self.errors(points), _squares(self.ranking)
         best = [
             _choose_by_model(self.utility, s[i], b[i], squares, row, last, error.__getitem__)
-            if self.rule == "model"
-            else _choose(self.rule, row, last, error.__getitem__)
+            if self.rule == "model" and not self.systematics
+            else _choose("plateau" if self.rule == "model" else self.rule, row, last, error.__getitem__)
             for i, row in enumerate(z)
             if np.isfinite(row).any()
         ]
@@ -161,6 +181,9 @@ class CutScan:
             at=self.fraction,
             at_label=f"cut at {self.cut:.4g}: {self.significance:.3f}",
         )
+        if self.known is not None:
+            ax.plot(self._fraction(points), self.known[points], linestyle=":", label="if the background were known")
+            ax.legend()
         ax.set_xlabel("selected fraction of events")
         ax.set_ylabel(f"significance ({type(self.utility).__name__})")
         ax.set_xlim(0.0, 1.0)
@@ -198,6 +221,12 @@ class CutScan:
         even = np.linspace(0, last[-1], MAX_BLOCKS - 1)
         return np.unique(np.append(np.searchsorted(last, even), self.chosen))
 
+    def _value(self, points: IntArray) -> _Value:
+        """Z of other yields at some cuts; with systematics the background is as uncertain in proportion as here."""
+        if self.known is None:
+            return partial(significance_or_nan, self.utility)
+        return _uncertain(self.utility, self.ranking, self.values, points)
+
 
 def scan(
     score: ArrayLike | ScoredEvents,
@@ -207,6 +236,8 @@ def scan(
     rule: str = "plateau",
     *,
     min_effective: float | None = None,
+    systematics: Systematics | None = None,
+    process: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> CutScan:
     """Scan all cuts on a score and choose one.
@@ -231,6 +262,11 @@ def scan(
     min_effective : float, optional
         Effective background count that a valid cut must keep. By default 10, or 1 with a warning if all background
         together has less than 100.
+    systematics : mapping of str to (Varied, Varied or None), optional
+        For each name the events one standard deviation up and down, as in `fivesigma.yield_shifts`. The significance of
+        every cut is then profiled over them.
+    process : array-like of shape (n_events,), optional
+        Name of the process of each event, if variations have samples of their own.
     pos_label : label, optional
         The signal; see `fivesigma.yields.split_labels`.
 
@@ -256,17 +292,38 @@ def scan(
     score, y, sample_weight, _ = arrays_of(score, y, sample_weight, pos_label=pos_label)
     ranking = rank_events(score, y, sample_weight, pos_label)
     floor = _default_floor(ranking) if min_effective is None else min_effective
-    z = significance_or_nan(utility, ranking.s, ranking.b, ranking.valid(floor))
+    valid = ranking.valid(floor)
+    known: Array | None = None
+    notes: tuple[str, ...] = ()
+    if systematics is None:
+        z = significance_or_nan(utility, ranking.s, ranking.b, valid)
+        value: Callable[[IntArray], _Value] = lambda _: partial(significance_or_nan, utility)  # noqa: E731
+    else:
+        own = OwnUncertainty.of(utility)
+        shifts = running_shifts(
+            ranking.thresholds(), score, y, sample_weight, systematics, process=process, pos_label=pos_label
+        )
+        steps = [(np.diff(up, prepend=0.0), np.diff(down, prepend=0.0)) for up, down in shifts]
+        notes = check_size(systematics, ranking.b[-1:], steps)
+        known = significance_or_nan(AMS2(utility.b_reg), ranking.s, ranking.b, valid)
+        z = np.full(known.size, np.nan)
+        total = ranking.b[valid] + own.offset
+        moved = [(up[valid], down[valid]) for up, down in shifts]
+        if own.uncertain:
+            size = own.fraction * ranking.b[valid] + own.constant
+            moved.append((size, -size))
+        z[valid] = np.sqrt(2 * profile_cuts(ranking.s[valid] + total, total, moved))
+        value = partial(_uncertain, utility, ranking, z)
 
     def error_at(cut: int) -> float:
-        return float(_standard_errors(utility, ranking, np.array([cut]))[0])
+        return float(_errors_of(value(np.array([cut])), ranking, np.array([cut]))[0])
 
-    if rule == "model":
+    if rule == "model" and systematics is None:
         squares = _squares(ranking)
         _warn_if_not_modelled(ranking, squares)
         chosen = _choose_by_model(utility, ranking.s, ranking.b, squares, z, ranking.last, error_at)
-    else:
-        chosen = _choose(rule, z, ranking.last, error_at)
+    else:  # the model of the yields knows no systematics
+        chosen = _choose("plateau" if rule == "model" else rule, z, ranking.last, error_at)
     b = float(ranking.b[chosen])
     return CutScan(
         cut=float(ranking.thresholds([chosen])[0]),
@@ -280,6 +337,9 @@ def scan(
         ranking=ranking,
         values=z,
         chosen=chosen,
+        systematics=() if systematics is None else tuple(systematics),
+        notes=notes,
+        known=known,
     )
 
 
@@ -300,12 +360,34 @@ def _default_floor(ranking: Ranking) -> float:
     return floor
 
 
+def _uncertain(utility: Utility, ranking: Ranking, z: Array, points: IntArray) -> _Value:
+    """Z of other yields at some cuts, whose backgrounds are uncertain in proportion as where Z is `z`."""
+    s, b = ranking.s[points], ranking.b[points] + utility.b_reg
+    finite = np.isfinite(z[points])
+    relative = np.zeros(points.size)
+    s, b = s[finite], b[finite]
+    relative[finite] = equivalent_variance(s + b, b, z[points][finite] ** 2 / 2) / b**2
+
+    def value(s: Array, b: Array, valid: BoolArray) -> Array:
+        total = np.where(valid, b, 1.0) + utility.b_reg
+        found = gaussian(np.where(valid, s, 0.0) + total, total, relative * total**2).value
+        return np.where(valid, np.sqrt(2 * found), np.nan)
+
+    return value
+
+
 def _standard_errors(utility: Utility, ranking: Ranking, cuts: IntArray) -> Array:
+    """Standard errors of the significance without systematics."""
+    return _errors_of(partial(significance_or_nan, utility), ranking, cuts)
+
+
+def _errors_of(value: _Value, ranking: Ranking, cuts: IntArray) -> Array:
     """How far Z moves if s and b each move up by their own simulation error, in quadrature."""
     s, b = ranking.s[cuts], ranking.b[cuts]
     var_s, var_b = ranking.variances(cuts)
-    z = utility.value(s, b)
-    return np.hypot(utility.value(s + np.sqrt(var_s), b) - z, utility.value(s, b + np.sqrt(var_b)) - z)
+    every = np.ones(cuts.size, dtype=np.bool_)
+    z = value(s, b, every)
+    return np.hypot(value(s + np.sqrt(var_s), b, every) - z, value(s, b + np.sqrt(var_b), every) - z)
 
 
 def _choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float]) -> int:

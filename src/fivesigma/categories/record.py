@@ -14,12 +14,22 @@ from fivesigma._drawing import axes_or_current
 from fivesigma._extras import need
 from fivesigma._types import Array, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
+from fivesigma.categories.dual import best_at
 from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
+from fivesigma.categories.uncertain import (
+    Moved,
+    counts_of,
+    is_profiled,
+    replica_cells,
+    replica_values,
+)
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.profiled.profile import Counts, lowest
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.scored import ScoredEvents, arrays_of
-from fivesigma.significance import Utility
+from fivesigma.significance import AMS2, Utility
+from fivesigma.systematics import Systematics, YieldShifts, check_size, scaled, yield_shifts
 from fivesigma.yields import (
     ProcessYields,
     check_weights,
@@ -55,7 +65,17 @@ class Categories:
     effective_s, effective_b : arrays of shape (n_categories,)
         Effective counts (sum of w)^2 / sum of w^2.
     significance : float
-        Of all categories together: h(sum of F), which is the root of the sum of squares for h(F) = sqrt(2 F).
+        Of all categories together: h(sum of F), which is the root of the sum of squares for h(F) = sqrt(2 F). With
+        systematics it is profiled over them, as `fivesigma.profiled_significance` is.
+    shifts : YieldShifts or None
+        Yields under the systematics, in these categories.
+    bound : float or None
+        Significance that no such categories with edges on the grid and within the limits can exceed, for the yields
+        that drove the search: with ``rule="smooth"`` the smoothed ones. None if the edges were chosen on other events.
+    gap : float or None
+        The bound less the significance of these edges for the same yields; zero if they are the optimum.
+    mc_statistics : bool
+        Whether the statistics of the simulation are in the significance, as pyhf's ``staterror``.
     by_process : mapping of str to ProcessYields
         ``"signal"`` and ``"background"`` if no processes were given.
     held_out : bool
@@ -77,6 +97,12 @@ class Categories:
     rule: str
     _limits: Limits
     _ranking: Ranking
+    shifts: YieldShifts | None = None
+    bound: float | None = None
+    gap: float | None = None
+    mc_statistics: bool = False
+    correlated: bool = True
+    _moved: Moved | None = None
 
     def __len__(self) -> int:
         return self.s.size
@@ -91,7 +117,31 @@ class Categories:
                 self.edges[:-1], self.edges[1:], self.s, self.b, self.by_category, self.effective_b, strict=True
             )
         ]
+        if self.shifts is not None or self.mc_statistics:
+            names = [*([] if self.shifts is None else self.shifts.up), *["simulation"][: self.mc_statistics]]
+            lines.append(f"profiled over {', '.join(names)}; {self.known_background:.4f} if the background were known")
+        if self.bound is not None and self.gap is not None:
+            lines.append(f"no such categories exceed {self.bound:.4f} in the search, {self.gap:.4f} above these")
         return "\n".join([*lines, *self.notes])
+
+    @property
+    def known_background(self) -> float:
+        """Significance if there were neither systematics nor statistics of the simulation."""
+        valid = (self.s >= 0) & (self.b > 0)
+        return float(np.sqrt(2 * AMS2(self.utility.b_reg).objective(self.s[valid], self.b[valid]).sum()))
+
+    @property
+    def pulls(self) -> dict[str, float]:
+        """How far each systematic moves, in standard deviations, where it fits s + b best without signal."""
+        if self.shifts is None:
+            return {}
+        theta = lowest(self._counts()).theta
+        return dict(zip(self.shifts.up, theta[: len(self.shifts.up)].tolist(), strict=True))
+
+    def _counts(self) -> Counts:
+        valid = (self.s >= 0) & (self.b > 0)
+        variance = class_sums(self.by_process, signal=False)[1] if self.mc_statistics else None
+        return counts_of(self.utility, self.s, self.b, self.shifts, variance, valid)
 
     @property
     def by_category(self) -> Array:
@@ -128,6 +178,8 @@ class Categories:
         yields: tuple[float, float] | None = None,
         process: ArrayLike | None = None,
         pos_label: Any = None,
+        systematics: Systematics | None = None,
+        mc_statistics: bool | None = None,
     ) -> Categories:
         """Fill the same categories with other events; their significance is what should be quoted.
 
@@ -141,19 +193,45 @@ class Categories:
             By default the weights are taken as they are.
         process, pos_label
             As in `categorise`.
+        systematics : mapping of str to (Varied, Varied or None), optional
+            Variations of these events, needed if the edges were chosen with systematics; an empty mapping quotes
+            without them. With `yields` their weights are scaled by the same factors as the nominal ones.
+        mc_statistics : bool, optional
+            As in `categorise`; by default as it was there.
 
         Returns
         -------
         Categories
             With the same edges. A category without background, or with negative signal, is not valid and adds nothing.
         """
+        if systematics is None and self.shifts is not None:
+            raise InputError(
+                f"the edges were chosen with the systematics {', '.join(self.shifts.up)}: give systematics= of these "
+                "events as well, or {} to leave them out"
+            )
         score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
         if yields is not None:
             signal, _ = split_labels(y, pos_label)
-            weight = rescale(check_weights(weight, signal.size), signal, yields)
+            given = check_weights(weight, signal.size)
+            weight = rescaled = rescale(given, signal, yields)
+            factors = [float(np.divide(*(w[c].sum() for w in (rescaled, given)))) for c in (signal, ~signal)]
+            systematics = scaled(systematics, signal, *factors) if systematics else systematics
         ranking = rank_events(score, y, weight, pos_label)
+        shifts = None
+        if systematics is not None:
+            shifts = yield_shifts(self.edges, score, y, weight, systematics, process=process, pos_label=pos_label)
         return fill(
-            ranking, self.edges, process, utility=self.utility, rule=self.rule, limits=self._limits, held_out=True
+            ranking,
+            self.edges,
+            process,
+            utility=self.utility,
+            rule=self.rule,
+            limits=self._limits,
+            held_out=True,
+            shifts=shifts,
+            mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
+            correlated=self.correlated,
+            moved=self._moved,
         )
 
     def interval(self, level: float = 0.68, n_boot: int = 200, random_state: int = 0) -> CategoriesInterval:
@@ -183,18 +261,38 @@ class Categories:
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
         s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
         at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
-        z = combined_significance(self.utility, s, b, at)
+        z = self._replica_significance(s, b, at)
         # The same seed draws the same copies, so these are the squares of the same replicas.
         b2 = from_zero(replicas_above(ranking, cuts, n_boot, random_state, squares=True)[1])
-        edges = []
+        edges, thresholds = [], ranking.thresholds(cuts)
         for raw in map(Grid, s, b, b2):
             replica = smoothed(raw) if self.rule == "smooth" else raw
+            if self._moved is not None:
+                cells = replica_cells(replica, self._moved, thresholds, self._limits, self.utility)
+                moved = best_at(cells, len(self), np.ones(1))
+                if moved is not None:
+                    edges.append(edges_at(ranking, cuts[moved - 1]))
+                continue
             best = best_totals(replica, self.utility, self._limits, len(self))
             if best[-1].max() > -np.inf:
                 chosen = best_edges(replica, self.utility, self._limits, best, len(self))
                 edges.append(edges_at(ranking, cuts[chosen - 1]))
         refusal = f"no replica of these events allows {len(self)} categories"
         return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal))
+
+    def _replica_significance(self, s: Array, b: Array, at: IntArray) -> Array:
+        if not self._profiled:
+            return combined_significance(self.utility, s, b, at)
+        s, b = (np.diff(v[:, at], axis=1)[:, ::-1] for v in (s, b))
+        rows, valid = ((s >= 0) & (b > 0)).all(axis=1), (self.s >= 0) & (self.b > 0)
+        z = np.full(rows.size, np.nan)
+        if valid.all() and rows.any():
+            z[rows] = replica_values(self._counts(), s[rows], b[rows], self.utility.b_reg)
+        return z
+
+    @property
+    def _profiled(self) -> bool:
+        return is_profiled(self.utility, self.shifts, self.mc_statistics, self.correlated)
 
     def to_hist(self) -> Any:
         """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
@@ -270,6 +368,12 @@ def fill(
     rule: str,
     limits: Limits,
     held_out: bool,
+    shifts: YieldShifts | None = None,
+    mc_statistics: bool = False,
+    correlated: bool = True,
+    moved: Moved | None = None,
+    certificate: tuple[float, float] | None = None,
+    said: tuple[str, ...] = (),
 ) -> Categories:
     """Sum up what each category keeps."""
     bounds = _bounds(ranking, edges)
@@ -287,9 +391,33 @@ def fill(
     notes = _notes(edges, s, b, effective_b)
     for note in notes:
         warnings.warn(note, SmallSampleWarning, stacklevel=3)
-    significance = float(utility.from_objective(_objective(utility, s, b).sum()))
+    if is_profiled(utility, shifts, mc_statistics, correlated):
+        counts = counts_of(utility, s, b, shifts, b2 if mc_statistics else None, (s >= 0) & (b > 0))
+        significance = float(np.sqrt(2 * lowest(counts).objective))
+    else:
+        significance = float(utility.from_objective(_objective(utility, s, b).sum()))
+    if shifts is not None and held_out:
+        said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
     return Categories(
-        edges, s, b, effective_s, effective_b, significance, by_process, held_out, notes, utility, rule, limits, ranking
+        edges,
+        s,
+        b,
+        effective_s,
+        effective_b,
+        significance,
+        by_process,
+        held_out,
+        (*notes, *said),
+        utility,
+        rule,
+        limits,
+        ranking,
+        shifts,
+        None if certificate is None else certificate[0],
+        None if certificate is None else certificate[1],
+        mc_statistics,
+        correlated,
+        moved,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,10 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
 from fivesigma.bootstrap import replicas_above
+from fivesigma.categories.cells import Cells
+from fivesigma.categories.dual import search
 from fivesigma.categories.optimum import (
+    MAX_EDGES,
     Grid,
     best_edges,
     best_totals,
@@ -27,15 +31,25 @@ from fivesigma.categories.record import (
     fill,
     from_zero,
 )
+from fivesigma.categories.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
+from fivesigma.categories.uncertain import (
+    cells_of,
+    is_profiled,
+    merged,
+    moved_background,
+)
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError
+from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.scored import ScoredEvents, arrays_of
-from fivesigma.significance import AMS2, GaussianBackground, RelativeBackground, Utility, resolve_utility
+from fivesigma.significance import AMS2, Utility, resolve_utility
+from fivesigma.systematics import Systematics, YieldShifts, check_size, yield_shifts
 
 __all__ = ["Categories", "CategoriesInterval", "categorise"]
 
 RULES = ("peak", "smooth")
+MIN_EFFECTIVE_UNCERTAIN = 25.0  # with systematics: the noise of fewer events' shifts would be fitted
 MAX_AUTO = 20  # categories beyond which "auto" does not look
 AUTO_REPLICAS = 100
 
@@ -47,10 +61,12 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     n_categories: int | str = "auto",
     utility: Utility | str = AMS2(),
     min_background: float = 0.0,
-    min_effective: float = MIN_EFFECTIVE,
+    min_effective: float | None = None,
     max_relative_mc_error: float | None = None,
     *,
-    rule: str = "peak",
+    rule: str | None = None,
+    systematics: Systematics | None = None,
+    mc_statistics: bool = False,
     correlated: bool = True,
     process: ArrayLike | None = None,
     floor_processes: Sequence[str] | None = None,
@@ -78,18 +94,26 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         Its F is summed over the categories; its b_reg is added to the background of each.
     min_background : float, default=0.0
         Background yield that every category must have.
-    min_effective : float, default=10.0
-        Effective background count that every category must have.
+    min_effective : float, optional
+        Effective background count that every category must have: by default 10, or 25 with systematics.
     max_relative_mc_error : float, optional
         Largest relative error of every category's background from the number of simulated events. An error r is an
         effective count of 1 / r^2.
-    rule : {"peak", "smooth"}, default="peak"
+    rule : {"peak", "smooth"}, optional
         ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
         that are best for yields with three tenths of their noise, the rest being smoothed away along the score; the
         limits hold for the yields as they are. Its significance is slightly lower on these events and higher on others.
+        By default ``"peak"``, or ``"smooth"`` with systematics.
+    systematics : mapping of str to (Varied, Varied or None), optional
+        For each name the events one standard deviation up and down. The edges are then those with the largest profiled
+        significance on at most 512 candidates. Each systematic is one pull for all categories and processes.
+    mc_statistics : bool, default=False
+        Whether the quoted significance has the statistics of the simulation, as pyhf's ``staterror``. They do not drive
+        the edges.
     correlated : bool, default=True
-        Whether an uncertainty of the background moves all categories together. A sum of F cannot describe that, so
-        `GaussianBackground` and `RelativeBackground` need ``correlated=False``; `fivesigma.to_pyhf` has the other case.
+        Whether the uncertainty of `GaussianBackground` or `RelativeBackground` moves all categories together. It is
+        then one more systematic: sigma events, or a fraction of the background, in every category. If False, every
+        category has an uncertainty of its own and their F add up.
     process : array-like of shape (n_events,), optional
         Name of the process of each event, for the yields by process.
     floor_processes : sequence of str, optional
@@ -121,24 +145,27 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     (True, True)
     """
     utility = resolve_utility(utility)
-    if correlated and isinstance(utility, GaussianBackground | RelativeBackground):
-        raise InputError(
-            f"a sum over categories treats the background uncertainty of {utility!r} as independent in each: say "
-            "correlated=False if it is, or categorise with AMS2 and take the correlated case from to_pyhf"
-        )
+    uncertain = is_profiled(utility, None, systematics is not None, correlated)
+    if uncertain or mc_statistics:
+        OwnUncertainty.of(utility)
+        if n_categories == "auto":
+            raise InputError("n_categories='auto' is not available with systematics; give a number")
+    rule = ("smooth" if uncertain else "peak") if rule is None else rule
     if rule not in RULES:
         raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
-    limits = check_limits(min_background, min_effective, max_relative_mc_error)
+    floor = (MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE) if min_effective is None else min_effective
+    limits = check_limits(min_background, floor, max_relative_mc_error)
     most = _check_number(n_categories)
     score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
     ranking = rank_events(score, y, sample_weight, pos_label)
-    cuts = candidate_cuts(ranking)
+    cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
     if rule == "smooth":
         grid = smoothed(grid)
     if floor_processes is not None:
         grid = with_floor(grid, ranking, cuts, process, floor_processes)
-    best = best_totals(grid, utility, limits, min(most, cuts.size))
+    plain = AMS2(utility.b_reg) if uncertain else utility
+    best = best_totals(grid, plain, limits, min(most, cuts.size))
     feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
     asked = 1 if n_categories == "auto" else most
     if feasible < asked:
@@ -147,13 +174,55 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             f"s = {ranking.s[-1]:g}, b = {ranking.b[-1]:g} and an effective background count of "
             f"{ranking.effective_background:.3g}); ask for fewer categories or lower the limits"
         )
+    filled = partial(
+        fill,
+        ranking,
+        process=process,
+        utility=utility,
+        rule=rule,
+        limits=limits,
+        held_out=False,
+        correlated=correlated,
+        mc_statistics=mc_statistics,
+    )
+    if uncertain:
+        shifts = None
+        if systematics is not None:
+            shifts = yield_shifts(
+                edges_at(ranking, cuts), score, y, sample_weight, systematics, process=process, pos_label=pos_label
+            )
+        return _with_systematics(filled, ranking, cuts, cells_of(grid, shifts, limits, utility), shifts, most)
     if n_categories == "auto":
         trials = [best_edges(grid, utility, limits, best, k) for k in range(1, feasible + 1)]
         chosen = worthwhile(ranking, cuts, trials, utility, random_state)
     else:
         chosen = best_edges(grid, utility, limits, best, most)
-    edges = edges_at(ranking, cuts[chosen - 1])
-    return fill(ranking, edges, process, utility=utility, rule=rule, limits=limits, held_out=False)
+    bound = float(utility.from_objective(best[chosen.size - 1].max()))
+    return filled(edges_at(ranking, cuts[chosen - 1]), certificate=(bound, 0.0))
+
+
+def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
+    filled: Callable[..., Categories],
+    ranking: Ranking,
+    cuts: IntArray,
+    cells: Cells,
+    shifts: YieldShifts | None,
+    n_categories: int,
+) -> Categories:
+    """Choose the edges with the largest profiled significance."""
+    said: tuple[str, ...] = ()
+    if shifts is not None:
+        said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+    optimum = search(cells, n_categories)
+    edges = edges_at(ranking, cuts[optimum.edges - 1])
+    bound, value = (float(np.sqrt(2 * F)) for F in (optimum.bound, optimum.objective))
+    return filled(
+        edges,
+        shifts=None if shifts is None else merged(shifts, cuts.size - optimum.edges[::-1], edges),
+        moved=moved_background(cells, optimum.theta, ranking.thresholds(cuts)),
+        certificate=(bound, bound - value),
+        said=said,
+    )
 
 
 def with_floor(

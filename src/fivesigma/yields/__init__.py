@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from fivesigma.yields.checks import check_weights, name_rows
 from fivesigma.yields.labels import KNOWN_PAIRS, split_labels
-from fivesigma.yields.processes import Processes, ProcessYields, class_sums, number_processes, process_yields
+from fivesigma.yields.processes import (
+    Processes,
+    ProcessYields,
+    class_sums,
+    number_processes,
+    process_sums,
+    process_yields,
+)
 from fivesigma.yields.selection import (
     ProcessYield,
     Yields,
@@ -33,6 +40,7 @@ __all__ = [
     "learner_weights",
     "name_rows",
     "number_processes",
+    "process_sums",
     "process_yields",
     "rescale",
     "signal_and_background",

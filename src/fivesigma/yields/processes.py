@@ -83,17 +83,22 @@ def process_yields(
     processes : Processes
         Of the same events.
     """
-    n_processes = len(processes.names)
-    cell = processes.codes * (n_categories + 1) + category + 1  # column 0 takes what is left out
-    shape = (n_processes, n_categories + 1)
     first, second, events = (
-        np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)[:, 1:]
-        for values in (weight, np.square(weight), None)
+        process_sums(category, n_categories, values, processes)
+        for values in (weight, np.square(weight), np.ones(weight.size))
     )
     return {
         name: ProcessYields(bool(processes.signal[i]), first[i], second[i], events[i].astype(np.intp))
         for i, name in enumerate(processes.names)
     }
+
+
+def process_sums(category: IntArray, n_categories: int, values: Array, processes: Processes) -> Array:
+    """Sum values by process and category."""
+    cell = processes.codes * (n_categories + 1) + category + 1  # column 0 takes what is left out
+    shape = (len(processes.names), n_categories + 1)
+    sums = np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)
+    return np.asarray(sums[:, 1:], dtype=np.float64)
 
 
 def class_sums(by_process: Mapping[str, ProcessYields], *, signal: bool) -> tuple[Array, Array]:
