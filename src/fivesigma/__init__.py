@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.pool import CascadePool
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
+    from fivesigma.exporting import Exported, export
     from fivesigma.learners.net.classifier import NetClassifier
     from fivesigma.report import Report, report
     from fivesigma.significance import (
@@ -46,6 +47,8 @@ _HOME = {
     "CascadePool": "estimators.pool",
     "CascadeClassifier": "estimators.retrained",
     "make_scorer": "estimators.scorer",
+    "Exported": "exporting",
+    "export": "exporting",
     "NetClassifier": "learners.net.classifier",
     "plot": "plot",
     "Report": "report",
@@ -79,6 +82,7 @@ __all__ = [
     "Categories",
     "CutScan",
     "DecomposedClassifier",
+    "Exported",
     "FDivergence",
     "GaussianBackground",
     "GrownCascadeClassifier",
@@ -95,6 +99,7 @@ __all__ = [
     "Yields",
     "categorise",
     "discovery_significance",
+    "export",
     "load",
     "make_scorer",
     "plot",
