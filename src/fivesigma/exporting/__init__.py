@@ -108,8 +108,10 @@ def export(
 def _metadata(model: Any, cut: float, categories: Any) -> dict[str, str]:
     """What a reader must know beside the scores; numbers and lists as JSON."""
     names = getattr(model, "feature_names_in_", None)
+    if names is None:  # what was trained by the command line keeps its columns by itself
+        names = getattr(model, "columns_", {}).get("features") or [f"f{k}" for k in range(model.n_features_in_)]
     found: dict[str, Any] = {
-        "feature_names": [f"f{k}" for k in range(model.n_features_in_)] if names is None else [str(n) for n in names],
+        "feature_names": [str(name) for name in names],
         "classes": model.classes_.tolist(),
         "cut": cut,
         "selected_fraction": getattr(model, "selected_fraction_", None),

@@ -68,20 +68,25 @@ def rank(graph: Graph, score: str, knots: Array) -> str:
     last = np.append(first[1:], knots.size) - 1
     # The first entry is for scores below all knots, whose rank is 0; above all of them it is 1.
     starts, at = np.append(0.0, q[last]), np.append(0.0, steps)
-    slopes = np.concatenate([[0.0], (q[first[1:]] - q[last[:-1]]) / np.diff(steps), [0.0]])
+    gaps = np.diff(steps)
+    rises = np.concatenate([[0.0], q[first[1:]] - q[last[:-1]], [0.0]])
     below = _count(graph, score, steps)
     distance = graph.add("Sub", score, graph.add("Gather", at, below))
-    rise = graph.add("Mul", distance, graph.add("Gather", slopes, below))
+    share = graph.add("Div", distance, graph.add("Gather", np.concatenate([[1.0], gaps, [1.0]]), below))
+    rise = graph.add("Mul", share, graph.add("Gather", rises, below))
     out = graph.add("Add", graph.add("Gather", starts, below), rise)
     # A score of many held-out events: rounding must not take an event from the middle of the step to one of its ends.
     many = last > first
     if not many.any():
         return out
     tied = steps[many]
+    room = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf)) / 4
+    near = np.minimum(_SAME, room)[many]
     middles = ((q[first] + q[last]) / 2)[many]
     nearest = _count(graph, score, (tied[:-1] + tied[1:]) / 2)
     apart = graph.add("Abs", graph.add("Sub", score, graph.add("Gather", tied, nearest)))
-    return graph.add("Where", graph.add("Less", apart, _SAME), graph.add("Gather", middles, nearest), out)
+    is_tied = graph.add("LessOrEqual", apart, graph.add("Gather", near, nearest))
+    return graph.add("Where", is_tied, graph.add("Gather", middles, nearest), out)
 
 
 def _count(graph: Graph, score: str, steps: Array) -> str:
@@ -102,7 +107,7 @@ def _probability(graph: Graph, table: str, part: Any) -> str:
     if isinstance(part, XGBoostModel):
         return xgboost_probability(graph, table, part)
     if isinstance(part, LightGBMModel):
-        return lightgbm_probability(graph, table, part)
+        return lightgbm_probability(graph, table, part.boosters)
     if isinstance(part, RatioModel):
         return _ratio(graph, table, part)
     return _classifier(graph, table, part.estimator if isinstance(part, SklearnModel) else part)
@@ -122,7 +127,7 @@ def _classifier(graph: Graph, table: str, classifier: Any) -> str:
     if name == "XGBClassifier":
         return xgboost_probability(graph, table, XGBoostModel(classifier.get_booster(), classifier.missing))
     if name == "LGBMClassifier":
-        return lightgbm_probability(graph, table, LightGBMModel((classifier.booster_,)))
+        return lightgbm_probability(graph, table, [classifier.booster_], averaged=True)
     raise InputError(
         f"a {name} cannot be exported; known are XGBoost, LightGBM, NetClassifier, LogisticRegression and Pipelines of "
         "them"

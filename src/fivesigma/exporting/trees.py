@@ -7,6 +7,7 @@ in float64 (left if not greater). The operator follows the precision of its inpu
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,6 @@ from fivesigma._extras import need
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.exporting.graph import ML, Graph
-from fivesigma.learners.lightgbm import LightGBMModel
 from fivesigma.learners.xgboost import XGBoostModel
 
 _ZERO = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
@@ -138,9 +138,9 @@ def xgboost_probability(graph: Graph, table: str, model: XGBoostModel) -> str:
     return graph.cast(graph.cast(graph.add("Sigmoid", margin), np.float32), np.float64)
 
 
-def lightgbm_probability(graph: Graph, table: str, model: LightGBMModel) -> str:
-    """P(signal) of a LightGBM model: the margins of its boosters add up."""
-    parts = [add_forest(graph, table, lightgbm_forest(booster)[0]) for booster in model.boosters]
+def lightgbm_probability(graph: Graph, table: str, boosters: Sequence[Any], *, averaged: bool = False) -> str:
+    """P(signal) of LightGBM boosters, whose margins add up."""
+    parts = [add_forest(graph, table, lightgbm_forest(booster, averaged=averaged)[0]) for booster in boosters]
     return graph.add("Sigmoid", graph.total([graph.cast(part, np.float64) for part in parts]))
 
 
@@ -150,7 +150,7 @@ def regression(graph: Graph, table: str, regressor: Any) -> str:
         forest, objective = xgboost_forest(XGBoostModel(regressor.get_booster()))
         table = _without(graph, table, regressor.missing)
     elif type(regressor).__name__ == "LGBMRegressor":
-        forest, objective = lightgbm_forest(regressor.booster_)
+        forest, objective = lightgbm_forest(regressor.booster_, averaged=True)
     else:
         raise InputError(
             f"the weights are regressed by a {type(regressor).__name__}, which cannot be exported; use an XGBRegressor "
@@ -218,14 +218,17 @@ def _without(graph: Graph, table: str, missing: float) -> str:
     return graph.add("Where", is_missing, np.nan, table)
 
 
-def lightgbm_forest(booster: Any) -> tuple[Forest, str]:
-    """Trees of a LightGBM booster and the name of its objective."""
+def lightgbm_forest(booster: Any, *, averaged: bool = False) -> tuple[Forest, str]:
+    """Trees of a LightGBM booster and the name of its objective.
+
+    A random forest of LightGBM is `averaged` in a prediction and a sum in a margin.
+    """
     dump = booster.dump_model()
     objective = str(dump.get("objective", "")).strip()
     if dump["num_tree_per_iteration"] != 1:
         raise InputError("a LightGBM model with several classes cannot be exported")
     trees = dump["tree_info"]
-    share = 1.0 / max(len(trees), 1) if dump.get("average_output") else 1.0
+    share = 1.0 / max(len(trees), 1) if averaged and dump.get("average_output") else 1.0
     forest = Forest(np.float64, "BRANCH_LEQ")
     for t, tree in enumerate(trees):
         number, waiting = 0, [(0, tree["tree_structure"])]
