@@ -186,6 +186,13 @@ def test_a_number_for_missing_values_is_as_good_as_nan(tmp_path: Path) -> None:
     np.testing.assert_allclose(score, model.predict_proba(coded)[:, 1], rtol=0, atol=SINGLE)
 
 
+def test_an_imputer_that_was_fitted_in_single_precision(tmp_path: Path) -> None:
+    X, y, w = make_events()
+    model = linear(StandardScaler()).fit(X.astype(np.float32), y, w)
+    assert export(model, tmp_path / "model.onnx", events=X).largest_difference <= 1e-12
+    assert export(model, tmp_path / "model.onnx").largest_difference <= 1e-12
+
+
 def test_margins_of_a_resumed_lightgbm_run_add_up(tmp_path: Path) -> None:
     X, y, w = make_events()
     model = GrownCascadeClassifier("lightgbm", n_trees=15, cv=2, **ONE).fit(X, y, w)
@@ -471,6 +478,17 @@ def test_what_xgboost_json_cannot_hold(tmp_path: Path) -> None:
     refused(coded.fit(np.nan_to_num(X, nan=-999.0), y, w), "missing=-999 cannot be told to readers")
     dart = CascadeClassifier(xgboost.XGBClassifier(n_estimators=3, booster="dart", rate_drop=0.5), **ROUNDS)
     refused(dart.fit(X, y, w), "only trees with logistic loss and without dropout")
+
+
+def test_a_score_of_another_kind_is_not_taken_for_a_mean(tmp_path: Path) -> None:
+    class Squared(GrownCascadeClassifier):
+        def score_checked(self, X: Any) -> Array:
+            return super().score_checked(X) ** 2
+
+    X, y, w = make_events()
+    model = Squared(n_trees=3, **ONE).fit(X, y, w)
+    with pytest.raises(InputError, match=r"^a Squared cannot be exported: it forms its score in a way of its own$"):
+        export(model, tmp_path / "m.onnx")
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:

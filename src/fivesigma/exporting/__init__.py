@@ -14,8 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 import fivesigma
 from fivesigma._files import written_whole
 from fivesigma.errors import InputError
+from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.exporting.check import Comparison, compare, given_table, library_score, simulated_table
 from fivesigma.exporting.formats import prepare_booster, prepare_onnx
+from fivesigma.learners.net.classifier import NetClassifier
 
 __all__ = ["FORMATS", "Exported", "export"]
 
@@ -93,6 +95,8 @@ def export(
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write {path.name} to")
+    if not isinstance(model, (SignificanceClassifier, NetClassifier)):
+        raise InputError(f"a {type(model).__name__} cannot be exported; give a trained classifier of fivesigma")
     check_is_fitted(model)
     cut = float(getattr(model, "cut_", 0.5))
     metadata = _metadata(model, cut, categories)

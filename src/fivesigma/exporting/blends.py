@@ -27,15 +27,15 @@ from fivesigma.learners.xgboost import XGBoostModel
 _SAME = 2.0**-21  # scores of single precision that differ by less may be the same score
 
 
-def add_score(graph: Graph, model: Any) -> str:
+def add_score(graph: Graph, model: SignificanceClassifier | NetClassifier) -> str:
     """P(signal), or the blend of a pool."""
     if isinstance(model, NetClassifier):
         return net_probability(graph, FEATURES, model)
     if isinstance(model, CascadePool):
         return _pool_score(graph, model)
-    if isinstance(model, SignificanceClassifier):
-        return graph.mean([_probability(graph, FEATURES, part) for part in model.models_])
-    raise InputError(f"a {type(model).__name__} cannot be exported; give a trained classifier of fivesigma")
+    if type(model).score_checked is not SignificanceClassifier.score_checked:
+        raise InputError(f"a {type(model).__name__} cannot be exported: it forms its score in a way of its own")
+    return graph.mean([_probability(graph, FEATURES, part) for part in model.models_])
 
 
 def _pool_score(graph: Graph, pool: CascadePool) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from fivesigma._extras import need
@@ -105,9 +104,18 @@ def simulated_table(model: Any, landmarks: Mapping[int, Sequence[Array]], n_even
     for k in range(X.shape[1]):
         known = np.unique(np.concatenate(landmarks[k])) if k in landmarks else np.array([-1.0, 1.0])
         X[:, k] = _around(known, n_events, rng)
-    if get_tags(model).input_tags.allow_nan:
+    if _takes_nan(model):
         X[rng.random(X.shape) < _MISSING] = np.nan
     return X
+
+
+def _takes_nan(model: Any) -> bool:
+    """Whether the model scores an event of which nothing is known; tags do not say it of a Pipeline that imputes."""
+    try:
+        library_score(model, np.full((1, model.n_features_in_), np.nan))
+    except ValueError:
+        return False
+    return True
 
 
 def _around(known: Array, n: int, rng: np.random.Generator) -> Array:

@@ -39,6 +39,7 @@ class Graph:
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
         self.landmarks: defaultdict[int, list[Array]] = defaultdict(list)
+        self._tables = {FEATURES}  # whose columns are the features
         self._nodes: list[Any] = []
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._initializers: list[Any] = []
@@ -78,9 +79,15 @@ class Graph:
             out = self.add("Add", out, value)
         return out
 
+    def same_columns(self, table: str, out: str) -> str:
+        """Remember that the columns of `out` are features if those of `table` are, but for missing values."""
+        if table in self._tables:
+            self._tables.add(out)
+        return out
+
     def note(self, table: str, feature: int, values: AnyArray) -> None:
-        """Remember landmarks of a feature, unless the table is no longer that of the input."""
-        if table == FEATURES:
+        """Remember landmarks of a feature, unless the columns of the table are something else."""
+        if table in self._tables:
             self.landmarks[feature].append(np.asarray(values, dtype=np.float64).reshape(-1))
 
     def model(self, score: str, cut: float, metadata: Mapping[str, str]) -> bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
-from fivesigma._types import AnyArray
+from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError
 from fivesigma.exporting.graph import Graph
 
@@ -26,9 +27,10 @@ def transformed(graph: Graph, table: str, step: Any) -> str:
     if step is None or step == "passthrough":
         return table
     if name == "SimpleImputer" and not step.add_indicator and _is_nan(step.missing_values):
-        filling = np.asarray(step.statistics_, dtype=np.float64)
-        if not np.isnan(filling).any():  # a column without any value would be left out
-            return graph.add("Where", graph.add("IsNaN", table), filling, table)
+        # Asked for rather than looked up, as it rounds its statistics to the precision that it was fitted in.
+        filling = _transform(step, np.full((1, step.n_features_in_), np.nan))
+        if filling.shape[1] == step.n_features_in_:  # a column without any value would be left out
+            return graph.same_columns(table, graph.add("Where", graph.add("IsNaN", table), filling, table))
     if name == "StandardScaler":
         return _scaled(graph, table, step.mean_, step.scale_)
     if name == "RobustScaler":
@@ -49,6 +51,12 @@ def _scaled(graph: Graph, table: str, centre: AnyArray | None, scale: AnyArray |
             graph.note(table, k, at + np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) * width)
         table = graph.add("Sub", table, np.asarray(centre, dtype=np.float64))
     return table if scale is None else graph.add("Div", table, np.asarray(scale, dtype=np.float64))
+
+
+def _transform(step: Any, table: Array) -> Array:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of columns that have no names here, or are left out
+        return np.asarray(step.transform(table), dtype=np.float64)
 
 
 def _is_nan(value: Any) -> bool:

@@ -22,7 +22,8 @@ def net_probability(graph: Graph, table: str, net: NetClassifier) -> str:
     layers = [layer.astype(np.float64) for layer in net.weights_]
     for weight, offset in zip(layers[:-2:2], layers[1:-2:2], strict=True):
         linear = graph.add("Add", graph.add("MatMul", seen, weight.T), offset)
-        out = graph.add("Mul", linear, graph.add("Sigmoid", linear))
+        # SiLU without Sigmoid: older versions of onnxruntime fuse the two into an operator without double precision.
+        out = graph.add("Div", linear, graph.add("Add", graph.add("Exp", graph.add("Neg", linear)), 1.0))
         seen = graph.add("Concat", out, seen, axis=2)
     log_odds = graph.add("Add", graph.add("MatMul", seen, layers[-2].T), layers[-1])
     return graph.add("Sigmoid", graph.add("ReduceMean", log_odds, np.array([0]), keepdims=0))
@@ -76,7 +77,9 @@ def _vector(graph: Graph, table: str, columns: IntArray, units: Array, factors: 
         missing = graph.add("Or", missing, graph.add("IsNaN", eta))
     pt, phi = (graph.add("Where", missing, 0.0, v) for v in (pt, phi))
     size = _length(graph, pt, units[0], factors[0])
-    xy = [graph.add("Mul", size, graph.add(function, phi)) for function in ("Cos", "Sin")]
+    # The cosine as a sine, which older runtimes have in double precision too.
+    angles = (graph.add("Add", phi, np.pi / 2), phi)
+    xy = [graph.add("Mul", size, graph.add("Sin", angle)) for angle in angles]
     for column, values in zip(columns[[0, 2]], ((0.0, units[0], 5 * units[0]), (-3.0, 0.0, 3.0)), strict=True):
         graph.note(table, int(column), np.array(values))
     if eta is None:

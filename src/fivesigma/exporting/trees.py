@@ -35,8 +35,6 @@ class Forest:
         Of features, thresholds and sums.
     mode : str
         The comparison after which an event goes left.
-    base : float
-        What the sum of the leaves starts from.
     tree_factors : bool
         Whether leaves were multiplied by a factor of their tree.
     trees, nodes, features : lists of int
@@ -51,7 +49,6 @@ class Forest:
 
     precision: type[np.floating[Any]]
     mode: str
-    base: float = 0.0
     tree_factors: bool = False
     trees: list[int] = field(default_factory=list)
     nodes: list[int] = field(default_factory=list)
@@ -120,7 +117,6 @@ def add_forest(graph: Graph, table: str, forest: Forest) -> str:
         target_nodeids=nodes[leaf],
         target_ids=np.zeros(int(leaf.sum()), dtype=np.int64),
         **numbers("target_weights", values[leaf]),
-        **numbers("base_values", np.array([forest.base], dtype=forest.precision)),
         n_targets=1,
         aggregate_function="SUM",
         post_transform="NONE",
@@ -173,14 +169,15 @@ def xgboost_forest(model: XGBoostModel) -> tuple[Forest, str]:
         factors, boosted = boosted["weight_drop"], boosted["gbtree"]
     elif boosted["name"] != "gbtree":
         raise InputError(f"an XGBoost model of the kind {boosted['name']} cannot be exported: only trees can")
-    forest = Forest(np.float32, "BRANCH_LT", _xgboost_base(learner, objective), bool(factors))
-    for t, tree in enumerate(boosted["model"]["trees"]):
+    forest = Forest(np.float32, "BRANCH_LT", bool(factors))
+    forest.leaf((0, 0), _xgboost_base(learner, objective))  # a tree, as XGBoost too starts from it: sums round alike
+    for t, tree in enumerate(boosted["model"]["trees"], start=1):
         if any(tree["split_type"]) or int(tree["tree_param"]["size_leaf_vector"]) > 1:
             raise InputError("an XGBoost model with categorical features or vectors in its leaves cannot be exported")
         left, right = tree["left_children"], tree["right_children"]
         # Pruning leaves nodes behind that no other node leads to.
         reached = {0, *(c for pair in zip(left, right, strict=True) if pair[0] >= 0 for c in pair)}
-        factor = np.float32(factors[t]) if factors else np.float32(1)
+        factor = np.float32(factors[t - 1]) if factors else np.float32(1)
         for node in sorted(reached):
             value = np.float32(tree["split_conditions"][node])
             if left[node] < 0:
@@ -215,7 +212,7 @@ def _without(graph: Graph, table: str, missing: float) -> str:
     is_missing = graph.add("Equal", graph.cast(table, np.float32), np.float32(missing))  # type: ignore[arg-type]
     for k in range(graph.n_features):
         graph.note(table, k, np.array([missing]))
-    return graph.add("Where", is_missing, np.nan, table)
+    return graph.same_columns(table, graph.add("Where", is_missing, np.nan, table))
 
 
 def lightgbm_forest(booster: Any, *, averaged: bool = False) -> tuple[Forest, str]:
