@@ -200,6 +200,9 @@ def test_margins_of_a_resumed_lightgbm_run_add_up(tmp_path: Path) -> None:
     model.models_ = [LightGBMModel(boosters, 1)]
     assert export(model, tmp_path / "model.onnx", events=X).largest_difference <= DOUBLE
     assert run(tmp_path / "model.onnx", X)[0].std() > 0.01
+    model.models_ = [LightGBMModel((), 1)]
+    with pytest.raises(InputError, match="a LightGBM model without any tree cannot be exported"):
+        export(model, tmp_path / "none.onnx")
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])

@@ -136,6 +136,8 @@ def xgboost_probability(graph: Graph, table: str, model: XGBoostModel) -> str:
 
 def lightgbm_probability(graph: Graph, table: str, boosters: Sequence[Any], *, averaged: bool = False) -> str:
     """P(signal) of LightGBM boosters, whose margins add up."""
+    if not boosters:
+        raise InputError("a LightGBM model without any tree cannot be exported: all events have the same score")
     parts = [add_forest(graph, table, lightgbm_forest(booster, averaged=averaged)[0]) for booster in boosters]
     return graph.add("Sigmoid", graph.total([graph.cast(part, np.float64) for part in parts]))
 
