@@ -50,7 +50,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("categories", {"categories": "exact categories", "learners": "how libraries take weights"}),
     ("store", {"store": "saved models, checkpoints", "workspace": "HistFactory", "regions": "several signals"}),
     ("estimators", {"estimators": "cascades, decomposed, pool"}),
-    ("figures", {"reporting": "the page", "plot": "figures for papers"}),
+    ("figures", {"reporting": "the page", "plot": "figures for papers", "exporting": "ONNX, JSON"}),
     ("uses", {"higgsml": "the 2014 challenge", "demo": "the demo"}),
     ("command line", {"cli": "fivesigma ..."}),
     ("old names", {"report": "deprecated", "variations": "deprecated"}),

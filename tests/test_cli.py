@@ -26,7 +26,7 @@ pl = pytest.importorskip("polars")
 pytest.importorskip("uproot")
 
 HIGGSML = ("higgsml", "higgsml fetch", "higgsml simulate", "higgsml score")
-COMMANDS = ("demo", "train", "predict", "score", "scan", "categorise", "report", "env", *HIGGSML)
+COMMANDS = ("demo", "train", "predict", "score", "scan", "categorise", "report", "export", "env", *HIGGSML)
 QUICK = ("--trees", "12", "--jobs", "1", "--b-reg", "10")
 
 

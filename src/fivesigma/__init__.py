@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.pool import CascadePool
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
+    from fivesigma.exporting import Exported, export
     from fivesigma.learners.net.classifier import NetClassifier
     from fivesigma.regions import ScoreCategories, categorise_scores
     from fivesigma.reporting import Report, report
@@ -48,6 +49,8 @@ _HOME = {
     "CascadePool": "estimators.pool",
     "CascadeClassifier": "estimators.retrained",
     "make_scorer": "estimators.scorer",
+    "Exported": "exporting",
+    "export": "exporting",
     "NetClassifier": "learners.net.classifier",
     "plot": "plot",
     "ScoreCategories": "regions",
@@ -84,6 +87,7 @@ __all__ = [
     "Categories",
     "CutScan",
     "DecomposedClassifier",
+    "Exported",
     "FDivergence",
     "GaussianBackground",
     "GrownCascadeClassifier",
@@ -103,6 +107,7 @@ __all__ = [
     "categorise",
     "categorise_scores",
     "discovery_significance",
+    "export",
     "load",
     "make_scorer",
     "plot",

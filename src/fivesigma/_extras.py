@@ -20,6 +20,8 @@ EXTRA_OF = {
     "lightgbm": "lightgbm",
     "matplotlib": "plot",
     "mplhep": "plot",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
     "polars": "parquet",
     "pyhf": "stats",
     "safetensors": "torch",

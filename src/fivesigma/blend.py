@@ -14,7 +14,7 @@ from fivesigma.errors import InputError
 
 BLENDS = ("rank", "margin", "probability")
 _KNOTS = 2049  # quantiles that stand for a distribution of scores
-_TINY = 1e-7  # keeps margins finite
+TINY = 1e-7  # keeps margins finite
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Blend:
             q = np.linspace(0.0, 1.0, _KNOTS)
             return [_rank(p, knots, q) for p, knots in zip(probabilities, self.knots, strict=True)]
         if self.kind == "margin":
-            return [np.asarray(logit(np.clip(p, _TINY, 1 - _TINY))) for p in probabilities]
+            return [np.asarray(logit(np.clip(p, TINY, 1 - TINY))) for p in probabilities]
         return list(probabilities)
 
     def reweighted(self, probabilities: Sequence[Array], signal: BoolArray, learner_weight: Array) -> Blend:

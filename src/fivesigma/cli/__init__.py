@@ -11,6 +11,7 @@ import fivesigma
 from fivesigma.cli.categorise import categorise
 from fivesigma.cli.demo import demo
 from fivesigma.cli.env import env
+from fivesigma.cli.export import export
 from fivesigma.cli.higgsml import higgsml
 from fivesigma.cli.options import INTERRUPTED
 from fivesigma.cli.predict import predict
@@ -62,5 +63,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, train, predict, score, scan, categorise, report_command, higgsml, env):
+for _command in (demo, train, predict, score, scan, categorise, report_command, export, higgsml, env):
     main.add_command(_command)

@@ -16,6 +16,8 @@ _DISTRIBUTIONS = (
     ("polars", ("polars",)),
     ("uproot", ("uproot",)),
     ("skops", ("skops",)),
+    ("onnx", ("onnx",)),
+    ("onnxruntime", ("onnxruntime",)),
     ("matplotlib", ("matplotlib",)),
     ("pyhf", ("pyhf",)),
 )

@@ -18,7 +18,7 @@ from fivesigma.learners.choose import bind
 from fivesigma.learners.sklearn import SklearnModel, seeded
 
 _CONSTANT = 1e-9  # relative width below which the weights of a class are one number
-_TINY = 1e-7  # keeps log-odds finite, so that events of which a classifier is certain are still ordered by weight
+TINY = 1e-7  # keeps log-odds finite, so that events of which a classifier is certain are still ordered by weight
 _LIBRARIES_WITH_BINS = ("xgboost", "lightgbm")
 
 
@@ -114,7 +114,7 @@ class RatioModel:
 
     def log_ratio(self, X: Any) -> Array:
         """Log R of each row, in units of expected events."""
-        p = np.clip(self.classifier.signal_probability(X), _TINY, 1 - _TINY)
+        p = np.clip(self.classifier.signal_probability(X), TINY, 1 - TINY)
         return np.asarray(logit(p)) + self.signal.log_mean(X) - self.background.log_mean(X)
 
     def signal_probability(self, X: Any) -> Array:

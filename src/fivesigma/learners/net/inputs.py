@@ -14,9 +14,9 @@ from fivesigma.errors import InputError, did_you_mean
 
 Floats = NDArray[np.float32]
 
-_FAR = 10.0  # standard deviations beyond which an event is as far out as any
+FAR = 10.0  # standard deviations beyond which an event is as far out as any
 _SKEWED = 1.0  # skewness from which a column has a heavy tail
-_STEEP = 20.0  # pseudorapidity beyond which sinh would only overflow
+STEEP = 20.0  # pseudorapidity beyond which sinh would only overflow
 NO_COLUMN = -1  # stands for the pseudorapidity that missing momentum has not
 
 
@@ -95,7 +95,7 @@ class Inputs:
         out = np.empty((X.shape[0], self.columns.size + self.flags.size), dtype=np.float32)
         for k, column in enumerate(self.columns):
             x = _compress(X[:, column].astype(np.float64), self.units[k])
-            x = np.clip((x - self.means[k]) * self.factors[k], -_FAR, _FAR)
+            x = np.clip((x - self.means[k]) * self.factors[k], -FAR, FAR)
             out[:, k] = np.where(np.isnan(x), 0.0, x)
         out[:, self.columns.size :] = np.isnan(X[:, self.flags])
         return out
@@ -106,7 +106,7 @@ class Inputs:
         for k, columns in enumerate(self.momenta):
             transverse, along, azimuth = _momentum(X, columns)
             size, z = (
-                np.clip(_compress(p, unit) * factor, -_FAR, _FAR)
+                np.clip(_compress(p, unit) * factor, -FAR, FAR)
                 for p, unit, factor in zip(
                     (transverse, along), self.momentum_units[k], self.momentum_factors[k], strict=True
                 )
@@ -164,7 +164,7 @@ def _momentum(X: Array, columns: IntArray) -> tuple[Array, Array, Array]:
     eta = np.zeros_like(pt) if columns[1] == NO_COLUMN else X[:, columns[1]].astype(np.float64)
     missing: BoolArray = np.isnan(pt) | np.isnan(eta) | np.isnan(phi)
     pt, eta, phi = (np.where(missing, 0.0, v) for v in (pt, eta, phi))
-    return pt, pt * np.sinh(np.clip(eta, -_STEEP, _STEEP)), phi
+    return pt, pt * np.sinh(np.clip(eta, -STEEP, STEEP)), phi
 
 
 def _compress(x: Array, unit: float) -> Array:

@@ -18,12 +18,11 @@ from fivesigma._extras import need
 from fivesigma._threads import wanted_cores
 from fivesigma._types import Array
 from fivesigma.learners.net.inputs import Floats
-from fivesigma.learners.net.settings import NetSettings
+from fivesigma.learners.net.settings import NetSettings, symmetric_copies
 
 torch = need("torch")
 
 _ROWS_AT_ONCE = 4096  # of a prediction: enough for full speed, few enough for the caches
-_SYMMETRIES = 4  # mirrored or not, flipped or not
 
 
 class TrainingEvents(NamedTuple):
@@ -151,11 +150,8 @@ def _forward(layers: list[Any], inputs: Any, dropout: float = 0.0, generator: An
 
 
 def _turns(n_augment: int) -> list[tuple[Any, ...]]:
-    """Rotations by equal angles, each mirrored and flipped or not: a group, so that their mean is symmetric."""
-    identity = (0.0, 1.0, 1.0)
-    angles = [2.0 * math.pi * k * _SYMMETRIES / n_augment for k in range(n_augment // _SYMMETRIES)]
-    group = [(angle, mirror, flip) for angle in angles for mirror in (1.0, -1.0) for flip in (1.0, -1.0)]
-    return [tuple(torch.tensor([t], dtype=torch.float64) for t in turn) for turn in group or [identity]]
+    """Symmetric copies as numbers of torch."""
+    return [tuple(torch.tensor([t], dtype=torch.float64) for t in turn) for turn in symmetric_copies(n_augment)]
 
 
 def _randomly_turned(vectors: Any, generator: Any) -> Any:

@@ -1,0 +1,70 @@
+"""``fivesigma export``: a saved model as a file for other programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from fivesigma.cli.options import check_output, force_option, tree_option
+from fivesigma.errors import InputError
+
+
+@click.command(epilog="Example: fivesigma export model -o model.onnx --events test.parquet")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
+@click.option("--format", "kind", type=click.Choice(["onnx", "xgboost-json"]), default="onnx", show_default=True,
+              help="An ONNX graph, or the JSON of XGBoost if the model is one booster.")  # fmt: skip
+@click.option("--events", "files", multiple=True, metavar="FILE",
+              help="Events on which the file is compared with the model; simulated by default.")  # fmt: skip
+@click.option("--categories", type=click.Path(path_type=Path), metavar="FILE",
+              help="Output of fivesigma categorise --json, whose edges are kept as metadata.")  # fmt: skip
+@tree_option
+@force_option
+def export(
+    *,
+    model: Path,
+    output: Path,
+    kind: str,
+    files: tuple[str, ...],
+    categories: Path | None,
+    tree: str | None,
+    force: bool,
+) -> None:
+    """Write MODEL as a file that other programs read.
+
+    The scores of the file are compared with those of the model; above a difference of 1e-5 nothing is written.
+    """
+    import fivesigma
+    from fivesigma.datasets import load_events
+    from fivesigma.datasets.columns import Columns
+
+    check_output(output, force=force)
+    fitted = fivesigma.load(model)
+    edges = None if categories is None else _edges(categories)
+    events = None
+    if files:
+        trained = Columns.of_model(fitted)
+        events = load_events(
+            files, features=trained.features, label=None, weight=None, missing=trained.missing, tree=tree
+        )
+    written = fivesigma.export(fitted, output, format=kind, events=events, categories=edges)
+    seen = written.comparison
+    click.echo(
+        f"largest difference of a score {seen.largest_difference:.2g} on {seen.n_events:,} "
+        f"{'simulated' if written.simulated else 'given'} events, {seen.n_moved:,} of which change sides of the cut"
+    )
+    if kind == "xgboost-json":
+        click.echo("note: RBDT of ROOT sends a missing value to the right, whatever the tree says", err=True)
+    click.echo(f"model in {output}")
+
+
+def _edges(path: Path) -> list[float]:
+    """Edges of categories; null is infinite."""
+    try:
+        edges = json.loads(path.read_text())["edges"]
+        last = len(edges) - 1
+        return [(float("inf") if k == last else -float("inf")) if e is None else float(e) for k, e in enumerate(edges)]
+    except (ValueError, TypeError, KeyError) as err:
+        raise InputError(f"{path} is not the output of fivesigma categorise --json") from err

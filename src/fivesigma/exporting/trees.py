@@ -1,0 +1,278 @@
+"""Boosted trees of XGBoost and LightGBM as tree operators.
+
+XGBoost compares float32 features with float32 thresholds (left if less) and adds up float32 leaves; LightGBM does both
+in float64 (left if not greater). The operator follows the precision of its input, so the forests keep theirs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fivesigma._extras import need
+from fivesigma._types import Array
+from fivesigma.errors import InputError
+from fivesigma.exporting.graph import ML, Graph
+from fivesigma.learners.xgboost import XGBoostModel
+
+_ZERO = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
+_LEAF = -1  # stands for the feature of a leaf
+_EXPONENTIAL = ("reg:gamma", "reg:tweedie", "count:poisson", "gamma", "tweedie", "poisson")
+_IDENTITY = ("reg:squarederror", "reg:absoluteerror", "regression", "regression_l1", "huber", "fair")
+
+
+@dataclass
+class Forest:
+    """Trees, node by node.
+
+    Attributes
+    ----------
+    precision : type
+        Of features, thresholds and sums.
+    mode : str
+        The comparison after which an event goes left.
+    tree_factors : bool
+        Whether leaves were multiplied by a factor of their tree.
+    trees, nodes, features : lists of int
+        Tree of each node, its number there, and the feature that it looks at (-1 for a leaf).
+    values : list of float
+        Threshold, or response of a leaf.
+    left, right : lists of int
+        Numbers of the children.
+    missing_left : list of bool
+        Whether NaN goes left.
+    """
+
+    precision: type[np.floating[Any]]
+    mode: str
+    tree_factors: bool = False
+    trees: list[int] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+    features: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+    right: list[int] = field(default_factory=list)
+    missing_left: list[bool] = field(default_factory=list)
+
+    def split(
+        self, at: tuple[int, int], feature: int, threshold: float, children: tuple[int, int], *, nan: bool
+    ) -> None:
+        """Add a node with two children; `at` is (tree, number of the node)."""
+        self._append(at, feature, threshold, children, nan)
+
+    def leaf(self, at: tuple[int, int], value: float) -> None:
+        """Add a leaf; a root gets a split that decides nothing, for not every runtime knows trees without one."""
+        if at[1] == 0:
+            self._append(at, 0, 0.0, (1, 2), False)
+            self._append((at[0], 1), _LEAF, value, (0, 0), False)
+            self._append((at[0], 2), _LEAF, value, (0, 0), False)
+        else:
+            self._append(at, _LEAF, value, (0, 0), False)
+
+    def thresholds(self) -> dict[int, Array]:
+        """Thresholds of each feature, ascending."""
+        features, values = np.array(self.features), np.array(self.values, dtype=np.float64)
+        return {int(k): np.unique(values[features == k]) for k in np.unique(features[features != _LEAF])}
+
+    def _append(self, at: tuple[int, int], feature: int, value: float, children: tuple[int, int], nan: bool) -> None:
+        row = (*at, feature, value, *children, nan)
+        into: tuple[list[Any], ...] = (
+            self.trees, self.nodes, self.features, self.values, self.left, self.right, self.missing_left
+        )  # fmt: skip
+        for column, cell in zip(into, row, strict=True):
+            column.append(cell)
+
+
+def add_forest(graph: Graph, table: str, forest: Forest) -> str:
+    """Sum of the leaves that events fall into, formed in the precision of the forest and then rounded to float32."""
+    trees, nodes, features = (np.array(v, dtype=np.int64) for v in (forest.trees, forest.nodes, forest.features))
+    values = np.array(forest.values, dtype=forest.precision)
+    leaf = features == _LEAF
+    for k, thresholds in forest.thresholds().items():
+        graph.note(table, k, thresholds)
+
+    def numbers(name: str, array: Any) -> dict[str, Any]:
+        """Attribute with numbers, which has another name in double precision."""
+        if forest.precision is np.float32:
+            return {name: array.tolist()}
+        return {f"{name}_as_tensor": need("onnx.numpy_helper").from_array(array, name)}
+
+    return graph.add(
+        "TreeEnsembleRegressor",
+        table if forest.precision is np.float64 else graph.cast(table, np.float32),
+        domain=ML,
+        nodes_treeids=trees,
+        nodes_nodeids=nodes,
+        nodes_featureids=np.where(leaf, 0, features),
+        nodes_modes=np.where(leaf, "LEAF", forest.mode).tolist(),
+        nodes_truenodeids=forest.left,
+        nodes_falsenodeids=forest.right,
+        nodes_missing_value_tracks_true=np.array(forest.missing_left, dtype=np.int64),
+        **numbers("nodes_values", np.where(leaf, forest.precision(0), values)),
+        target_treeids=trees[leaf],
+        target_nodeids=nodes[leaf],
+        target_ids=np.zeros(int(leaf.sum()), dtype=np.int64),
+        **numbers("target_weights", values[leaf]),
+        n_targets=1,
+        aggregate_function="SUM",
+        post_transform="NONE",
+    )
+
+
+def xgboost_probability(graph: Graph, table: str, model: XGBoostModel) -> str:
+    """P(signal) of an XGBoost model, rounded to float32 as XGBoost does."""
+    forest, objective = xgboost_forest(model)
+    if objective != "binary:logistic":
+        raise InputError(
+            f"an XGBoost classifier with the objective {objective} cannot be exported: only binary:logistic"
+        )
+    margin = graph.cast(add_forest(graph, _without(graph, table, model.missing), forest), np.float64)
+    return graph.cast(graph.cast(graph.add("Sigmoid", margin), np.float32), np.float64)
+
+
+def lightgbm_probability(graph: Graph, table: str, boosters: Sequence[Any], *, averaged: bool = False) -> str:
+    """P(signal) of LightGBM boosters, whose margins add up."""
+    if not boosters:
+        raise InputError("a LightGBM model without any tree cannot be exported: all events have the same score")
+    parts = [add_forest(graph, table, lightgbm_forest(booster, averaged=averaged)[0]) for booster in boosters]
+    return graph.add("Sigmoid", graph.total([graph.cast(part, np.float64) for part in parts]))
+
+
+def regression(graph: Graph, table: str, regressor: Any) -> str:
+    """Prediction of a regressor of XGBoost or LightGBM."""
+    if type(regressor).__name__ == "XGBRegressor":
+        forest, objective = xgboost_forest(XGBoostModel(regressor.get_booster()))
+        table = _without(graph, table, regressor.missing)
+    elif type(regressor).__name__ == "LGBMRegressor":
+        forest, objective = lightgbm_forest(regressor.booster_, averaged=True)
+    else:
+        raise InputError(
+            f"the weights are regressed by a {type(regressor).__name__}, which cannot be exported; use an XGBRegressor "
+            "or an LGBMRegressor as weight_estimator"
+        )
+    out = graph.cast(add_forest(graph, table, forest), np.float64)
+    if objective in _EXPONENTIAL:
+        return graph.add("Exp", out)
+    if objective not in _IDENTITY:
+        raise InputError(f"a regression of the weights with the objective {objective!r} cannot be exported")
+    return out
+
+
+def xgboost_forest(model: XGBoostModel) -> tuple[Forest, str]:
+    """Trees of an XGBoost model and the name of its objective."""
+    learner = json.loads(bytes(kept_booster(model).save_raw("json")))["learner"]
+    objective, boosted = str(learner["objective"]["name"]), learner["gradient_booster"]
+    factors: list[float] = []
+    if boosted["name"] == "dart":
+        factors, boosted = boosted["weight_drop"], boosted["gbtree"]
+    elif boosted["name"] != "gbtree":
+        raise InputError(f"an XGBoost model of the kind {boosted['name']} cannot be exported: only trees can")
+    forest = Forest(np.float32, "BRANCH_LT", bool(factors))
+    forest.leaf((0, 0), _xgboost_base(learner, objective))  # a tree, as XGBoost too starts from it: sums round alike
+    for t, tree in enumerate(boosted["model"]["trees"], start=1):
+        if any(tree["split_type"]) or int(tree["tree_param"]["size_leaf_vector"]) > 1:
+            raise InputError("an XGBoost model with categorical features or vectors in its leaves cannot be exported")
+        left, right = tree["left_children"], tree["right_children"]
+        # Pruning leaves nodes behind that no other node leads to.
+        reached = {0, *(c for pair in zip(left, right, strict=True) if pair[0] >= 0 for c in pair)}
+        factor = np.float32(factors[t - 1]) if factors else np.float32(1)
+        for node in sorted(reached):
+            value = np.float32(tree["split_conditions"][node])
+            if left[node] < 0:
+                forest.leaf((t, node), float(value * factor))
+            else:
+                children = (left[node], right[node])
+                goes_left = bool(tree["default_left"][node])
+                forest.split((t, node), tree["split_indices"][node], float(value), children, nan=goes_left)
+    return forest, objective
+
+
+def kept_booster(model: XGBoostModel) -> Any:
+    """The booster with the trees that count, and no others."""
+    return model.booster[: model.n_trees] if model.n_trees else model.booster
+
+
+def _xgboost_base(learner: dict[str, Any], objective: str) -> float:
+    """Margin that the trees start from; the file has it on the scale of the prediction."""
+    text = learner["learner_model_param"]["base_score"].strip("[]")  # in brackets since 3.1
+    if "," in text:
+        raise InputError("an XGBoost model with several targets cannot be exported")
+    base = float(text)
+    if objective == "binary:logistic":
+        return float(np.log(base / (1.0 - base)))
+    return float(np.log(base)) if objective in _EXPONENTIAL else base
+
+
+def _without(graph: Graph, table: str, missing: float) -> str:
+    """Table in which a number that stands for a missing value is NaN."""
+    if np.isnan(missing):
+        return table
+    is_missing = graph.add("Equal", graph.cast(table, np.float32), np.float32(missing))  # type: ignore[arg-type]
+    for k in range(graph.n_features):
+        graph.note(table, k, np.array([missing]))
+    return graph.same_columns(table, graph.add("Where", is_missing, np.nan, table))
+
+
+def lightgbm_forest(booster: Any, *, averaged: bool = False) -> tuple[Forest, str]:
+    """Trees of a LightGBM booster and the name of its objective.
+
+    A random forest of LightGBM is `averaged` in a prediction and a sum in a margin.
+    """
+    dump = booster.dump_model()
+    objective = str(dump.get("objective", "")).strip()
+    if dump["num_tree_per_iteration"] != 1:
+        raise InputError("a LightGBM model with several classes cannot be exported")
+    trees = dump["tree_info"]
+    share = 1.0 / max(len(trees), 1) if averaged and dump.get("average_output") else 1.0
+    forest = Forest(np.float64, "BRANCH_LEQ")
+    for t, tree in enumerate(trees):
+        number, waiting = 0, [(0, tree["tree_structure"])]
+        while waiting:
+            at, node = waiting.pop()
+            if "leaf_coeff" in node:
+                raise InputError(
+                    "a LightGBM model with linear_tree=True cannot be exported: its leaves are not numbers"
+                )
+            if "leaf_value" in node:
+                forest.leaf((t, at), share * node["leaf_value"])
+                continue
+            children = (number + 1, number + 2)
+            number += 2
+            threshold, nan = _lightgbm_split(node)
+            forest.split((t, at), node["split_feature"], threshold, children, nan=nan)
+            waiting += [(children[0], node["left_child"]), (children[1], node["right_child"])]
+    return forest, objective.partition(" ")[0]
+
+
+def _lightgbm_split(node: dict[str, Any]) -> tuple[float, bool]:
+    """Threshold of a node, and whether NaN goes left: without missing values in training it is taken for zero."""
+    if node["decision_type"] != "<=":
+        raise InputError("a LightGBM model with categorical features cannot be exported")
+    if node["missing_type"] == "Zero":
+        raise InputError("a LightGBM model with zero_as_missing=True cannot be exported: no operator does that")
+    threshold = float(node["threshold"])
+    nan = bool(node["default_left"]) if node["missing_type"] == "NaN" else threshold >= 0.0
+    if abs(threshold) <= _ZERO:  # what lies so close to zero is read as zero, so it stays on one side with it
+        threshold = _ZERO if threshold >= 0.0 else float(np.nextafter(-_ZERO, -np.inf))
+    return threshold, nan
+
+
+def staircase(steps: Array) -> Forest:
+    """Tree that counts the steps at or below the only column of its table: a binary search as an operator."""
+    forest = Forest(np.float64, "BRANCH_LT")
+    number, waiting = 0, [(0, 0, len(steps))]
+    while waiting:
+        at, low, high = waiting.pop()
+        if low == high:
+            forest.leaf((0, at), float(low))
+            continue
+        middle = (low + high) // 2
+        children = (number + 1, number + 2)
+        number += 2
+        forest.split((0, at), 0, float(steps[middle]), children, nan=False)
+        waiting += [(children[0], low, middle), (children[1], middle + 1, high)]
+    return forest
