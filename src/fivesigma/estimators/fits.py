@@ -132,7 +132,7 @@ def run_fits(
                 return None
             with progress.fit(task.key):
                 if checkpoint and task.key in done:
-                    stored = load_value(checkpoint.folder / task.key)
+                    stored = load_value(checkpoint.folder / task.key, trusted=True)
                     return Fit(task, stored["model"], stored["held_out"])
                 return _fit(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
 

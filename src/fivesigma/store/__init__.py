@@ -62,11 +62,12 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     return save_value(model, path, force=force, allow_pickle=allow_pickle)
 
 
-def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, trusted: bool = False) -> Any:
     """Load a saved estimator; its scores are those of the one that was saved.
 
     Everything is checked before it is used: the manifest against its digest, the files against their hashes. This
-    finds damage; it is no signature. Loading runs no code from the files.
+    finds damage; it is no signature. A model of a stranger is safe to load and to use: no code of it runs, no file
+    outside of it is opened, and every tree is looked at before a library walks it.
 
     Parameters
     ----------
@@ -74,6 +75,9 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
         What `save` returned.
     allow_pickle : bool, default=False
         Whether to load pickles, which run code: only for files whose author you trust.
+    trusted : bool, default=False
+        Whether to skip the checks of trees and the like, for models that hold what cannot be checked (such as
+        neighbours, support vectors and linear trees) or that are large: only for files whose author you trust.
 
     Returns
     -------
@@ -84,7 +88,7 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
     StoreError
         If anything was changed, is missing, is too much, or is of a newer format.
     """
-    model = load_value(path, allow_pickle=allow_pickle)
+    model = load_value(path, allow_pickle=allow_pickle, trusted=trusted)
     if type(model).__name__ not in STORABLE:
         raise StoreError(f"{MANIFEST} in {path} describes no estimator")
     return model
@@ -107,14 +111,14 @@ def save_value(value: Any, path: str | os.PathLike[str], *, force: bool = False,
     return path
 
 
-def load_value(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+def load_value(path: str | os.PathLike[str], *, allow_pickle: bool = False, trusted: bool = False) -> Any:
     """Load what `save_value` saved."""
     path = Path(path)
     archive = open_archive(path)
     content = read_manifest(archive, str(path))
     files = read_files(archive, content, str(path))
     versions = {**content["versions"], "fivesigma": content["fivesigma"]}
-    unpacker = Unpacker(_BY_TAG, files, allow_pickle, versions)
+    unpacker = Unpacker(_BY_TAG, files, allow_pickle, trusted, versions)
     try:
         migrate(content["model"], content["format"])
         return unpacker.unpack(content["model"], "model")
@@ -132,5 +136,5 @@ def to_parts(value: Any, where: str) -> tuple[Any, dict[str, bytes]]:
 
 
 def from_parts(packed: Any, files: dict[str, bytes], where: str) -> Any:
-    """Make the value of what `to_parts` gave."""
-    return Unpacker(_BY_TAG, files).unpack(packed, where)
+    """Make the value of what `to_parts` gave; it is the user's own, so it is trusted."""
+    return Unpacker(_BY_TAG, files, trusted=True).unpack(packed, where)
