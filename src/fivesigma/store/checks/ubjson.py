@@ -23,6 +23,7 @@ _NUMBERS = {
     marker: Struct(code)
     for marker, code in ((b"i", ">b"), (b"U", ">B"), (b"I", ">h"), (b"l", ">i"), (b"L", ">q"), (b"d", ">f"))
 }
+_CONSTANTS = {b"T": ("true",), b"F": ("false",), b"Z": ("null",)}  # in settings only; equal to no number
 DTYPES = {b"i": ">i1", b"U": ">u1", b"l": ">i4", b"L": ">i8", b"d": ">f4"}
 
 
@@ -77,6 +78,8 @@ def read_value(text: bytes, at: int, special: Mapping[bytes, Reader], depth: int
     if marker == b"S":
         n = read_length(text, at + 1)
         return _decoded(text[at + 10 : at + 10 + n]), at + 10 + n
+    if marker in _CONSTANTS:
+        return _CONSTANTS[marker], at + 1
     number = _NUMBERS.get(marker)
     if number is None or at + 1 + number.size > len(text):
         raise Unchecked(f"the marker at byte {at} is {marker!r}, which XGBoost does not write")
