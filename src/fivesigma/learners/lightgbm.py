@@ -204,8 +204,8 @@ class LightGBMGrower:
         """Return the trees as LightGBM's text, one booster after the other."""
         return _SEPARATOR.join(b.model_to_string() for b in (*self._finished, self._booster)).encode()
 
-    def restore(self, dumped: bytes, seed: int) -> None:
-        """Go on from dumped trees: their margins are where a new booster starts."""
+    def restore(self, dumped: bytes, seed: int) -> int:
+        """Resume from dumped trees, whose margins are where a new booster starts; return how many there are."""
         lightgbm = need("lightgbm")
         self._finished = tuple(lightgbm.Booster(model_str=text) for text in dumped.decode().split(_SEPARATOR))
         if not self._trees_after:
@@ -213,6 +213,7 @@ class LightGBMGrower:
         for dataset, X in ((self._train, self._X), (self._held, self._X_held)):
             dataset.construct().set_field("init_score", raw_margin(self._finished, X, self._threads))
         self._start(seed)
+        return sum(b.current_iteration() for b in self._finished)
 
 
 _SEPARATOR = "\n=== next booster ===\n"

@@ -193,6 +193,7 @@ class XGBoostGrower:
         """Return the trees as UBJSON."""
         return bytes(self._booster.save_raw("ubj"))
 
-    def restore(self, dumped: bytes, seed: int) -> None:
-        """Go on from dumped trees."""
+    def restore(self, dumped: bytes, seed: int) -> int:
+        """Resume from dumped trees; return how many there are."""
         self._start(seed, dumped)
+        return int(self._n_trees)
