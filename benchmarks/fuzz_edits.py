@@ -170,7 +170,18 @@ def edit_ubjson(rng: random.Random, content: bytes) -> bytes:
         elif node[0] == "[":
             node[1] = rng.choice((node[1][:-1], node[1] * 2, node[1][::-1], []))
         elif node[0] == "S":
-            texts = (b"", b"-1", b"0", b"1", b"2", b"999999999", b"99999999999999999999", b"nan", b"1e999", b"[5E-1,1E0]")
+            texts = (
+                b"",
+                b"-1",
+                b"0",
+                b"1",
+                b"2",
+                b"999999999",
+                b"99999999999999999999",
+                b"nan",
+                b"1e999",
+                b"[5E-1,1E0]",
+            )
             node[1] = rng.choice((*texts, b"dart", b"gblinear", b"multi:softmax", b"rank:ndcg", b"x" * 5000))
         else:
             node[1] = rng.choice(NUMBERS)
@@ -284,7 +295,15 @@ def _edit_schema(rng: random.Random, schema: Json, members: dict[str, bytes]) ->
     what = rng.randrange(9)
     if what == 0:
         node["__loader__"] = rng.choice(
-            ("ConstructorFromReduceNode", "ReduceNode", "LossNode", "PartialNode", "MethodNode", "CachedNode", "TypeNode")
+            (
+                "ConstructorFromReduceNode",
+                "ReduceNode",
+                "LossNode",
+                "PartialNode",
+                "MethodNode",
+                "CachedNode",
+                "TypeNode",
+            )
         )
     elif what == 1:
         node["__module__"], node["__class__"] = other.get("__module__"), other.get("__class__")
@@ -296,7 +315,9 @@ def _edit_schema(rng: random.Random, schema: Json, members: dict[str, bytes]) ->
         node.update(json.loads(json.dumps({k: v for k, v in other.items() if k not in ("protocol", "_skops_version")})))
     elif what <= 6 and isinstance(node.get("content"), str):
         texts = [str(n) for n in NUMBERS]
-        node["content"] = rng.choice((*texts, "NaN", "null", "true", '"x"', "[]", "{}", "1e999", "1.5", '"predict"', "x"))
+        node["content"] = rng.choice(
+            (*texts, "NaN", "null", "true", '"x"', "[]", "{}", "1e999", "1.5", '"predict"', "x")
+        )
         node["__id__"] = rng.randrange(1, 1 << 40)
     elif what == 7 and "file" in node:
         node["file"] = rng.choice([*members, "../x", "/etc/passwd"])

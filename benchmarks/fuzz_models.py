@@ -7,6 +7,7 @@ proportion. Run it by hand with ``python -m benchmarks.fuzz_models --cases 2000`
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import select
@@ -74,7 +75,9 @@ def whole_models(folder: Path, only: Sequence[str] = ()) -> dict[str, list[Path]
 
         kinds[".safetensors"] = [CascadeClassifier(NetClassifier(width=4, depth=1, epochs=1), **once)]
     return {
-        kind: [save(model.fit(X, y, w), folder / f"{kind.strip('.')}-{k}", force=True) for k, model in enumerate(models)]
+        kind: [
+            save(model.fit(X, y, w), folder / f"{kind.strip('.')}-{k}", force=True) for k, model in enumerate(models)
+        ]
         for kind, models in kinds.items()
         if not only or kind in only
     }
@@ -182,20 +185,22 @@ def run(n_cases: int, seed: int, folder: Path, only: Sequence[str] = ()) -> tupl
     counts: Counter[str] = Counter()
     surprises = []
     child = Child()
-    for kind, models in whole_models(folder, only).items():
-        edit = {"manifest": edit_manifest, "files": edit_files}.get(kind) or edit_part(kind)
-        for case in range(n_cases):
-            rng = random.Random(f"{seed}-{kind}-{case}")  # so that one case can be repeated alone
-            whole = models[case % len(models)]
-            path = folder / "case" / whole.name
-            shutil.copytree(whole, path)
-            edit(rng, path)
-            result = child.use(path)
-            if result not in ("used", "refused"):
-                surprises.append(f"case {seed}-{kind}-{case} ({whole.name}): {result}")
-                result = "SURPRISE"
-            counts[f"{kind} {result}"] += 1
-            shutil.rmtree(path.parent)
+    models = whole_models(folder, only)
+    for case, kind in itertools.product(range(n_cases), models):
+        rng = random.Random(f"{seed}-{kind}-{case}")  # so that one case can be repeated alone
+        whole = models[kind][case % len(models[kind])]
+        path = folder / "case" / whole.name
+        shutil.copytree(whole, path)
+        ({"manifest": edit_manifest, "files": edit_files}.get(kind) or edit_part(kind))(rng, path)
+        result = child.use(path)
+        if result not in ("used", "refused"):
+            surprises.append(f"case {seed}-{kind}-{case} ({whole.name}): {result}")
+            print(surprises[-1], file=sys.stderr, flush=True)
+            result = "SURPRISE"
+        counts[f"{kind} {result}"] += 1
+        if case % 100 == 99:
+            print(f"{case + 1} {kind}: {len(surprises)} surprises so far", file=sys.stderr, flush=True)
+        shutil.rmtree(path.parent)
     child.end()
     return counts, surprises
 

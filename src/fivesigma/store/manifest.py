@@ -64,7 +64,9 @@ def read_manifest(archive: Archive, where: str) -> dict[str, Any]:
     if set(content) != _KEYS or not isinstance(content["files"], dict) or not isinstance(content["model"], dict):
         raise StoreError(f"{MANIFEST} in {where} has not the parts {', '.join(sorted(_KEYS))}")
     versions = content["versions"]
-    if not isinstance(versions, dict) or not all(isinstance(v, str) for v in (content["fivesigma"], *versions.values())):
+    if not isinstance(versions, dict) or not all(
+        isinstance(v, str) for v in (content["fivesigma"], *versions.values())
+    ):
         raise StoreError(f"{MANIFEST} in {where} does not say by which versions it was written")
     return dict(content)
 

@@ -133,8 +133,9 @@ _RIGHT: dict[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "models_": _are_models,
     "blend_": _is_blend,
     "members_": _are_members,
-    "member_significance_": lambda value, _: all(isinstance(k, str) for k in value)
-    and all(isinstance(z, int | float) for z in value.values()),
+    "member_significance_": lambda value, _: (
+        all(isinstance(k, str) for k in value) and all(isinstance(z, int | float) for z in value.values())
+    ),
     "held_out_score_": lambda value, _: _numbers(value),
     "held_out_scores_": lambda value, _: isinstance(value, dict) and all(_numbers(v) for v in value.values()),
     "columns_": _are_columns,

@@ -93,4 +93,3 @@ def _check_footer(text: str) -> None:
 
 def _are_categories(values: Any) -> bool:
     return isinstance(values, list) and all(isinstance(v, str | int | float) and v == v for v in values)
-

@@ -13,7 +13,9 @@ from fivesigma.store.checks.walks import check_depth
 
 # The lines of a tree in their order, and of what there is one number: inner nodes, leaves.
 _LINES = {
-    **dict.fromkeys(("split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child"), "inner"),
+    **dict.fromkeys(
+        ("split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child"), "inner"
+    ),
     **dict.fromkeys(("leaf_value", "leaf_weight", "leaf_count"), "leaf"),
     **dict.fromkeys(("internal_value", "internal_weight", "internal_count"), "inner"),
 }

@@ -188,7 +188,9 @@ def _check_lightgbm(model: Any) -> None:
 
 
 def _check_stacking(model: Any) -> None:
-    refuse_unless(all(method in _METHODS for method in model.stack_method_), "it stacks by a method that is not for prediction")
+    refuse_unless(
+        all(method in _METHODS for method in model.stack_method_), "it stacks by a method that is not for prediction"
+    )
 
 
 def _check_function(model: Any) -> None:

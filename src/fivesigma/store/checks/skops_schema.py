@@ -37,7 +37,8 @@ _LOADERS: dict[str, set[str] | frozenset[str]] = {
     "SetNode": {"builtins.set"},
     "SliceNode": {"builtins.slice"},
     "JsonNode": {"builtins.str"},
-    "TypeNode": {"builtins.str", "builtins.int", "builtins.float", "builtins.bool", "collections.OrderedDict"} | _SCALARS,
+    "TypeNode": {"builtins.str", "builtins.int", "builtins.float", "builtins.bool", "collections.OrderedDict"}
+    | _SCALARS,
     "NdArrayNode": {"numpy.ndarray"} | _SCALARS,
     "DTypeNode": {"numpy.dtype"},
     "TreeNode": {"sklearn.tree._tree.Tree"},

@@ -79,7 +79,9 @@ def check_use(model: Any, where: str) -> None:
         model.__sklearn_tags__()
         repr(model)
     except Exception as err:
-        raise StoreError(f"{where}.parameters in the manifest cannot belong to a fitted model: {one_line(err)}") from err
+        raise StoreError(
+            f"{where}.parameters in the manifest cannot belong to a fitted model: {one_line(err)}"
+        ) from err
     if model.n_jobs is not None and (not isinstance(model.n_jobs, int) or isinstance(model.n_jobs, bool)):
         raise StoreError(f"{where}.parameters.n_jobs in the manifest should be an int, not {str(model.n_jobs)[:40]!r}")
 
