@@ -1,4 +1,4 @@
-"""The child process of `benchmarks.fuzz_models`: loads and uses the models whose paths it is told, and says how it went."""
+"""The child process of `benchmarks.fuzz_models`: loads and uses models, and says how it went."""
 
 from __future__ import annotations
 

@@ -115,17 +115,20 @@ def _number(code: str, value: Any) -> bytes:
         return b"\x7f" * struct.calcsize(">" + _CODES[code])
 
 
+def _length(n: int) -> bytes:
+    return b"L" + struct.pack(">q", n)
+
+
 def _encode(node: Any) -> bytes:
     kind = node[0]
-    length = lambda n: b"L" + struct.pack(">q", n)  # noqa: E731
     if kind == "{":
-        return b"{" + b"".join(length(len(k)) + k + _encode(v) for k, v in node[1]) + b"}"
+        return b"{" + b"".join(_length(len(k)) + k + _encode(v) for k, v in node[1]) + b"}"
     if kind == "[":
-        return b"[#" + length(len(node[1])) + b"".join(map(_encode, node[1]))
+        return b"[#" + _length(len(node[1])) + b"".join(map(_encode, node[1]))
     if kind == "$":
-        return b"[$" + node[1].encode() + b"#" + length(len(node[2])) + b"".join(_number(node[1], v) for v in node[2])
+        return b"[$" + node[1].encode() + b"#" + _length(len(node[2])) + b"".join(_number(node[1], v) for v in node[2])
     if kind == "S":
-        return b"S" + length(len(node[1])) + node[1]
+        return b"S" + _length(len(node[1])) + node[1]
     if kind in "TFZ":
         return bytes(kind, "ascii")
     return bytes(kind, "ascii") + _number(kind, node[1])

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,13 +75,14 @@ def whole_models(folder: Path, only: Sequence[str] = ()) -> dict[str, list[Path]
         from fivesigma import NetClassifier
 
         kinds[".safetensors"] = [CascadeClassifier(NetClassifier(width=4, depth=1, epochs=1), **once)]
-    return {
-        kind: [
-            save(model.fit(X, y, w), folder / f"{kind.strip('.')}-{k}", force=True) for k, model in enumerate(models)
-        ]
-        for kind, models in kinds.items()
-        if not only or kind in only
-    }
+    found: dict[str, list[Path]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few events, for one
+        for kind, models in kinds.items():
+            if not only or kind in only:
+                paths = [folder / f"{kind.strip('.')}-{k}" for k in range(len(models))]
+                found[kind] = [save(m.fit(X, y, w), path) for m, path in zip(models, paths, strict=True)]
+    return found
 
 
 def hash_again(path: Path, manifest: dict[str, Any] | None = None) -> None:

@@ -502,7 +502,7 @@ def test_a_forged_checkpoint_of_the_other_estimators(tmp_path: Path) -> None:
         folder = tmp_path / str(k)
         model.set_params(checkpoint=folder).fit(X, Y, W)
         forged(folder, change)
-        with pytest.raises(InputError, match="cannot be resumed .*; remove the folder to start anew"):
+        with pytest.raises(InputError, match=r"cannot be resumed .*; remove the folder to start anew"):
             model.fit(X, Y, W)
 
 
@@ -510,7 +510,7 @@ def test_a_stored_fit_that_was_touched_is_refused(tmp_path: Path) -> None:
     pool = CascadePool([("a", GaussianNB())], cv=2, checkpoint=tmp_path, random_state=0, n_jobs=1).fit(X, Y, W)
     part = next(tmp_path.glob("*/*.skops"))
     part.write_bytes(part.read_bytes()[:-1] + b"?")
-    with pytest.raises(InputError, match="its hash does not match.*; remove the folder to start anew"):
+    with pytest.raises(InputError, match=r"its hash does not match.*; remove the folder to start anew"):
         pool.fit(X, Y, W)
 
 
@@ -527,7 +527,7 @@ def test_only_plain_files_are_followed(tmp_path: Path, kind: str) -> None:
             os.mkfifo(path)
         else:
             path.mkdir()
-        with pytest.raises(InputError, match="is no plain file .*; remove the folder to start anew"):
+        with pytest.raises(InputError, match=r"is no plain file .*; remove the folder to start anew"):
             grown(folder).fit(X, Y, W)
         path.rmdir() if kind == "folder" else path.unlink()
         kept.replace(path)
@@ -553,7 +553,7 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, which: int) -> None:
     """At each write and each rename of the second state the disk is full once."""
     checkpoint = Checkpoint(tmp_path, {"settings": "a", "events": "b"}, 5)
-    old: dict[str, Any] = {"rounds": [1]}, {"a": b"old a", "b": b"old b"}  # type: ignore[assignment]
+    old: tuple[dict[str, Any], dict[str, bytes]] = {"rounds": [1]}, {"a": b"old a", "b": b"old b"}
     checkpoint.write(*old)
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     calls = itertools.count()

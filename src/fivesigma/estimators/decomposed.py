@@ -170,9 +170,10 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         models: list[RatioModel] = []
         if checkpoint and (saved := checkpoint.read()):
             with checkpoint.resuming():
-                models = from_parts(saved[0]["models"], saved[1], "models")
-                if not isinstance(models, list) or not all(isinstance(m, RatioModel) for m in models):
-                    raise InputError("it does not hold models")
+                made = from_parts(saved[0]["models"], saved[1], "models")
+                models = [m for m in made if isinstance(m, RatioModel)]
+                if len(models) != len(made):
+                    raise InputError("it does not hold models only")
                 if len(models) > len(trains):
                     raise InputError(f"it holds {len(models)} models of {len(trains)} splits")
         for train in trains[len(models) :]:

@@ -160,9 +160,7 @@ class Checkpoint:
         """Read one file that the state names, and compare its checksum."""
         try:
             digest, n_bytes = entry["sha256"], entry["bytes"]
-            if entry["file"] != f"{name}.{digest[:16]}" or not is_plain_name(entry["file"]):
-                raise InputError(f"{str(entry['file'])[:60]!r} is not the name of a file of a checkpoint")
-            content = _content(self.folder / entry["file"], n_bytes)
+            content = _content(self.folder / _file_name(name, entry), n_bytes)
         except Exception as err:
             raise InputError(
                 f"{name[:60]} in {self.folder} cannot be read ({one_line(err)}); remove the folder to start anew"
@@ -185,7 +183,7 @@ class Checkpoint:
         """Replace the state in one step; if the disk is full, the state before stays."""
         with _writable(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            entries = {}
+            entries: dict[str, dict[str, Any]] = {}
             for name, content in files.items():
                 digest = hashlib.sha256(content).hexdigest()
                 entries[name] = {"file": f"{name}.{digest[:16]}", "sha256": digest, "bytes": len(content)}
@@ -237,6 +235,14 @@ def _content(path: Path, most: int) -> bytes:
     if not stat.S_ISREG(info.st_mode) or info.st_size > most:
         raise ValueError(f"{path.name} is no plain file of at most {most:,} bytes")
     return path.read_bytes()
+
+
+def _file_name(name: str, entry: Mapping[str, Any]) -> str:
+    """Name under which `Checkpoint.write` wrote a file; no other is followed."""
+    wanted = f"{name}.{entry['sha256'][:16]}"
+    if entry["file"] != wanted or not is_plain_name(wanted):
+        raise ValueError(f"{str(entry['file'])[:60]!r} is not the name of a file of a checkpoint")
+    return wanted
 
 
 @contextmanager

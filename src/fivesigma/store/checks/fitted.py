@@ -81,7 +81,7 @@ def _are_members(members: Any, values: Mapping[str, Any]) -> bool:
             return False
         if member.n_features_in_ != values["n_features_in_"]:
             return False
-    return len({name for name, _ in members}) == values["blend_"].weights.size > 0
+    return bool(len({name for name, _ in members}) == values["blend_"].weights.size > 0)
 
 
 def _is_blend(blend: Blend, _values: Mapping[str, Any]) -> bool:
@@ -92,7 +92,7 @@ def _is_blend(blend: Blend, _values: Mapping[str, Any]) -> bool:
         return False
     same = len(blend.knots) == weights.size
     return same and all(
-        isinstance(k, np.ndarray) and k.dtype == np.float64 and k.shape == (KNOTS,) and bool((np.diff(k) >= 0).all())
+        k.dtype == np.float64 and k.shape == (KNOTS,) and bool((np.diff(k) >= 0).all())
         for k in blend.knots
     )
 

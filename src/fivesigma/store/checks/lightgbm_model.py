@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fivesigma.store.checks.lightgbm_trees import check_trees
-from fivesigma.store.checks.refusal import Unchecked, refuse_unless
+from fivesigma.store.checks.refusal import UncheckedError, refuse_unless
 
 _NUMBER = r"-?(?:\d{1,25}(?:\.\d{0,25})?(?:e[-+]?\d{1,3})?|inf|nan)"
 _INFO = re.compile(rf"none|\[{_NUMBER}:{_NUMBER}\]|-?\d{{1,9}}(?::-?\d{{1,9}})*")
@@ -48,11 +48,11 @@ def check_booster(content: bytes, objectives: Collection[str] = _OBJECTIVES) -> 
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise Unchecked("it is not UTF-8") from None
+        raise UncheckedError("it is not UTF-8") from None
     refuse_unless("\0" not in text and "\r" not in text, "it holds characters that LightGBM does not write")
     head = _HEADER.match(text)
     if head is None:
-        raise Unchecked("its first lines are not those of a LightGBM model")
+        raise UncheckedError("its first lines are not those of a LightGBM model")
     n_features = int(head["last"]) + 1
     objective = _OBJECTIVE.fullmatch(head["objective"])
     refuse_unless(objective and objective[1] in objectives, f"its objective is {head['objective'][:40]!r}")
@@ -75,7 +75,7 @@ def check_booster(content: bytes, objectives: Collection[str] = _OBJECTIVES) -> 
 def _check_footer(text: str) -> None:
     found = _FOOTER.fullmatch(text)
     if found is None:
-        raise Unchecked("its last lines are not those of a LightGBM model")
+        raise UncheckedError("its last lines are not those of a LightGBM model")
     refuse_unless(_NAMES_A_FILE.search(found["parameters"]) is None, "its parameters name a file")
     keys = re.findall(r"\[(\w+):", found["parameters"])
     refuse_unless(len(set(keys)) == len(keys), "a parameter stands in it twice")
@@ -84,7 +84,7 @@ def _check_footer(text: str) -> None:
     try:
         categories: Any = json.loads(found["categories"])
     except (ValueError, RecursionError):
-        raise Unchecked("pandas_categorical is not JSON") from None
+        raise UncheckedError("pandas_categorical is not JSON") from None
     refuse_unless(
         categories is None or (isinstance(categories, list) and all(map(_are_categories, categories))),
         "pandas_categorical does not hold categories",
@@ -92,4 +92,4 @@ def _check_footer(text: str) -> None:
 
 
 def _are_categories(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(v, str | int | float) and v == v for v in values)
+    return isinstance(values, list) and all(isinstance(v, str | int | float) for v in values)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fivesigma._types import AnyArray, BoolArray
-from fivesigma.store.checks.refusal import Unchecked, refuse_unless
+from fivesigma.store.checks.refusal import UncheckedError, refuse_unless
 from fivesigma.store.checks.walks import check_depth
 
 # The lines of a tree in their order, and of what there is one number: inner nodes, leaves.
@@ -55,7 +55,7 @@ def check_trees(text: bytes, sizes: Sequence[int], n_features: int) -> None:
 def _read_tree(text: bytes, number: int) -> tuple[int, tuple[bytes, ...]]:
     start = _START.match(text)
     if start is None or int(start[1]) != number:
-        raise Unchecked(f"tree {number} does not begin where tree_sizes says")
+        raise UncheckedError(f"tree {number} does not begin where tree_sizes says")
     n, n_categorical = int(start[2]), int(start[3])
     lines = text[start.end() :].split(b"\n", len(_KEYS))
     keys = [line[: len(key)] for line, key in zip(lines, _KEYS, strict=False)]
@@ -66,13 +66,13 @@ def _read_tree(text: bytes, number: int) -> tuple[int, tuple[bytes, ...]]:
     for (name, of), value in zip(_LINES.items(), values, strict=True):
         count = value.count(b" ") + 1 if value else 0
         if not (count == counts[of] or (n == 1 and count == 0 and name != "leaf_value")):
-            raise Unchecked(f"tree {number} has {count} items in {name}, not {counts[of]}")
+            raise UncheckedError(f"tree {number} has {count} items in {name}, not {counts[of]}")
     rest = lines[len(_KEYS)]
     if n_categorical:
         rest = _check_categories(rest, n_categorical, values, number)
     end = _END.fullmatch(rest)
     if n < 1 or end is None:
-        raise Unchecked(f"tree {number} does not end as a tree without linear leaves")
+        raise UncheckedError(f"tree {number} does not end as a tree without linear leaves")
     return n, (*values, end[1])
 
 
@@ -81,7 +81,7 @@ def _check_categories(rest: bytes, n: int, values: tuple[bytes, ...], number: in
     lines = rest.split(b"\n", 2)
     keys = (b"cat_boundaries=", b"cat_threshold=")
     if len(lines) != 3 or not (lines[0].startswith(keys[0]) and lines[1].startswith(keys[1])):
-        raise Unchecked(f"tree {number} has no categories, though it splits by them")
+        raise UncheckedError(f"tree {number} has no categories, though it splits by them")
     bounds = _whole(lines[0][len(keys[0]) :], "cat_boundaries")
     sets = _whole(lines[1][len(keys[1]) :], "cat_threshold")
     fits = bounds.size == n + 1 and bounds[0] == 0 and bounds[-1] == sets.size and (np.diff(bounds) >= 1).all()
@@ -113,7 +113,7 @@ def _whole(tokens: bytes, what: str) -> AnyArray:
     try:
         return np.array(tokens.split(b" ") if tokens else [], dtype="S20").astype(np.int64)
     except (ValueError, OverflowError):
-        raise Unchecked(f"{what} is not made of whole numbers") from None
+        raise UncheckedError(f"{what} is not made of whole numbers") from None
 
 
 _SPACE, _DIGIT, _SIGN, _POINT, _EXPONENT, _OTHER = range(6)

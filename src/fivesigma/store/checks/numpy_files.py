@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma.store.checks.refusal import Unchecked, refuse_unless
+from fivesigma.store.checks.refusal import UncheckedError, refuse_unless
 
 
 def read_header(content: bytes, may_be: Callable[[str], Any] = bool) -> tuple[tuple[int, ...], bool, np.dtype, int]:
@@ -25,10 +25,10 @@ def read_header(content: bytes, may_be: Callable[[str], Any] = bool) -> tuple[tu
     try:
         version = np.lib.format.read_magic(stream)
         if version != (1, 0):
-            raise Unchecked(f"it has NumPy's format {version}, which no model needs")
+            raise UncheckedError(f"it has NumPy's format {version}, which no model needs")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     except ValueError as err:
-        raise Unchecked(f"it is no array of NumPy: {str(err).splitlines()[0][:100]}") from None
+        raise UncheckedError(f"it is no array of NumPy: {str(err).splitlines()[0][:100]}") from None
     start, count = stream.tell(), math.prod(shape)
     refuse_unless(not dtype.hasobject and may_be(dtype.str), f"it is of {str(dtype)[:40]}, which no model needs")
     refuse_unless(all(n >= 0 for n in shape) and len(shape) <= 8, f"it does not hold an array of shape {shape}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import AnyArray, BoolArray
-from fivesigma.store.checks.refusal import Unchecked, refuse_unless
+from fivesigma.store.checks.refusal import UncheckedError, refuse_unless
 from fivesigma.store.checks.scikit_types import OBJECTS
 from fivesigma.store.checks.walks import check_depth
 
@@ -38,7 +38,7 @@ def check_objects(root: Any) -> None:
             try:
                 check(value)
             except (AttributeError, TypeError, ValueError, IndexError, KeyError) as err:
-                raise Unchecked(f"a {type(value).__name__} in it has not what prediction needs: {err}") from None
+                raise UncheckedError(f"a {type(value).__name__} in it has not what prediction needs: {err}") from None
 
 
 def _name(value: Any) -> str:
@@ -167,7 +167,8 @@ def _check_histogram_boosting(model: Any) -> None:
 def _record() -> np.dtype:
     from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 
-    return np.dtype(PREDICTOR_RECORD_DTYPE)
+    record: np.dtype = np.dtype(PREDICTOR_RECORD_DTYPE)
+    return record
 
 
 def _check_xgboost(model: Any) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from fivesigma._extras import need
 from fivesigma.store.checks import lightgbm_model, xgboost_model
 from fivesigma.store.checks.numpy_files import read_header
-from fivesigma.store.checks.refusal import Unchecked, refuse_unless
+from fivesigma.store.checks.refusal import UncheckedError, refuse_unless
 from fivesigma.store.checks.scikit_types import OBJECTS
 
 _SCHEMA = "schema.json"
@@ -56,7 +56,7 @@ def checked_file(content: bytes) -> bytes:
     try:
         schema = json.loads(members[_SCHEMA])
     except (ValueError, RecursionError):
-        raise Unchecked("its schema is not JSON") from None
+        raise UncheckedError("its schema is not JSON") from None
     refuse_unless(
         isinstance(schema, dict) and schema.get("protocol") == _PROTOCOL and type(schema["protocol"]) is int,
         f"its protocol is not {_PROTOCOL}",
@@ -82,10 +82,10 @@ def _members(content: bytes) -> dict[str, bytes]:
                 stored = info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
                 refuse_unless(stored and not info.flag_bits & 1, "it is compressed, as fivesigma.save does not")
                 members[name] = file.read(info)
-    except Unchecked:
+    except UncheckedError:
         raise
     except Exception as err:  # damaged zips raise many kinds
-        raise Unchecked(f"it is no whole zip file: {str(err)[:80]}") from None
+        raise UncheckedError(f"it is no whole zip file: {str(err)[:80]}") from None
     refuse_unless(_SCHEMA in members, "it has no schema")
     return members
 
@@ -118,7 +118,7 @@ class _Walk:
         return hashlib.sha256(b"\0".join((type(value).__name__.encode(), *parts))).digest()
 
     def _node(self, node: dict[str, Any], depth: int) -> bytes:
-        loader, number = node.get("__loader__"), node.get("__id__")
+        loader, number = node.get("__loader__"), node.get("__id__", 0)
         name = f"{node.get('__module__')}.{node.get('__class__')}"
         refuse_unless(type(number) is int and number > 0, "a part of it has no number")
         allowed = _LOADERS.get(loader) if isinstance(loader, str) else None
@@ -180,7 +180,8 @@ class _Walk:
         reduced = node.get("__reduce__")
         arguments = reduced.get("args") if isinstance(reduced, dict) else None
         items = arguments.get("content") if isinstance(arguments, dict) else None
-        refuse_unless(isinstance(items, list) and len(items) == 3 and _loader(arguments) == "TupleNode", _NOT_A_TREE)
+        if not isinstance(items, list) or len(items) != 3 or _loader(arguments) != "TupleNode":
+            raise UncheckedError(_NOT_A_TREE)
         n_features, n_outputs = _plain(items[0]), _plain(items[2])
         refuse_unless(type(n_features) is int and 1 <= n_features < 1 << 31, _NOT_A_TREE)
         refuse_unless(type(n_outputs) is int and n_outputs == 1, "a tree has several outputs")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fivesigma._types import AnyArray
-from fivesigma.store.checks.refusal import Unchecked
+from fivesigma.store.checks.refusal import UncheckedError
 
 Reader = Callable[[bytes, int], tuple[Any, int]]  # of a value at a place; returns it and the place after it
 
@@ -50,24 +50,24 @@ def read_ubjson(text: bytes, special: Mapping[bytes, Reader]) -> Any:
     """
     value, stop = read_value(text, 0, special)
     if stop != len(text):
-        raise Unchecked(f"{len(text) - stop} bytes stand after its end")
+        raise UncheckedError(f"{len(text) - stop} bytes stand after its end")
     return value
 
 
 def read_length(text: bytes, at: int) -> int:
     """Read the marker "L" and the length after it; as many bytes must be left."""
     if text[at : at + 1] != b"L" or at + 9 > len(text):
-        raise Unchecked(f"no length is at byte {at}")
+        raise UncheckedError(f"no length is at byte {at}")
     (n,) = _LENGTH.unpack_from(text, at + 1)
     if not 0 <= n <= len(text) - at - 9:
-        raise Unchecked(f"the length at byte {at} is {n}, beyond its end")
+        raise UncheckedError(f"the length at byte {at} is {n}, beyond its end")
     return int(n)
 
 
 def read_value(text: bytes, at: int, special: Mapping[bytes, Reader], depth: int = 0) -> tuple[Any, int]:
     """Read the value at a place; return it and the place after it."""
     if depth > _DEEPEST:
-        raise Unchecked(f"it is nested deeper than {_DEEPEST}")
+        raise UncheckedError(f"it is nested deeper than {_DEEPEST}")
     marker = text[at : at + 1]
     if marker == b"{":
         return _object(text, at + 1, special, depth + 1)
@@ -82,7 +82,7 @@ def read_value(text: bytes, at: int, special: Mapping[bytes, Reader], depth: int
         return _CONSTANTS[marker], at + 1
     number = _NUMBERS.get(marker)
     if number is None or at + 1 + number.size > len(text):
-        raise Unchecked(f"the marker at byte {at} is {marker!r}, which XGBoost does not write")
+        raise UncheckedError(f"the marker at byte {at} is {marker!r}, which XGBoost does not write")
     return number.unpack_from(text, at + 1)[0], at + 1 + number.size
 
 
@@ -90,7 +90,7 @@ def _decoded(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise Unchecked("a string in it is not UTF-8") from None
+        raise UncheckedError("a string in it is not UTF-8") from None
 
 
 def _object(text: bytes, at: int, special: Mapping[bytes, Reader], depth: int) -> tuple[dict[bytes, Any], int]:
@@ -99,7 +99,7 @@ def _object(text: bytes, at: int, special: Mapping[bytes, Reader], depth: int) -
         n = read_length(text, at)
         key = text[at + 9 : at + 9 + n]
         if key in found:
-            raise Unchecked(f"the key {key[:40]!r} stands in it twice")
+            raise UncheckedError(f"the key {key[:40]!r} stands in it twice")
         at += 9 + n
         found[key], at = special[key](text, at) if key in special else read_value(text, at, special, depth)
     return found, at + 1
@@ -118,9 +118,9 @@ def _array(text: bytes, at: int, special: Mapping[bytes, Reader], depth: int) ->
 def _typed_array(text: bytes, at: int) -> tuple[Span, int]:
     marker = text[at : at + 1]
     if marker not in DTYPES or text[at + 1 : at + 2] != b"#":
-        raise Unchecked(f"the array at byte {at} has a type that XGBoost does not write")
+        raise UncheckedError(f"the array at byte {at} has a type that XGBoost does not write")
     n, start = read_length(text, at + 2), at + 11
     stop = start + n * np.dtype(DTYPES[marker]).itemsize
     if stop > len(text):
-        raise Unchecked(f"the array at byte {at} has {n} items, beyond its end")
+        raise UncheckedError(f"the array at byte {at} has {n} items, beyond its end")
     return Span(marker, start, stop), stop

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma.store.checks.refusal import Unchecked, refuse_unless
+from fivesigma.store.checks.refusal import UncheckedError, refuse_unless
 from fivesigma.store.checks.ubjson import Span, read_ubjson, read_value
 from fivesigma.store.checks.xgboost_trees import Trees, check_trees, read_trees
 
@@ -81,7 +81,7 @@ def model_in_snapshot(content: bytes) -> bytes:
 def _part(value: Any, what: str, needed: Collection[bytes], optional: Collection[bytes] = ()) -> Mapping[bytes, Any]:
     """Take an object that has the needed keys and no unknown one."""
     if not isinstance(value, dict):
-        raise Unchecked(f"{what} is no object")
+        raise UncheckedError(f"{what} is no object")
     for key in needed:
         refuse_unless(key in value, f"{what} has no {key.decode()}")
     for key in value:

@@ -10,7 +10,7 @@ from struct import Struct, error
 import numpy as np
 
 from fivesigma._types import AnyArray, BoolArray
-from fivesigma.store.checks.refusal import Unchecked, refuse_unless
+from fivesigma.store.checks.refusal import UncheckedError, refuse_unless
 from fivesigma.store.checks.ubjson import DTYPES, read_length
 from fivesigma.store.checks.walks import check_depth
 
@@ -82,8 +82,8 @@ class Trees:
         Nodes of each tree.
     n_features, n_deleted : int arrays
         What each tree says of itself.
-    splits : int array
-        Nodes of each tree that split by category.
+    categories, splits : int arrays
+        Categories of each tree, and nodes that split by them.
     arrays : dict of arrays
         By name, of all trees.
     """
@@ -106,9 +106,9 @@ def read_trees(text: bytes, at: int) -> tuple[Trees, int]:
     at += 11
     rows, parts = [], []
     for k in range(n_trees):
-        row, arrays, at = _read_tree(text, at, k)
+        row, part, at = _read_tree(text, at, k)
         rows.append(row)
-        parts.append(arrays)
+        parts.append(part)
     names = [*list(_ARRAYS)[:6], "id", *list(_ARRAYS)[6:]]
     columns = dict(zip(names, zip(*parts, strict=True), strict=True)) if parts else {}
     arrays = {
@@ -116,7 +116,7 @@ def read_trees(text: bytes, at: int) -> tuple[Trees, int]:
         for name, (marker, _) in _ARRAYS.items()
     }
     table = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    return Trees(*table, arrays=arrays), at
+    return Trees(table[0], table[1], table[2], table[3], table[4], arrays), at
 
 
 def _read_tree(text: bytes, at: int, number: int) -> tuple[tuple[int, ...], tuple[bytes, ...], int]:
@@ -132,10 +132,10 @@ def _read_tree(text: bytes, at: int, number: int) -> tuple[tuple[int, ...], tupl
         layout, heads = _layout(n, c, s, _ID_SIZES.get(marker, 0))
         parts = layout.unpack_from(text, at)
     except error:
-        raise Unchecked(f"tree {number} is longer than the file") from None
+        raise UncheckedError(f"tree {number} is longer than the file") from None
     tail = _TAIL.match(text, at + layout.size)
     if parts[::2] != heads or tail is None:
-        raise Unchecked(f"tree {number} is not written as XGBoost 2.1 to 3.2 write it")
+        raise UncheckedError(f"tree {number} is not written as XGBoost 2.1 to 3.2 write it")
     arrays = parts[1::2]
     found = tail.groups()
     size, digits = found[::2], found[1::2]

@@ -10,13 +10,13 @@ from fivesigma._extras import need
 from fivesigma._threads import available_cores
 from fivesigma.blend import Blend
 from fivesigma.errors import StoreError
-from fivesigma.store.checks import lightgbm_model, refuse_unless, xgboost_model
-from fivesigma.store.checks.fitted import MODELS
-from fivesigma.store.checks.scikit_objects import check_threads
 from fivesigma.learners.decomposition import MeanWeight, RatioModel
 from fivesigma.learners.lightgbm import LightGBMModel
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
+from fivesigma.store.checks import lightgbm_model, refuse_unless, xgboost_model
+from fivesigma.store.checks.fitted import MODELS
+from fivesigma.store.checks.scikit_objects import check_threads
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 # Learners that are stored by their parameters as long as they are not fitted.

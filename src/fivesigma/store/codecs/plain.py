@@ -18,7 +18,7 @@ from fivesigma import significance
 from fivesigma._types import AnyArray
 from fivesigma.cascade import History, Round
 from fivesigma.errors import StoreError
-from fivesigma.store.checks import Unchecked
+from fivesigma.store.checks import UncheckedError
 from fivesigma.store.checks.numpy_files import read_header
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
@@ -74,7 +74,7 @@ def _from_npy(content: bytes, where: str) -> AnyArray:
     """Read an array whose header and length must agree."""
     try:
         shape, fortran, dtype, start = read_header(content, lambda d: _NUMBERS.fullmatch(d) or _TEXT.fullmatch(d))
-    except Unchecked as err:
+    except UncheckedError as err:
         raise StoreError(f"{where} names a file that cannot be made an array: {err}") from err
     flat = np.frombuffer(content, dtype=dtype, offset=start)
     return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
