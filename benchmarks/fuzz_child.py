@@ -16,7 +16,7 @@ import numpy as np
 import fivesigma
 from fivesigma.errors import FivesigmaError
 
-X = np.random.default_rng(1).normal(size=(40, 3))
+TABLE = np.random.default_rng(1).normal(size=(40, 100))
 Y = np.repeat([0, 1], 20)
 # Where libraries look at any time: at themselves and at the system.
 _FREE = tuple(
@@ -48,6 +48,9 @@ def use(path: str) -> None:
     """Load a model and do with it what a user does."""
     model = fivesigma.load(path)
     repr(model)
+    if model.n_features_in_ > TABLE.shape[1]:
+        raise FivesigmaError("nobody has so many columns")
+    X = TABLE[:, : model.n_features_in_]
     p = model.predict_proba(X)
     assert p.shape == (len(X), 2)
     assert np.isfinite(p).all()

@@ -48,7 +48,9 @@ MODELS: dict[str, Callable[[], Any]] = {
     "pipeline-lightgbm": lambda: CascadeClassifier(
         make_pipeline(StandardScaler(), lightgbm.LGBMClassifier(n_estimators=2, n_jobs=1, verbosity=-1)), **ONCE
     ),
-    "decomposed": lambda: DecomposedClassifier(xgboost.XGBClassifier(n_estimators=2, n_jobs=1), random_state=0, n_jobs=1),
+    "decomposed": lambda: DecomposedClassifier(
+        xgboost.XGBClassifier(n_estimators=2, n_jobs=1), random_state=0, n_jobs=1
+    ),
     "pool": lambda: CascadePool([("a", GrownCascadeClassifier(n_trees=2))], cv=2, random_state=0, n_jobs=1),
 }
 
@@ -426,7 +428,13 @@ class TestScikitLearn:
 
     @pytest.mark.parametrize(
         ("field", "value"),
-        [("left_child", 10**6), ("left_child", 0), ("right_child", 10**6), ("feature", 77), ("threshold", float("nan"))],
+        [
+            ("left_child", 10**6),
+            ("left_child", 0),
+            ("right_child", 10**6),
+            ("feature", 77),
+            ("threshold", float("nan")),
+        ],
     )
     @pytest.mark.parametrize("name", ["forest", "boosting"])
     def test_a_tree_that_cannot_be_walked(
@@ -440,27 +448,22 @@ class TestScikitLearn:
         ("field", "value"),
         [("left", 10**6), ("left", 0), ("right", 10**6), ("feature_idx", 77), ("is_categorical", 1), ("is_leaf", 2)],
     )
-    def test_a_histogram_tree_that_cannot_be_walked(
-        self, copy: Callable[[str], Path], field: str, value: int
-    ) -> None:
+    def test_a_histogram_tree_that_cannot_be_walked(self, copy: Callable[[str], Path], field: str, value: int) -> None:
         path = copy("histogram")
         self.edit_array(path, "TreePredictor", "nodes", lambda nodes: nodes[field].__setitem__(0, value))
         refused(path)
 
     def test_counts_that_do_not_agree(self, copy: Callable[[str], Path]) -> None:
-        def more_nodes(schema: Any, _: Any) -> None:
-            nodes(schema, "Tree")[0]["content"]["content"]["node_count"].update(content="100000", __id__=3)
-
         def more_outputs(schema: Any, _: Any) -> None:
             nodes(schema, "Tree")[0]["__reduce__"]["args"]["content"][2].update(content="1000", __id__=3)
 
         def more_features(schema: Any, _: Any) -> None:
-            schema["content"]["content"]["n_features_in_"].update(content="2", __id__=3)
+            schema["content"]["content"]["n_features_in_"].update(content="7", __id__=3)
 
         def no_features(schema: Any, _: Any) -> None:
             del schema["content"]["content"]["n_features_in_"]
 
-        for change in (more_nodes, more_outputs, more_features, no_features):
+        for change in (more_outputs, more_features, no_features):
             path = copy("forest")
             edit_schema(path, change, fitted_part(path, "Tree"))
             refused(path)
@@ -468,21 +471,19 @@ class TestScikitLearn:
 
     @pytest.mark.parametrize("position", [-1, 625, (1 << 31) - 1])
     def test_random_states_at_no_position(self, copy: Callable[[str], Path], position: int) -> None:
-        path = save(load(copy("linear")).set_params(random_state=np.random.RandomState(0)), copy("linear").parent / "b")
+        good = copy("linear")
+        path = save(load(good).set_params(random_state=np.random.RandomState(0)), good.parent / "random")
         forge(path, lambda m: m["model"]["parameters"]["random_state"]["state"]["items"].__setitem__(2, position))
         refused(path, "is not the state of a random generator")
 
     def test_many_threads_are_refused(self, copy: Callable[[str], Path]) -> None:
-        for name, ending in (("forest", "Tree"), ("pipeline-xgboost", "Booster")):
+        for name, kind in (("forest", "RandomForestClassifier"), ("pipeline-xgboost", "XGBClassifier")):
             path = copy(name)
 
-            def change(schema: Any, _members: dict[str, bytes]) -> None:
-                schema["content"]["content"]["n_jobs"] = {
-                    **{"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "is_json": True},
-                    **{"content": "100000", "__id__": 3},
-                }
+            def change(schema: Any, _members: dict[str, bytes], kind: str = kind) -> None:
+                nodes(schema, kind)[0]["content"]["content"]["n_jobs"].update(content="100000", __id__=3)
 
-            edit_schema(path, change, fitted_part(path, ending))
+            edit_schema(path, change, fitted_part(path, kind))
             refused(path, "its n_jobs is not a number of threads")
         path = copy("lightgbm")
         forge(path, lambda m: m["model"]["fitted"]["models_"][0].update(n_threads=10**6))

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import expit
 
 from fivesigma._extras import need
+from fivesigma._threads import note_threads
 from fivesigma._types import Array
 from fivesigma.learners.base import Binding, library_names
 from fivesigma.learners.sklearn import seeded
@@ -36,7 +37,10 @@ class LightGBMModel:
         margin = np.zeros(table.shape[0])
         for booster in self.boosters:
             for t in range(booster.current_iteration()):
-                margin += booster.predict(table, start_iteration=t, num_iteration=1, raw_score=True)
+                threads = note_threads(self.n_threads)
+                margin += booster.predict(
+                    table, start_iteration=t, num_iteration=1, raw_score=True, num_threads=threads
+                )
                 yield expit(margin)
 
     def gains(self, n_features: int) -> Array:
@@ -51,7 +55,7 @@ def raw_margin(boosters: tuple[Any, ...], X: Any, n_threads: int) -> Array:
     """Sum of the boosters' margins."""
     margin = np.zeros(X.shape[0])
     for booster in boosters:
-        margin += booster.predict(X, raw_score=True, num_threads=n_threads)
+        margin += booster.predict(X, raw_score=True, num_threads=note_threads(n_threads))
     return margin
 
 

@@ -92,8 +92,7 @@ def _is_blend(blend: Blend, _values: Mapping[str, Any]) -> bool:
         return False
     same = len(blend.knots) == weights.size
     return same and all(
-        k.dtype == np.float64 and k.shape == (KNOTS,) and bool((np.diff(k) >= 0).all())
-        for k in blend.knots
+        k.dtype == np.float64 and k.shape == (KNOTS,) and bool((np.diff(k) >= 0).all()) for k in blend.knots
     )
 
 

@@ -39,20 +39,24 @@ def check_trees(text: bytes, sizes: Sequence[int], n_features: int) -> None:
     n_features : int
     """
     at = 0
-    n_leaves, found = [], []
+    counts, found = [], []
     for number, size in enumerate(sizes):
-        leaves, lines = _read_tree(text[at : at + size], number)
-        n_leaves.append(leaves)
+        count, lines = _read_tree(text[at : at + size], number)
+        counts.append(count)
         found.append(lines)
         at += size
     columns = dict(zip((*_LINES, "shrinkage"), zip(*found, strict=True), strict=True)) if found else {}
     for tokens in columns.values():
         _check_numbers(b" ".join(filter(None, tokens)))
     whole = {name: _whole(b" ".join(filter(None, columns.get(name, ()))), name) for name in _WHOLE}
-    _check_walks(whole, np.array(n_leaves, dtype=np.int64), n_features)
+    n_leaves, n_categorical = np.array(counts, dtype=np.int64).reshape(-1, 2).T
+    _check_walks(whole, n_leaves, n_features)
+    by_category = (whole["decision_type"] & 1) == 1
+    refuse_unless(np.repeat(n_categorical > 0, n_leaves - 1)[by_category].all(), "a split is by categories without any")
 
 
-def _read_tree(text: bytes, number: int) -> tuple[int, tuple[bytes, ...]]:
+def _read_tree(text: bytes, number: int) -> tuple[tuple[int, int], tuple[bytes, ...]]:
+    """Read a tree; return its leaves and sets of categories, and its lines of numbers."""
     start = _START.match(text)
     if start is None or int(start[1]) != number:
         raise UncheckedError(f"tree {number} does not begin where tree_sizes says")
@@ -73,7 +77,7 @@ def _read_tree(text: bytes, number: int) -> tuple[int, tuple[bytes, ...]]:
     end = _END.fullmatch(rest)
     if n < 1 or end is None:
         raise UncheckedError(f"tree {number} does not end as a tree without linear leaves")
-    return n, (*values, end[1])
+    return (n, n_categorical), (*values, end[1])
 
 
 def _check_categories(rest: bytes, n: int, values: tuple[bytes, ...], number: int) -> bytes:

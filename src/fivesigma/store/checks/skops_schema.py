@@ -75,12 +75,13 @@ def _members(content: bytes) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             # Stored members cannot swell, and members that do not overlap are not more than the file.
             infos = file.infolist()
+            for info in infos:
+                stored = info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
+                refuse_unless(stored and not info.flag_bits & 1, "it is compressed, as fivesigma.save does not")
             refuse_unless(sum(info.file_size for info in infos) <= len(content), "its members are more than the file")
             for info in infos:
                 name = info.filename
                 refuse_unless(_MEMBER.fullmatch(name) and name not in members, f"it holds {name[:60]!r}")
-                stored = info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
-                refuse_unless(stored and not info.flag_bits & 1, "it is compressed, as fivesigma.save does not")
                 members[name] = file.read(info)
     except UncheckedError:
         raise

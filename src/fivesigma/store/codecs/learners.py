@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._extras import need
-from fivesigma._threads import available_cores
+from fivesigma._threads import available_cores, note_threads
 from fivesigma.blend import Blend
 from fivesigma.errors import StoreError
 from fivesigma.learners.decomposition import MeanWeight, RatioModel
@@ -57,6 +57,7 @@ def _unpack_xgboost(unpacker: Unpacker, fields: dict[str, Any], where: str) -> X
     if not unpacker.trusted:
         xgboost_model.check_booster(content, ("binary:logistic",))
     booster = need("xgboost").Booster(model_file=bytearray(content))
+    note_threads(0)  # it will score with all
     missing = unpacker.typed(fields, "missing", (float, int), where)
     categorical = unpacker.typed(fields, "categorical", bool, where)
     n_trees, most = unpacker.typed(fields, "n_trees", int, where), booster.num_boosted_rounds()
