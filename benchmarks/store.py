@@ -1,4 +1,4 @@
-"""What a saved pool takes: bytes beside those of its boosters, time to save and to load, and the price of the checks."""
+"""What a saved pool takes: bytes beside those of its boosters, time to save and to load, the price of the checks."""
 
 from __future__ import annotations
 
@@ -52,14 +52,10 @@ def checks() -> Iterable[Figure]:
         pool.members_ = [("grown", member)] * 30  # what counts is that there are so many to read
         with tempfile.TemporaryDirectory() as folder:
             path = save(pool, Path(folder) / "pool")
-            seconds = {
-                trusted: min(_load_seconds(path, trusted=trusted) for _ in range(3)) for trusted in (True, False)
-            }
-        note = f"{seconds[True]:.2f} s without, {seconds[False]:.2f} s with them"
+            without, checked = (min(_load_seconds(path, trusted=t) for _ in range(3)) for t in (True, False))
+        note = f"{without:.2f} s without, {checked:.2f} s with them"
         limit = 0.5 if library == "xgboost" else None
-        yield Figure(
-            f"price of the checks, 30 x 300 trees of {library}", seconds[False] - seconds[True], limit, " s", note
-        )
+        yield Figure(f"price of checks, 30 x 300 trees of {library}", checked - without, limit, " s", note)
 
 
 def _load_seconds(path: Path, *, trusted: bool) -> float:
