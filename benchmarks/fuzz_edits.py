@@ -126,9 +126,10 @@ def _encode(node: Any) -> bytes:
     if kind == "[":
         return b"[#" + _length(len(node[1])) + b"".join(map(_encode, node[1]))
     if kind == "$":
-        return b"[$" + node[1].encode() + b"#" + _length(len(node[2])) + b"".join(_number(node[1], v) for v in node[2])
+        items = b"".join(_number(node[1], v) for v in node[2])
+        return b"[$" + bytes(node[1], "ascii") + b"#" + _length(len(node[2])) + items
     if kind == "S":
-        return b"S" + _length(len(node[1])) + node[1]
+        return b"S" + _length(len(node[1])) + bytes(node[1])
     if kind in "TFZ":
         return bytes(kind, "ascii")
     return bytes(kind, "ascii") + _number(kind, node[1])

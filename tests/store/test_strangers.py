@@ -198,9 +198,12 @@ class TestXGBoost:
             (b"sorted_idx", 1000),
             (b"feature_segments", 1000),
         ):
-            edited = self.change(key, lambda node, value=value: node[2].__setitem__(-1, value))(raw)
+
+            def put(node: list[Any], value: int = value) -> None:
+                node[2][-1] = value
+
             with pytest.raises(UncheckedError):
-                xgboost_model.check_booster(edited)
+                xgboost_model.check_booster(self.change(key, put)(raw))
 
     @pytest.mark.parametrize(
         "options",
