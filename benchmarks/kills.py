@@ -49,6 +49,7 @@ elif kind == "decomposed":
     learners = XGBClassifier(n_estimators=40), XGBRegressor(objective="reg:gamma", n_estimators=40)
     model = DecomposedClassifier(*learners, cv=6, **common)
 elif kind == "net":
+    import torch  # before the clock of the kills starts
     from fivesigma import NetClassifier
     net = NetClassifier(width=16, depth=2, epochs=3)
     model = CascadeClassifier(net, max_rounds=4, extra_rounds=4, cv=2, **common)
