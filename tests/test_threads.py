@@ -1,12 +1,16 @@
 """Threads follow the size of the work and what this process may use, never the size of a cluster."""
 
+import os
+
 import joblib
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fivesigma import _threads
+from fivesigma import GrownCascadeClassifier, _threads
 from fivesigma._threads import CELLS_PER_THREAD, limited, spread_threads, threads_for, wanted_cores
+from fivesigma.errors import InputError
 
 
 @pytest.fixture
@@ -71,3 +75,37 @@ def test_limited_threads_are_put_back() -> None:
     with limited(1):
         assert openmp() == {1}
     assert openmp() == before
+
+
+def test_a_fork_after_several_threads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenMP's threads do not exist in a forked child: learners would wait for them for ever."""
+    monkeypatch.setattr(_threads, "_most", 1)
+    monkeypatch.setattr(_threads, "_forked", False)
+    _threads._after_fork()
+    assert _threads.note_threads(1) == 1  # one thread before, none is missing now
+    _threads.note_threads(2)
+    _threads._after_fork()
+    with pytest.raises(InputError, match=r"forked from one that had used several threads.*spawn or joblib's loky"):
+        _threads.threads_for(1, 10)
+    rng = np.random.default_rng(0)
+    y = np.repeat([1, 0], 500)
+    X = rng.normal(size=(1000, 2)) + y[:, None]
+    for library in ("xgboost", "lightgbm"):
+        monkeypatch.setattr(_threads, "_forked", False)
+        model = GrownCascadeClassifier(library, n_trees=2, random_state=0, n_jobs=1).fit(X, y)
+        monkeypatch.setattr(_threads, "_forked", True)
+        with pytest.raises(InputError, match="forked"):
+            model.predict_proba(X)
+        with pytest.raises(InputError, match="forked"):
+            model.fit(X, y)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of os.fork beside threads
+def test_a_real_fork_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_threads, "_most", 2)
+    child = os.fork()
+    if child == 0:
+        os._exit(7 if _threads._forked else 8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert not _threads._forked

@@ -14,7 +14,35 @@ from typing import Any
 
 import joblib
 
+from fivesigma.errors import InputError
+
 CELLS_PER_THREAD = 1 << 19  # rows times columns that are worth one more thread
+
+
+_most = 1  # threads that this process has used at once
+_forked = False  # whether the process that this one was forked from had used several
+
+
+def _after_fork() -> None:
+    """In a forked child the threads of OpenMP are gone, and the first step with several of them would never end."""
+    global _forked  # noqa: PLW0603 - it is the state of the process
+    _forked = _forked or _most > 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def note_threads(n_threads: int) -> int:
+    """Remember that so many threads are used, where zero or less means all cores; refuse what would never end."""
+    global _most  # noqa: PLW0603
+    if _forked:
+        raise InputError(
+            "this process was forked from one that had used several threads, which are gone here, so that learners "
+            "would wait for ever; start processes by multiprocessing's spawn or joblib's loky, or set OMP_NUM_THREADS=1"
+        )
+    _most = max(_most, n_threads if n_threads > 0 else wanted_cores(None))
+    return n_threads
 
 
 def available_cores() -> int:
@@ -34,7 +62,7 @@ def wanted_cores(n_jobs: int | None) -> int:
 def threads_for(n_jobs: int | None, n_cells: int) -> int:
     """Threads for one piece of work on a table of so many cells; a number that a user asks for is taken as it is."""
     cores = wanted_cores(n_jobs)
-    return cores if n_jobs is not None else max(1, min(cores, n_cells // CELLS_PER_THREAD))
+    return note_threads(cores if n_jobs is not None else max(1, min(cores, n_cells // CELLS_PER_THREAD)))
 
 
 def spread_threads(n_jobs: int | None, n_tasks: int, n_cells: int) -> tuple[int, int]:

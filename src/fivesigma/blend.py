@@ -13,7 +13,7 @@ from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
 
 BLENDS = ("rank", "margin", "probability")
-_KNOTS = 2049  # quantiles that stand for a distribution of scores
+KNOTS = 2049  # quantiles that stand for a distribution of scores
 TINY = 1e-7  # keeps margins finite
 
 
@@ -40,7 +40,7 @@ class Blend:
         """Make a blend of members with these held-out scores; even weights by default."""
         if kind not in BLENDS:
             raise InputError(f"blend must be one of {', '.join(BLENDS)}, got {kind!r}")
-        q = np.linspace(0.0, 1.0, _KNOTS)
+        q = np.linspace(0.0, 1.0, KNOTS)
         knots = [np.quantile(p, q) for p in scores]
         even = np.full(len(scores), 1.0 / len(scores))
         return cls(kind, even if weights is None else weights / weights.sum(), knots)
@@ -54,7 +54,7 @@ class Blend:
     def columns(self, probabilities: Sequence[Array]) -> list[Array]:
         """Members' scores on the common scale."""
         if self.kind == "rank":
-            q = np.linspace(0.0, 1.0, _KNOTS)
+            q = np.linspace(0.0, 1.0, KNOTS)
             return [_rank(p, knots, q) for p, knots in zip(probabilities, self.knots, strict=True)]
         if self.kind == "margin":
             return [np.asarray(logit(np.clip(p, TINY, 1 - TINY))) for p in probabilities]

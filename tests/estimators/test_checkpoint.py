@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import errno
 import gc
+import itertools
 import json
 import os
 import random
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,10 +29,10 @@ from sklearn.model_selection import KFold
 from sklearn.naive_bayes import GaussianNB
 from xgboost import XGBClassifier
 
-from fivesigma import CascadeClassifier, CascadePool, FDivergence, GrownCascadeClassifier
+from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, FDivergence, GrownCascadeClassifier
 from fivesigma.errors import InputError
 from fivesigma.estimators import fits
-from fivesigma.store.checkpoint import Checkpoint, fingerprint, write_atomically
+from fivesigma.store.checkpoint import Checkpoint, _rendered, fingerprint
 from tests.estimators.blobs import make_blobs
 
 X, Y, W = make_blobs()
@@ -430,16 +433,166 @@ def test_folder_holds_one_state_and_no_leftovers(tmp_path: Path) -> None:
     assert names == ["booster-0", "checkpoint"]
 
 
-def test_a_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def forged(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change a checkpoint and give it a right digest, so that the checks behind the digest are reached."""
+    path = folder / "checkpoint.json"
+    body = {k: v for k, v in json.loads(path.read_text()).items() if k != "digest"}
+    change(body)
+    path.write_bytes(_rendered(body))
+
+
+@pytest.mark.parametrize("change", [("7", "8"), ('"rounds"', '"round5"'), (": ", ":  ")])
+def test_a_touched_checkpoint_is_refused(tmp_path: Path, change: tuple[str, str]) -> None:
+    grown(tmp_path).fit(X, Y, W)
+    path = tmp_path / "checkpoint.json"
+    before, found, after = path.read_text().rpartition(change[0])
+    assert found
+    path.write_text(before + change[1] + after)
+    with pytest.raises(InputError, match=r"does not match its own digest: .*; remove the folder") as caught:
+        grown(tmp_path).fit(X, Y, W)
+    assert "\n" not in str(caught.value)
+
+
+def shorten(body: dict[str, Any]) -> None:
+    for values in body["state"]["rounds"].values():
+        del values[-1]
+
+
+FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "fewer rounds than trees": (shorten, "trees after"),
+    "no run": (lambda body: body.update(run=None), "holds no state"),
+    "no state": (lambda body: body.update(state=None), "holds no state"),
+    "no rounds": (lambda body: body["state"].pop("rounds"), "cannot be resumed"),
+    "rounds of a wrong type": (lambda body: body["state"].update(rounds=3), "cannot be resumed"),
+    "a round of a wrong type": (lambda body: body["state"]["rounds"]["s"].__setitem__(0, "x"), "cannot be resumed"),
+    "judged of a wrong type": (lambda body: body["state"].update(judged=[None]), "cannot be resumed"),
+    "files of a wrong type": (lambda body: body.update(files=[]), "holds no state"),
+    "a file outside": (
+        lambda body: body["files"]["booster-0"].update(file="../keep/booster-0"),
+        "not the name of a file of a checkpoint",
+    ),
+    "an entry of a wrong type": (lambda body: body["files"].update({"booster-0": None}), "booster-0 in .* cannot be"),
+    "a size of a wrong type": (lambda body: body["files"]["booster-0"].update(bytes="x"), "booster-0 in .* cannot be"),
+    "another size": (lambda body: body["files"]["booster-0"].update(bytes=1 << 40), "checksum"),
+    "no booster": (lambda body: body.update(files={}), "cannot be resumed"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_checkpoint_is_refused_with_a_sentence(tmp_path: Path, name: str) -> None:
+    change, words = FORGERIES[name]
+    grown(tmp_path).fit(X, Y, W)
+    forged(tmp_path, change)
+    with pytest.raises(InputError, match=words) as caught:
+        grown(tmp_path).fit(X, Y, W)
+    assert str(caught.value).endswith("remove the folder to start anew")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_forged_checkpoint_of_the_other_estimators(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"random_state": 0, "n_jobs": 1}
+    learner = XGBClassifier(n_estimators=2, n_jobs=1)
+    models = (
+        (CascadeClassifier(learner, max_rounds=2, **common), lambda body: body["state"].update({"0": [1]})),
+        (DecomposedClassifier(learner, cv=2, **common), lambda body: body["state"].update(models={"$": "tuple"})),
+        (DecomposedClassifier(learner, cv=2, **common), lambda body: body["state"]["models"].append(1)),
+        (CascadePool([("a", GaussianNB())], cv=2, **common), lambda body: body["state"].update(fits=7)),
+    )
+    for k, (model, change) in enumerate(models):
+        folder = tmp_path / str(k)
+        model.set_params(checkpoint=folder).fit(X, Y, W)
+        forged(folder, change)
+        with pytest.raises(InputError, match=r"cannot be resumed .*; remove the folder to start anew"):
+            model.fit(X, Y, W)
+
+
+def test_a_stored_fit_that_was_touched_is_refused(tmp_path: Path) -> None:
+    pool = CascadePool([("a", GaussianNB())], cv=2, checkpoint=tmp_path, random_state=0, n_jobs=1).fit(X, Y, W)
+    part = next(tmp_path.glob("*/*.skops"))
+    part.write_bytes(part.read_bytes()[:-1] + b"?")
+    with pytest.raises(InputError, match=r"its hash does not match.*; remove the folder to start anew"):
+        pool.fit(X, Y, W)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_only_plain_files_are_followed(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "run"
+    grown(folder).fit(X, Y, W)
+    for name in ("checkpoint.json", next(p.name for p in folder.iterdir() if p.name.startswith("booster"))):
+        path, kept = folder / name, tmp_path / name
+        path.replace(kept)
+        if kind == "link":
+            path.symlink_to(kept)
+        elif kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.mkdir()
+        with pytest.raises(InputError, match=r"is no plain file .*; remove the folder to start anew"):
+            grown(folder).fit(X, Y, W)
+        path.rmdir() if kind == "folder" else path.unlink()
+        kept.replace(path)
+    grown(folder).fit(X, Y, W)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"9" * 20, b"12345678901234567890 host id", b"x y", "²".encode()])
+def test_a_lock_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    grown(tmp_path).fit(X, Y, W)
+    (tmp_path / "checkpoint.lock").write_bytes(content)
+    with pytest.raises(InputError, match="is not the lock of a run; remove it if no run uses the folder"):
+        grown(tmp_path).fit(X, Y, W)
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(InputError, match="cannot be written: File exists"):
+        grown(tmp_path / "run").fit(X, Y, W)
+
+
+@pytest.mark.parametrize("moment", ["write", "flush", "rename"])
+@pytest.mark.parametrize("which", range(3))
+def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, which: int) -> None:
+    """At each write and each rename of the second state the disk is full once."""
     checkpoint = Checkpoint(tmp_path, {"settings": "a", "events": "b"}, 5)
-    checkpoint.write({"rounds": [1]}, {"part": b"old"})
+    old: tuple[dict[str, Any], dict[str, bytes]] = {"rounds": [1]}, {"a": b"old a", "b": b"old b"}
+    checkpoint.write(*old)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    calls = itertools.count()
 
-    def fail(path: Path, content: bytes) -> None:
-        if path.name == "checkpoint.json":
-            raise OSError("disk full")
-        write_atomically(path, content)
+    def once(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if next(calls) == which:
+                raise full
+            return real(*arguments, **options)
 
-    monkeypatch.setattr("fivesigma.store.checkpoint.write_atomically", fail)
-    with pytest.raises(OSError, match="disk full"):
-        checkpoint.write({"rounds": [1, 2]}, {"part": b"new"})
-    assert checkpoint.read() == ({"rounds": [1]}, {"part": b"old"})
+        return call
+
+    with monkeypatch.context() as patch:
+        if moment == "flush":
+            patch.setattr(os, "fsync", once(os.fsync))
+        elif moment == "rename":
+            patch.setattr(Path, "replace", once(Path.replace))
+        else:
+            patch.setattr(Path, "open", once(Path.open))
+        with pytest.raises(InputError, match=r"cannot be written: No space left on device; .* is kept"):
+            checkpoint.write({"rounds": [1, 2]}, {"a": b"new a", "b": b"new b"})
+    assert checkpoint.read() == old
+    assert not list(tmp_path.glob("*.part"))
+    checkpoint.write({"rounds": [1, 2]}, {"a": b"new a", "b": b"new b"})
+    assert checkpoint.read() == ({"rounds": [1, 2]}, {"a": b"new a", "b": b"new b"})
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_full_disk_in_the_middle_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = grown(tmp_path / "whole").fit(X, Y, W)
+    calls = itertools.count()
+
+    def full(descriptor: int) -> None:
+        if next(calls) >= 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="No space left on device"):
+            grown(tmp_path / "run").fit(X, Y, W)
+    again = grown(tmp_path / "run").fit(X, Y, W)
+    assert np.array_equal(again.predict_proba(X), whole.predict_proba(X))

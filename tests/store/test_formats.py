@@ -83,6 +83,8 @@ class TestChangedParameters:
         space: dict[str, Any] = {"default": default}
         exec(f"def __init__(self, {', '.join(p for p in (text, new) if p)}):\n{body}", space)
         monkeypatch.setattr(GrownCascadeClassifier, "__init__", space["__init__"])
+        checks = {n: check for n, check in GrownCascadeClassifier._checks.items() if n in kept}
+        monkeypatch.setattr(GrownCascadeClassifier, "_checks", checks)
 
     def test_an_added_one_takes_its_default(self, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         before = load(model)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.fuzz_manifests import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -412,11 +411,3 @@ class TestDamage:
             load(saved)
         assert "\n" not in str(caught.value)
         assert isinstance(caught.value, InputError)
-
-
-def test_fuzz(tmp_path: Path) -> None:
-    """A short run of the benchmark; the long one is ``python -m benchmarks.fuzz_manifests``."""
-    counts, surprises = run(200, seed=1, folder=tmp_path)
-    assert not surprises, surprises[0]
-    assert counts["refused"] > 100
-    assert counts["loaded"] > 0, "the damage is so coarse that nothing survives it"

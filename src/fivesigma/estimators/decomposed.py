@@ -12,6 +12,7 @@ from sklearn.base import MetaEstimatorMixin
 from fivesigma._threads import threads_for
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import ClassWeights, History, Outcome, Schedule, plain_round
+from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
 from fivesigma.estimators.gauge import Gauge
@@ -166,8 +167,15 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         self, sample: Sample, trains: list[IntArray], seed: int, checkpoint: Checkpoint | None
     ) -> list[RatioModel]:
         """Train on each split, or take its models from the checkpoint."""
-        saved = checkpoint.read() if checkpoint else None
-        models: list[RatioModel] = [] if saved is None else from_parts(saved[0]["models"], saved[1], "models")
+        models: list[RatioModel] = []
+        if checkpoint and (saved := checkpoint.read()):
+            with checkpoint.resuming():
+                made = from_parts(saved[0]["models"], saved[1], "models")
+                models = [m for m in made if isinstance(m, RatioModel)]
+                if len(models) != len(made):
+                    raise InputError("it does not hold models only")
+                if len(models) > len(trains):
+                    raise InputError(f"it holds {len(models)} models of {len(trains)} splits")
         for train in trains[len(models) :]:
             models.append(self._fit_rows(sample, train, seed))
             if checkpoint:

@@ -132,8 +132,9 @@ def run_fits(
                 return None
             with progress.fit(task.key):
                 if checkpoint and task.key in done:
-                    stored = load_value(checkpoint.folder / task.key)
-                    return Fit(task, stored["model"], stored["held_out"])
+                    with checkpoint.resuming():
+                        stored = load_value(checkpoint.folder / task.key, trusted=True)
+                        return Fit(task, stored["model"], _held_out(stored["held_out"], task))
                 return _fit(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
 
         try:
@@ -197,7 +198,16 @@ def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
 def _finished(checkpoint: Checkpoint) -> set[str]:
     """Fits that a checkpoint holds."""
     saved = checkpoint.read()
-    return set() if saved is None else {key for key in saved[0]["fits"] if Path(checkpoint.folder / key).exists()}
+    if saved is None:
+        return set()
+    with checkpoint.resuming():
+        return {key for key in saved[0]["fits"] if Path(checkpoint.folder / key).exists()}
+
+
+def _held_out(score: Any, task: Task) -> Array:
+    if not isinstance(score, np.ndarray) or score.dtype.kind != "f" or score.shape != task.held_out.shape:
+        raise InputError(f"{task.key} has not one score for each event that was held out")
+    return score
 
 
 def mean_by_member(scores: Iterable[tuple[str, Array]]) -> dict[str, Array]:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from fivesigma._threads import threads_for
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import ClassWeights, History, Schedule, cascade
+from fivesigma.errors import InputError
 from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
 from fivesigma.estimators.gauge import Gauge
@@ -241,8 +242,11 @@ class GrownCascadeClassifier(SignificanceClassifier):
         start = schedule.at(float(self.u_init)) if by_number else sample.balanced(train)
         history, judged = History(), list[float]()
         if checkpoint and (saved := checkpoint.read()):
-            history, judged = History.from_columns(saved[0]["rounds"]), list(saved[0]["judged"])
-            growth.restore([saved[1][f"booster-{k}"] for k in range(len(saved[1]))], len(history))
+            with checkpoint.resuming():
+                history, judged = History.from_columns(saved[0]["rounds"]), [float(z) for z in saved[0]["judged"]]
+                if len(judged) != (len(history) if self.early_stopping is not None else 0):
+                    raise InputError(f"{len(judged)} rounds of {len(history)} were judged")
+                growth.restore([saved[1][f"booster-{k}"] for k in range(len(saved[1]))], len(history))
         rounds = cascade(
             growth, schedule, start, p=sample.totals[0], monitor_every=self.monitor_every, resume=tuple(history)
         )

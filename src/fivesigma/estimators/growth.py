@@ -8,6 +8,7 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade import ClassWeights
+from fivesigma.errors import InputError
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits, SplitStep
@@ -54,7 +55,7 @@ class Growth(SplitStep):
         on_train: bool,
     ) -> None:
         super().__init__(sample, splits, held_out, update_cut=update_cut, on_train=on_train)
-        self._seed = seed
+        self._library, self._seed = library, seed
         self._growers = [
             grower(library, params, Binding(sample.X, sample.target, train, rows, k_seed, threads))
             for k_seed, (train, rows) in zip(self._seeds(0), splits, strict=True)
@@ -92,10 +93,13 @@ class Growth(SplitStep):
         return [g.dump() for g in self._growers]
 
     def restore(self, dumped: list[bytes], n_trees: int) -> None:
-        """Go on from dumped trees, with seeds that depend on their number."""
+        """Resume from dumped trees, with seeds that depend on the number of rounds."""
         self._current = None
         for g, content, seed in zip(self._growers, dumped, self._seeds(n_trees), strict=True):
-            g.restore(content, seed)
+            found = g.restore(content, seed)
+            # XGBoost grows a tree in each round; LightGBM leaves out those without a split.
+            if found > n_trees or (found < n_trees and self._library == "xgboost"):
+                raise InputError(f"a booster has {found} trees after {n_trees} rounds")
 
     def _seeds(self, n_trees: int) -> list[int]:
         return [int(s >> 1) for s in np.random.SeedSequence([self._seed, n_trees]).generate_state(len(self.splits))]

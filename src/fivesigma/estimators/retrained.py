@@ -210,7 +210,10 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
                 step = Retraining(
                     learner, sample, splits, held_out, update_cut=self.update_cut, seed=seed, threads=threads
                 )
-                earlier = History.from_columns(saved[0][str(k)]) if str(k) in saved[0] else History()
+                earlier = History()
+                if checkpoint and str(k) in saved[0]:
+                    with checkpoint.resuming():
+                        earlier = History.from_columns(saved[0][str(k)])
 
                 def finished(history: History) -> bool:
                     if checkpoint:

@@ -65,8 +65,8 @@ class Grower(Protocol):
     def dump(self) -> bytes:
         """Return the trees in the library's own format."""
 
-    def restore(self, dumped: bytes, seed: int) -> None:
-        """Go on from dumped trees with a new seed; what follows depends on nothing else."""
+    def restore(self, dumped: bytes, seed: int) -> int:
+        """Resume from dumped trees with a new seed, on which alone depends what follows; return their number."""
 
 
 @dataclass(frozen=True)

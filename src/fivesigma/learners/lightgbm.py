@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import expit
 
 from fivesigma._extras import need
+from fivesigma._threads import note_threads
 from fivesigma._types import Array
 from fivesigma.learners.base import Binding, library_names
 from fivesigma.learners.sklearn import seeded
@@ -36,7 +37,10 @@ class LightGBMModel:
         margin = np.zeros(table.shape[0])
         for booster in self.boosters:
             for t in range(booster.current_iteration()):
-                margin += booster.predict(table, start_iteration=t, num_iteration=1, raw_score=True)
+                threads = note_threads(self.n_threads)
+                margin += booster.predict(
+                    table, start_iteration=t, num_iteration=1, raw_score=True, num_threads=threads
+                )
                 yield expit(margin)
 
     def gains(self, n_features: int) -> Array:
@@ -51,7 +55,7 @@ def raw_margin(boosters: tuple[Any, ...], X: Any, n_threads: int) -> Array:
     """Sum of the boosters' margins."""
     margin = np.zeros(X.shape[0])
     for booster in boosters:
-        margin += booster.predict(X, raw_score=True, num_threads=n_threads)
+        margin += booster.predict(X, raw_score=True, num_threads=note_threads(n_threads))
     return margin
 
 
@@ -204,8 +208,8 @@ class LightGBMGrower:
         """Return the trees as LightGBM's text, one booster after the other."""
         return _SEPARATOR.join(b.model_to_string() for b in (*self._finished, self._booster)).encode()
 
-    def restore(self, dumped: bytes, seed: int) -> None:
-        """Go on from dumped trees: their margins are where a new booster starts."""
+    def restore(self, dumped: bytes, seed: int) -> int:
+        """Resume from dumped trees, whose margins are where a new booster starts; return how many there are."""
         lightgbm = need("lightgbm")
         self._finished = tuple(lightgbm.Booster(model_str=text) for text in dumped.decode().split(_SEPARATOR))
         if not self._trees_after:
@@ -213,6 +217,7 @@ class LightGBMGrower:
         for dataset, X in ((self._train, self._X), (self._held, self._X_held)):
             dataset.construct().set_field("init_score", raw_margin(self._finished, X, self._threads))
         self._start(seed)
+        return sum(b.current_iteration() for b in self._finished)
 
 
 _SEPARATOR = "\n=== next booster ===\n"

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import expit
 
 from fivesigma._extras import need
+from fivesigma._threads import note_threads
 from fivesigma._types import Array
 from fivesigma.learners.base import Binding, is_categorical, library_names
 from fivesigma.learners.sklearn import seeded
@@ -41,6 +42,7 @@ class XGBoostModel:
 
     def signal_probability(self, X: Any) -> Array:
         """P(signal)."""
+        note_threads(1)
         trees = (0, self.n_trees)
         if isinstance(X, np.ndarray):
             options = {"iteration_range": trees, "validate_features": False}
@@ -56,6 +58,7 @@ class XGBoostModel:
 
     def staged_probability(self, X: Any) -> Iterator[Array]:
         """P(signal) after each tree."""
+        note_threads(1)
         matrix = self._matrix(X)
         margin = np.zeros(matrix.num_row())
         for t in range(self.n_trees or self.booster.num_boosted_rounds()):
@@ -193,6 +196,7 @@ class XGBoostGrower:
         """Return the trees as UBJSON."""
         return bytes(self._booster.save_raw("ubj"))
 
-    def restore(self, dumped: bytes, seed: int) -> None:
-        """Go on from dumped trees."""
+    def restore(self, dumped: bytes, seed: int) -> int:
+        """Resume from dumped trees; return how many there are."""
         self._start(seed, dumped)
+        return int(self._n_trees)

@@ -63,11 +63,12 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     return _write(model, Path(path), force=force, allow_pickle=allow_pickle, probed=True)
 
 
-def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, trusted: bool = False) -> Any:
     """Load a saved estimator; its scores are those of the one that was saved.
 
     Everything is checked before it is used: the manifest against its digest, the files against their hashes. This
-    finds damage; it is no signature. Loading runs no code from the files.
+    finds damage; it is no signature. A model of a stranger is safe to load and to use: no code of it runs, no file
+    outside of it is opened, and every tree is looked at before a library walks it.
 
     Parameters
     ----------
@@ -75,6 +76,9 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
         What `save` returned.
     allow_pickle : bool, default=False
         Whether to load pickles, which run code: only for files whose author you trust.
+    trusted : bool, default=False
+        Whether to skip the checks of trees and the like, for models that hold what cannot be checked (such as
+        neighbours, support vectors and linear trees) or that are large: only for files whose author you trust.
 
     Returns
     -------
@@ -85,7 +89,7 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
     StoreError
         If anything was changed, is missing, is too much, or is of a newer format.
     """
-    model, content = _read(Path(path), allow_pickle=allow_pickle)
+    model, content = _read(Path(path), allow_pickle=allow_pickle, trusted=trusted)
     if type(model).__name__ not in STORABLE:
         raise StoreError(f"{MANIFEST} in {path} describes no estimator")
     check_probe(model, content.get("probe"), content["versions"], str(path))
@@ -97,9 +101,9 @@ def save_value(value: Any, path: str | os.PathLike[str], *, force: bool = False)
     return _write(value, Path(path), force=force, allow_pickle=False, probed=False)
 
 
-def load_value(path: str | os.PathLike[str]) -> Any:
+def load_value(path: str | os.PathLike[str], *, trusted: bool = False) -> Any:
     """Load what `save_value` saved."""
-    return _read(Path(path), allow_pickle=False)[0]
+    return _read(Path(path), allow_pickle=False, trusted=trusted)[0]
 
 
 def _write(value: Any, path: Path, *, force: bool, allow_pickle: bool, probed: bool) -> Path:
@@ -118,13 +122,13 @@ def _write(value: Any, path: Path, *, force: bool, allow_pickle: bool, probed: b
     return path
 
 
-def _read(path: Path, *, allow_pickle: bool) -> tuple[Any, dict[str, Any]]:
+def _read(path: Path, *, allow_pickle: bool, trusted: bool) -> tuple[Any, dict[str, Any]]:
     """Return what is stored, and the manifest."""
     archive = open_archive(path)
     content = read_manifest(archive, str(path))
     files = read_files(archive, content, str(path))
     versions = {**content["versions"], "fivesigma": content["fivesigma"]}
-    unpacker = Unpacker(_BY_TAG, files, allow_pickle, versions)
+    unpacker = Unpacker(_BY_TAG, files, allow_pickle, trusted, versions)
     try:
         migrate(content["model"], content["format"])
         return unpacker.unpack(content["model"], "model"), content
@@ -142,5 +146,5 @@ def to_parts(value: Any, where: str) -> tuple[Any, dict[str, bytes]]:
 
 
 def from_parts(packed: Any, files: dict[str, bytes], where: str) -> Any:
-    """Make the value of what `to_parts` gave."""
-    return Unpacker(_BY_TAG, files).unpack(packed, where)
+    """Make the value of what `to_parts` gave; it is the user's own, so it is trusted."""
+    return Unpacker(_BY_TAG, files, trusted=True).unpack(packed, where)

@@ -149,7 +149,8 @@ def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
     except OSError as err:
         raise StoreError(f"{path} cannot be written: {err.strerror or err}") from err
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        if path.exists() or not (beside / "old").exists():  # else it holds the only copy
+            shutil.rmtree(beside, ignore_errors=True)
 
 
 def _flush(new: Path) -> None:

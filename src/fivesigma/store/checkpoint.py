@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 import socket
+import stat
 import sys
 import threading
 import types
 import uuid
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,13 @@ import numpy as np
 from fivesigma import __version__
 from fivesigma._extras import versions_of_trainers
 from fivesigma.errors import InputError
+from fivesigma.store.archive import is_plain_name
+from fivesigma.store.packing import one_line
 
 _NAME = "checkpoint.json"
 _LOCK = "checkpoint.lock"
-FORMAT = 2  # to be raised whenever what an estimator writes changes
+_MOST = 1 << 28  # bytes; more is no state
+FORMAT = 3  # to be raised whenever what an estimator writes changes
 
 
 _FREE = ("checkpoint", "checkpoint_every", "verbose", "n_jobs")  # settings that make no other run
@@ -114,33 +118,31 @@ class Checkpoint:
 
     def claim(self) -> None:
         """Keep other processes out of the folder, until `release` or the end of this object."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         path, owner = self.folder / _LOCK, f"{os.getpid()} {socket.gethostname()} {uuid.uuid4().hex}"
-        try:
-            with path.open("x") as stream:
-                stream.write(owner)
-        except FileExistsError:
-            _refuse_if_running(path)
-            path.write_text(owner)
-        self.release = weakref.finalize(self, _release, path, owner)
-        for left in self.folder.glob("*.part"):  # of a process that was killed while it wrote
-            left.unlink()
+        with _writable(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with path.open("x") as stream:
+                    stream.write(owner)
+            except FileExistsError:
+                _refuse_if_running(path)
+                path.write_text(owner)
+            self.release = weakref.finalize(self, _release, path, owner)
+            for left in self.folder.glob("*.part"):  # of a process that was killed while it wrote
+                left.unlink()
 
     def read(self) -> tuple[dict[str, Any], dict[str, bytes]] | None:
         """Return state and files as last written, or None if there are none."""
         path = self.folder / _NAME
-        if not path.exists():
+        if not path.exists() and not path.is_symlink():
             return None
         try:
-            manifest = json.loads(path.read_text())
-            _check_format(manifest["format"], self.folder)
-            files = {name: (self.folder / entry["file"]).read_bytes() for name, entry in manifest["files"].items()}
-            run, state = manifest["run"], manifest["state"]
-            sums = {name: entry["sha256"] for name, entry in manifest["files"].items()}
+            manifest = _parsed(_content(path, _MOST), self.folder)
+            run, state, entries = manifest["run"], manifest["state"], manifest["files"]
         except InputError:
             raise
-        except (OSError, ValueError, KeyError, TypeError) as err:
-            raise InputError(f"{path} cannot be read ({err}); remove the folder to start anew") from err
+        except Exception as err:  # whatever a file that is none raises
+            raise InputError(f"{path} cannot be read ({one_line(err)}); remove the folder to start anew") from err
         for part, what in (
             ("settings", "of another configuration"),
             ("events", "of other events"),
@@ -152,28 +154,47 @@ class Checkpoint:
         ):
             if run.get(part) != self._run.get(part):
                 raise InputError(f"the checkpoint in {self.folder} is {what}; give another folder or remove it")
-        for name, content in files.items():
-            if hashlib.sha256(content).hexdigest() != sums[name]:
-                raise InputError(
-                    f"{name} in {self.folder} does not match its checksum; remove the folder to start anew"
-                )
-        return state, files
+        return state, {name: self._part(name, entry) for name, entry in entries.items()}
+
+    def _part(self, name: str, entry: Any) -> bytes:
+        """Read one file that the state names, and compare its checksum."""
+        try:
+            digest, n_bytes = entry["sha256"], entry["bytes"]
+            content = _content(self.folder / _file_name(name, entry), n_bytes)
+        except Exception as err:
+            raise InputError(
+                f"{name[:60]} in {self.folder} cannot be read ({one_line(err)}); remove the folder to start anew"
+            ) from err
+        if len(content) != n_bytes or hashlib.sha256(content).hexdigest() != digest:
+            raise InputError(f"{name} in {self.folder} does not match its checksum; remove the folder to start anew")
+        return content
+
+    @contextmanager
+    def resuming(self) -> Iterator[None]:
+        """Say in a sentence that a state, though it was read, is none of this run."""
+        try:
+            yield
+        except Exception as err:
+            raise InputError(
+                f"the checkpoint in {self.folder} cannot be resumed ({one_line(err)}); remove the folder to start anew"
+            ) from err
 
     def write(self, state: dict[str, Any], files: Mapping[str, bytes]) -> None:
-        """Replace the state in one step."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        entries = {}
-        for name, content in files.items():
-            digest = hashlib.sha256(content).hexdigest()
-            entries[name] = {"file": f"{name}.{digest[:16]}", "sha256": digest}
-            write_atomically(self.folder / entries[name]["file"], content)
-        manifest = {"format": FORMAT, "run": self._run, "state": state, "files": entries}
-        write_atomically(self.folder / _NAME, json.dumps(manifest).encode())
-        current = {entry["file"] for entry in entries.values()}
-        stems = {name.partition(".")[0] for name in files}
-        for path in self.folder.iterdir():
-            if path.name not in current and path.name.partition(".")[0] in stems:
-                path.unlink()
+        """Replace the state in one step; if the disk is full, the state before stays."""
+        with _writable(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            entries: dict[str, dict[str, Any]] = {}
+            for name, content in files.items():
+                digest = hashlib.sha256(content).hexdigest()
+                entries[name] = {"file": f"{name}.{digest[:16]}", "sha256": digest, "bytes": len(content)}
+                write_atomically(self.folder / entries[name]["file"], content)
+            body = {"format": FORMAT, "run": self._run, "state": state, "files": entries}
+            write_atomically(self.folder / _NAME, _rendered(body))
+            current = {entry["file"] for entry in entries.values()}
+            stems = {name.partition(".")[0] for name in files}
+            for path in self.folder.iterdir():
+                if path.name not in current and path.name.partition(".")[0] in stems:
+                    path.unlink()
 
     def say_interrupted(self, reached: int, kept: int, unit: str) -> None:
         """Tell an interrupted user what is left of the run."""
@@ -183,24 +204,76 @@ class Checkpoint:
         )
 
 
-def _check_format(number: Any, folder: Path) -> None:
-    if number != FORMAT:
+def _rendered(body: dict[str, Any]) -> bytes:
+    """Text of a state, with the digest of all the rest."""
+    digest = hashlib.sha256(json.dumps(body).encode()).hexdigest()
+    return json.dumps({**body, "digest": digest}).encode()
+
+
+def _parsed(text: bytes, folder: Path) -> dict[str, Any]:
+    """Read the text of a state; rendering it again must give the same bytes."""
+    manifest = json.loads(text)
+    number = manifest["format"]
+    if type(number) is not int or number != FORMAT:
         raise InputError(
             f"the checkpoint in {folder} has format {str(number)[:20]}, and fivesigma {__version__} resumes format "
             f"{FORMAT}: finish the run with the version that began it, or remove the folder to start anew"
         )
+    if _rendered({key: value for key, value in manifest.items() if key != "digest"}) != text:
+        raise InputError(
+            f"{_NAME} in {folder} does not match its own digest: it was changed after it was written; remove the "
+            "folder to start anew"
+        )
+    if not all(isinstance(manifest[key], dict) for key in ("run", "state", "files")):
+        raise InputError(f"{_NAME} in {folder} holds no state of a run; remove the folder to start anew")
+    return dict(manifest)
+
+
+def _content(path: Path, most: int) -> bytes:
+    """Content of a plain file of limited size; a pipe or a device would never end."""
+    info = path.lstat()
+    if not stat.S_ISREG(info.st_mode) or info.st_size > most:
+        raise ValueError(f"{path.name} is no plain file of at most {most:,} bytes")
+    return path.read_bytes()
+
+
+def _file_name(name: str, entry: Mapping[str, Any]) -> str:
+    """Name under which `Checkpoint.write` wrote a file; no other is followed."""
+    wanted = f"{name}.{entry['sha256'][:16]}"
+    if entry["file"] != wanted or not is_plain_name(wanted):
+        raise ValueError(f"{str(entry['file'])[:60]!r} is not the name of a file of a checkpoint")
+    return wanted
+
+
+@contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Say in a sentence why a checkpoint cannot be written."""
+    try:
+        yield
+    except OSError as err:
+        raise InputError(
+            f"the checkpoint in {folder} cannot be written: {err.strerror or err}; what was written before is kept"
+        ) from err
 
 
 def _refuse_if_running(path: Path) -> None:
     """Refuse a lock unless its process is this one or is gone; an empty one was left by a kill while it was made."""
-    pid, _, rest = path.read_text().partition(" ")
+    try:
+        text = _content(path, 1000).decode()
+    except ValueError:
+        text = "?"
+    pid, _, rest = text.partition(" ")
     here = rest.partition(" ")[0] == socket.gethostname()
-    if not pid.isdigit() or (here and int(pid) == os.getpid()):
+    if not text:
+        return
+    if not (pid.isascii() and pid.isdigit() and len(pid) <= 10 and rest.isprintable()):
+        raise InputError(f"{path} is not the lock of a run; remove it if no run uses the folder")
+    if here and int(pid) == os.getpid():
         return
     if here and os.name == "posix":  # elsewhere a process cannot be asked whether it lives
         try:
             os.kill(int(pid), 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):
             return
         except PermissionError:
             pass  # it lives, as somebody else's
@@ -213,16 +286,21 @@ def _refuse_if_running(path: Path) -> None:
 def _release(path: Path, owner: str) -> None:
     """Remove a lock if it is still the owner's, and the folder if nothing was written to it."""
     with suppress(OSError):
-        if path.read_text() == owner:
+        if path.read_bytes() == owner.encode():
             path.unlink()
             path.parent.rmdir()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside, then rename."""
+    """Write beside, then rename; if that fails, nothing is left beside."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with beside.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink()
+        raise

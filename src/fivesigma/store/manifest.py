@@ -62,9 +62,14 @@ def read_manifest(archive: Archive, where: str) -> dict[str, Any]:
         same = False
     if not same:
         raise StoreError(f"{MANIFEST} in {where} does not match its own digest: it was changed after it was written")
-    mappings = ("files", "model", "versions")
+    mappings = ("files", "model")
     if set(content) - _OPTIONAL != _KEYS or not all(isinstance(content[key], dict) for key in mappings):
         raise StoreError(f"{MANIFEST} in {where} has not the parts {', '.join(sorted(_KEYS))}")
+    versions = content["versions"]
+    if not isinstance(versions, dict) or not all(
+        isinstance(v, str) for v in (content["fivesigma"], *versions.values())
+    ):
+        raise StoreError(f"{MANIFEST} in {where} does not say by which versions it was written")
     return dict(content)
 
 

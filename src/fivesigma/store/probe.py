@@ -56,6 +56,9 @@ def check_probe(model: Any, saved: Any, versions: Mapping[str, str], where: str)
         raise StoreError(f"{where} was saved with {then} and cannot be used with {now} ({err}); {advice}") from err
     except Exception:  # it may need a frame
         return
+    numbers = isinstance(saved, list) and len(saved) == _ROWS and all(isinstance(v, float) for v in saved)
+    if saved is not None and not numbers:
+        raise StoreError(f"the probe in the manifest of {where} is not {_ROWS} scores")
     if saved is not None and not np.allclose(scores, saved, equal_nan=True, **_CLOSE):
         raise StoreError(f"{where} was saved with {then} and gives other scores with {now}; {advice}")
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
-
 import fivesigma
 from fivesigma.errors import StoreError, did_you_mean
-from fivesigma.store.codecs.learners import MODELS
-from fivesigma.store.packing import Codec, Packer, Unpacker
+from fivesigma.store.checks.fitted import wrong_attribute
+from fivesigma.store.packing import Codec, Packer, Unpacker, one_line
 
 # Public classes that may be made. Each says in `_stored` what `fit` must have left behind, and of which type.
 ESTIMATORS = ("CascadeClassifier", "GrownCascadeClassifier", "DecomposedClassifier", "CascadePool")
@@ -65,30 +63,27 @@ def _unpack(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     place = f"{where}.fitted"
     values = {k: unpacker.typed(fitted, k, kind, place) for k, kind in model._stored.items()}
     values |= {k: unpacker.unpack(v, f"{place}.{k}") for k, v in fitted.items() if k not in values}
-    _check_meaning(values, place)
+    wrong = wrong_attribute(values)
+    if wrong is not None:
+        raise StoreError(f"{place}.{wrong} in the manifest cannot belong to a fitted model")
     vars(model).update(values)
+    if not unpacker.trusted:
+        check_use(model, where)
     return model
 
 
-def _check_meaning(values: dict[str, Any], where: str) -> None:
-    """Refuse values of the right type with which a model could not score."""
-    n_features, names = values["n_features_in_"], values.get("feature_names_in_")
-    wrong = {
-        "classes_": values["classes_"].shape != (2,),
-        "cut_": not np.isfinite(values["cut_"]),
-        "n_features_in_": n_features < 1,
-        "feature_names_in_": names is not None and np.shape(names) != (n_features,),
-        "models_": values.get("models_") == [] or not all(isinstance(m, MODELS) for m in values.get("models_", [])),
-        "members_": values.get("members_") == [] or not all(map(_is_member, values.get("members_", []))),
-    }
-    for name, is_wrong in wrong.items():
-        if is_wrong:
-            raise StoreError(f"{where}.{name} in the manifest cannot belong to a fitted model")
-
-
-def _is_member(pair: Any) -> bool:
-    """Whether something is the name and the fitted classifier of a member of a pool."""
-    return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and hasattr(pair[1], "classes_")
+def check_use(model: Any, where: str) -> None:
+    """Refuse parameters with which a model could not be used, though it was fitted."""
+    try:
+        model.check_parameters()
+        model.__sklearn_tags__()
+        repr(model)
+    except Exception as err:
+        raise StoreError(
+            f"{where}.parameters in the manifest cannot belong to a fitted model: {one_line(err)}"
+        ) from err
+    if model.n_jobs is not None and (not isinstance(model.n_jobs, int) or isinstance(model.n_jobs, bool)):
+        raise StoreError(f"{where}.parameters.n_jobs in the manifest should be an int, not {str(model.n_jobs)[:40]!r}")
 
 
 CODECS = (Codec("estimator", lambda value: is_ours(value, ESTIMATORS), _pack, _unpack),)

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from fivesigma._extras import need
+from fivesigma._threads import available_cores, note_threads
 from fivesigma.blend import Blend
 from fivesigma.errors import StoreError
 from fivesigma.learners.decomposition import MeanWeight, RatioModel
 from fivesigma.learners.lightgbm import LightGBMModel
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
+from fivesigma.store.checks import lightgbm_model, refuse_unless, xgboost_model
+from fivesigma.store.checks.fitted import MODELS
+from fivesigma.store.checks.scikit_objects import check_threads
 from fivesigma.store.packing import Codec, Packer, Unpacker
-
-MODELS = (XGBoostModel, LightGBMModel, SklearnModel, RatioModel)
 
 # Learners that are stored by their parameters as long as they are not fitted.
 LEARNERS = {
@@ -35,7 +37,10 @@ def _unpack_learner(unpacker: Unpacker, fields: dict[str, Any], where: str) -> A
     name = unpacker.typed(fields, "class", str, where)
     if name not in LEARNERS:
         raise StoreError(f"{where} in the manifest is the learner {name[:40]!r}; known are {', '.join(LEARNERS)}")
-    return getattr(need(LEARNERS[name]), name)(**unpacker.typed(fields, "parameters", dict, where))
+    parameters = unpacker.typed(fields, "parameters", dict, where)
+    if not unpacker.trusted:
+        check_threads(parameters)
+    return getattr(need(LEARNERS[name]), name)(**parameters)
 
 
 def _pack_xgboost(packer: Packer, value: XGBoostModel, where: str) -> dict[str, Any]:
@@ -48,10 +53,17 @@ def _pack_xgboost(packer: Packer, value: XGBoostModel, where: str) -> dict[str, 
 
 
 def _unpack_xgboost(unpacker: Unpacker, fields: dict[str, Any], where: str) -> XGBoostModel:
-    booster = need("xgboost").Booster(model_file=bytearray(unpacker.file(fields, where)))
+    content = unpacker.file(fields, where)
+    if not unpacker.trusted:
+        xgboost_model.check_booster(content, ("binary:logistic",))
+    booster = need("xgboost").Booster(model_file=bytearray(content))
+    note_threads(0)  # it will score with all
     missing = unpacker.typed(fields, "missing", (float, int), where)
     categorical = unpacker.typed(fields, "categorical", bool, where)
-    return XGBoostModel(booster, missing, categorical, unpacker.typed(fields, "n_trees", int, where))
+    n_trees, most = unpacker.typed(fields, "n_trees", int, where), booster.num_boosted_rounds()
+    if not 0 <= n_trees <= most:
+        raise StoreError(f"{where}.n_trees in the manifest is {n_trees}, and the booster has {most}")
+    return XGBoostModel(booster, missing, categorical, n_trees)
 
 
 def _pack_lightgbm(packer: Packer, value: LightGBMModel, _where: str) -> dict[str, Any]:
@@ -61,22 +73,32 @@ def _pack_lightgbm(packer: Packer, value: LightGBMModel, _where: str) -> dict[st
 
 def _unpack_lightgbm(unpacker: Unpacker, fields: dict[str, Any], where: str) -> LightGBMModel:
     names = unpacker.typed(fields, "files", list, where)
-    texts = [unpacker.file({"file": name}, where).decode() for name in names]
-    boosters = tuple(need("lightgbm").Booster(model_str=text) for text in texts)
-    return LightGBMModel(boosters, unpacker.typed(fields, "n_threads", int, where))
+    texts = [unpacker.file({"file": name}, where) for name in names]
+    n_threads = unpacker.typed(fields, "n_threads", int, where)
+    if not unpacker.trusted:
+        check_threads({"n_threads": n_threads})
+        for text in texts:
+            lightgbm_model.check_booster(text, ("binary",))
+    boosters = tuple(need("lightgbm").Booster(model_str=text.decode()) for text in texts)
+    if not boosters:
+        raise StoreError(f"{where} in the manifest names no booster")
+    return LightGBMModel(boosters, min(n_threads, available_cores()))
 
 
 def _unpack_classifier(unpacker: Unpacker, fields: dict[str, Any], where: str) -> SklearnModel:
     estimator = unpacker.typed(fields, "estimator", object, where)
     if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
         raise StoreError(f"{where}.estimator in the manifest is a {type(estimator).__name__}, which gives no score")
-    return SklearnModel(estimator)
+    return SklearnModel(estimator, loaded=not unpacker.trusted)
 
 
 def _unpack_ratio(unpacker: Unpacker, fields: dict[str, Any], where: str) -> RatioModel:
     parts = [unpacker.typed(fields, name, MeanWeight, where) for name in ("signal", "background")]
     classifier = unpacker.typed(fields, "classifier", MODELS[:-1], where)
-    return RatioModel(classifier, parts[0], parts[1], unpacker.typed(fields, "log_balance", float, where))
+    balance = unpacker.typed(fields, "log_balance", float, where)
+    if not np.isfinite(balance):
+        raise StoreError(f"{where}.log_balance in the manifest is {balance}")
+    return RatioModel(classifier, parts[0], parts[1], balance)
 
 
 def _pack_mean_weight(packer: Packer, value: MeanWeight, where: str) -> dict[str, Any]:
@@ -91,16 +113,20 @@ def _pack_mean_weight(packer: Packer, value: MeanWeight, where: str) -> dict[str
 def _unpack_mean_weight(unpacker: Unpacker, fields: dict[str, Any], where: str) -> MeanWeight:
     low, high = unpacker.typed(fields, "bounds", list, where)
     scale = unpacker.typed(fields, "scale", float, where)
-    if not 0 < low <= scale <= high:
+    if not 0 < low <= scale <= high < np.inf:
         raise StoreError(f"{where} in the manifest has a mean weight outside of its bounds")
     if "file" in fields:
+        content = unpacker.file(fields, where)
+        if not unpacker.trusted:
+            xgboost_model.check_booster(content)
         regressor = _unpack_learner(unpacker, fields, where)
-        regressor.load_model(bytearray(unpacker.file(fields, where)))
+        refuse_unless(LEARNERS[type(regressor).__name__] == "xgboost", "it is a booster of XGBoost")
+        regressor.load_model(bytearray(content))
     else:
         regressor = unpacker.unpack(fields.get("regressor"), where)
     if regressor is not None and not hasattr(regressor, "predict"):
         raise StoreError(f"{where}.regressor in the manifest is a {type(regressor).__name__}, which predicts nothing")
-    return MeanWeight(regressor, scale, (low, high))
+    return MeanWeight(regressor, scale, (low, high), loaded=not unpacker.trusted)
 
 
 def _unpack_blend(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Blend:

@@ -11,7 +11,8 @@ from fivesigma._extras import need
 from fivesigma._types import AnyArray
 from fivesigma.errors import StoreError
 from fivesigma.learners.net.inputs import NO_COLUMN, Inputs
-from fivesigma.store.codecs.estimators import is_ours, set_parameters
+from fivesigma.store.checks.fitted import are_labels, are_names
+from fivesigma.store.codecs.estimators import check_use, is_ours, set_parameters
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 NAME = "NetClassifier"
@@ -51,8 +52,10 @@ def _unpack_net(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
         values["feature_names_in_"] = unpacker.typed(fitted, "feature_names_in_", np.ndarray, place)
     n_features = values["n_features_in_"]
     names = values.get("feature_names_in_")
-    if values["classes_"].shape != (2,) or (names is not None and names.shape != (n_features,)):
+    if not are_labels(values["classes_"]) or not (names is None or are_names(names, n_features)):
         raise StoreError(f"{place} in the manifest cannot belong to a fitted net")
+    if not unpacker.trusted:
+        check_use(model, where)
     arrays = need("safetensors.numpy").load(unpacker.file(fields, where))
     inputs = _inputs(arrays, n_features, where)
     values["inputs_"], values["weights_"] = inputs, _layers(arrays, inputs.n_inputs, where)
@@ -89,9 +92,10 @@ def _layers(arrays: dict[str, AnyArray], n_inputs: int, where: str) -> list[AnyA
         n_out = 1 if 2 * k + 2 == len(layers) else offset.size
         ok &= weight.shape == (n_out, seen) and offset.shape == (n_out,)
         ok &= weight.dtype == offset.dtype == np.float32
+        ok = ok and bool(np.isfinite(weight).all() and np.isfinite(offset).all())
         seen += n_out
     if not ok:
-        raise StoreError(f"{where} names a file whose layers do not fit each other")
+        raise StoreError(f"{where} names a file whose layers do not fit each other or are not finite")
     return layers
 
 

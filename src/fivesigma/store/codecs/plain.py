@@ -18,12 +18,15 @@ from fivesigma import significance
 from fivesigma._types import AnyArray
 from fivesigma.cascade import History, Round
 from fivesigma.errors import StoreError
+from fivesigma.store.checks import UncheckedError
+from fivesigma.store.checks.numpy_files import read_header
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 _NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 _TEXT = re.compile(r"[<>]U(\d{1,4})")
 _UTILITIES = ("AMS2", "AMS3", "SOverRootSB", "OnOff", "GaussianBackground", "RelativeBackground")
 _INLINE = 64  # numbers that may stand in the manifest
+_ROOM = 1 << 18  # characters that an array of texts may have beside those that are written
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -55,22 +58,24 @@ def _unpack_array(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any
         raise StoreError(f"{where}.dtype in the manifest is {dtype[:40]!r}, which no model needs")
     if not all(isinstance(item, str if text else int | float) for item in data):
         raise StoreError(f"{where}.data in the manifest does not hold {'text' if text else 'numbers'} only")
+    if width := _TEXT.fullmatch(dtype):  # each text takes as much as the longest may
+        _check_width(int(width[1]), data, where)
     array = np.array(data, dtype=object if dtype == "text" else dtype).reshape([int(n) for n in shape])
     return array if array.ndim or dtype == "text" else array[()]
 
 
+def _check_width(width: int, data: list[str], where: str) -> None:
+    """Refuse an array of texts that would take much more than what is written."""
+    if width * len(data) > _ROOM + 16 * sum(map(len, data)):
+        raise StoreError(f"{where}.dtype in the manifest is <U{width}, far more than its {len(data)} texts need")
+
+
 def _from_npy(content: bytes, where: str) -> AnyArray:
-    """Read an array whose header and length must agree; nothing is allocated on the word of the header alone."""
-    stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
-    if version != (1, 0):
-        raise StoreError(f"{where} names a file of NumPy's format {version}, which no model needs")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    start = stream.tell()
-    if not (_NUMBERS.fullmatch(dtype.str) or _TEXT.fullmatch(dtype.str)):
-        raise StoreError(f"{where} names a file of {dtype}, which no model needs")
-    if math.prod(shape) * dtype.itemsize != len(content) - start or any(n < 0 for n in shape):
-        raise StoreError(f"{where} names a file that does not hold the {math.prod(shape)} values that its header says")
+    """Read an array whose header and length must agree."""
+    try:
+        shape, fortran, dtype, start = read_header(content, lambda d: _NUMBERS.fullmatch(d) or _TEXT.fullmatch(d))
+    except UncheckedError as err:
+        raise StoreError(f"{where} names a file that cannot be made an array: {err}") from err
     flat = np.frombuffer(content, dtype=dtype, offset=start)
     return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
 
@@ -104,8 +109,11 @@ def _unpack_history(unpacker: Unpacker, fields: dict[str, Any], where: str) -> H
 
 
 def _unpack_random_state(unpacker: Unpacker, fields: dict[str, Any], where: str) -> np.random.RandomState:
+    given = unpacker.typed(fields, "state", tuple, where)
+    if len(given) != 5 or given[0] != "MT19937" or type(given[2]) is not int or not 0 <= given[2] <= 624:
+        raise StoreError(f"{where}.state in the manifest is not the state of a random generator")
     state = np.random.RandomState()
-    state.set_state(unpacker.typed(fields, "state", tuple, where))
+    state.set_state(given)
     return state
 
 

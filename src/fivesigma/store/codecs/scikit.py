@@ -9,6 +9,8 @@ from sklearn.base import BaseEstimator
 
 from fivesigma._extras import need
 from fivesigma.errors import StoreError
+from fivesigma.store.checks.scikit_objects import check_objects
+from fivesigma.store.checks.skops_schema import checked_file
 from fivesigma.store.packing import Codec, Packer, Unpacker, one_line
 
 # What skops may make beside the types that it trusts itself. None of them runs code when it is made.
@@ -55,6 +57,15 @@ def _pack_skops(packer: Packer, value: Any, where: str) -> dict[str, Any] | None
     )
 
 
+def _unpack_skops(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
+    content = unpacker.file(fields, where)
+    if unpacker.trusted:
+        return need("skops.io").loads(content, trusted=list(TRUSTED))
+    value = need("skops.io").loads(checked_file(content), trusted=list(TRUSTED))
+    check_objects(value)
+    return value
+
+
 def _pack_pickle(packer: Packer, value: Any, where: str) -> dict[str, Any] | None:
     if not packer.allow_pickle:
         return None
@@ -81,7 +92,7 @@ CODECS = (
         "skops",
         _is_scikit_learn,
         _pack_skops,
-        lambda unpacker, fields, where: need("skops.io").loads(unpacker.file(fields, where), trusted=list(TRUSTED)),
+        _unpack_skops,
         "sklearn",
     ),
     Codec("pickle", lambda _: True, _pack_pickle, _unpack_pickle),
