@@ -28,6 +28,7 @@ from fivesigma.yields import significance_or_nan, valid_yields
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
 RULES = ("plateau", "peak", "smooth", "model")
+DEFAULT_RULE = "plateau"
 PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
 SMOOTHING = 0.02  # width of the moving average, as a share of all events
 MIN_EFFECTIVE = 10.0  # effective background events below which a cut is not valid
@@ -233,7 +234,7 @@ def scan(
     y: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     utility: Utility | str = AMS2(),
-    rule: str = "plateau",
+    rule: str = DEFAULT_RULE,
     *,
     min_effective: float | None = None,
     systematics: Systematics | None = None,

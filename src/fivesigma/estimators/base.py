@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from fivesigma._extras import need
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade import History
-from fivesigma.cut import RULES
+from fivesigma.cut import DEFAULT_RULE, RULES, CutScan, scan
 from fivesigma.datasets.digest import events_digest
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
@@ -25,9 +25,10 @@ from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, one_of
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
+from fivesigma.scored import ScoredEvents
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
-from fivesigma.systematics import Varied, YieldShifts, yield_shifts
+from fivesigma.systematics import Systematics, Varied, YieldShifts, yield_shifts
 from fivesigma.yields import check_weights, rescale, signal_and_background, significance_of
 
 CUTS = (*RULES, "zero")
@@ -98,7 +99,8 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self
         """
         self.check_parameters()
-        self.fit_sample(self._check_sample(X, y, sample_weight, process))
+        sample = self._check_sample(X, y, sample_weight, process)
+        self.fit_sample(sample, self._splits_of(X, sample))
         for name in ("columns_", "data_hash_"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
@@ -107,6 +109,10 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             if X.columns is not None:  # so that other files are read alike
                 self.columns_ = asdict(X.columns)
         return self
+
+    def _splits_of(self, X: Any, sample: Sample) -> Splits | None:  # noqa: ARG002 - for those that know folds
+        """Splits that the events themselves decide; None for those that `cv` describes."""
+        return None
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be used; `fit` does it first, and a pool for its members."""
@@ -278,6 +284,32 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         }
         return yield_shifts([self.cut_, np.inf], score, signal, weight, given, process=process)
 
+    def tune_cut(
+        self, scored: ScoredEvents, systematics: Systematics | None = None, *, rule: str | None = None
+    ) -> CutScan:
+        """Set the cut of `predict` on scored events, with systematics in mind if they are given.
+
+        Parameters
+        ----------
+        scored : ScoredEvents
+            Events that the model was not fitted on, as ``ScoredEvents.of(model, events)`` makes them, weighted to the
+            yields of the experiment.
+        systematics : mapping of str to (Varied, Varied or None), optional
+            For each name the events one standard deviation up and down, scored by this model; see `fivesigma.scan`.
+        rule : str, optional
+            As in `fivesigma.scan`; by default that of `cut`, or the rule of `scan` where `cut` is no rule.
+
+        Returns
+        -------
+        CutScan
+            The scan that chose the cut; ``cut_`` and ``selected_fraction_`` are set by it.
+        """
+        check_is_fitted(self)
+        own = self.cut if isinstance(self.cut, str) and self.cut in RULES else DEFAULT_RULE
+        found = scan(scored, utility=self.utility_, rule=own if rule is None else rule, systematics=systematics)
+        self.cut_, self.selected_fraction_ = found.cut, found.fraction
+        return found
+
     def _signal_and_weight(
         self, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None
     ) -> tuple[BoolArray, Array]:
@@ -340,7 +372,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return table
         return need("polars").DataFrame(table, schema=[str(name) for name in fitted])  # its learner has seen frames
 
-    def _tune_cut(self, held_out: Gauge, probability: Array) -> None:
+    def tune_on(self, held_out: Gauge, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""
         if self.cut == "zero":
             self.cut_ = 0.5

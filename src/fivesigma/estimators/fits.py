@@ -216,16 +216,3 @@ def mean_by_member(scores: Iterable[tuple[str, Array]]) -> dict[str, Array]:
     for name, score in scores:
         by_name.setdefault(name, []).append(score)
     return {name: np.mean(parts, axis=0) for name, parts in by_name.items()}
-
-
-def score_as_if_new(fit: Fit, sample: Sample, rows: IntArray) -> Array:
-    """Scores of events as if a fit had seen none of them.
-
-    Scores of its training events lie too far apart: they are mapped to the distribution of scores of its held-out ones.
-    """
-    score = fit.model.score_checked(sample.rows(rows))
-    seen = np.isin(rows, fit.task.train)
-    if seen.any():
-        below = np.searchsorted(np.sort(score[seen]), score[seen], "right") / np.count_nonzero(seen)
-        score[seen] = np.quantile(fit.held_out_score, below)
-    return score

@@ -228,7 +228,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         if self.n_trees_ < len(self.history_):
             parts = zip(self.models_, splits, strict=True)
             probability = np.concatenate([m.signal_probability(sample.rows(rows)) for m, (_, rows) in parts])
-        self._tune_cut(growth.held_out, probability)
+        self.tune_on(growth.held_out, probability)
         if self.refit:
             self.models_ = [self._grow_on_all(params, sample, seed, threads)]
         return probability

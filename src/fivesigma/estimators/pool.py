@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,10 +17,11 @@ from fivesigma._threads import wanted_cores
 from fivesigma._types import Array
 from fivesigma.blend import BLENDS, Blend
 from fivesigma.cascade import History
+from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.blending import blend_members
 from fivesigma.estimators.fits import (
-    Fit,
     as_member,
     check_members,
     check_storable,
@@ -27,9 +29,7 @@ from fivesigma.estimators.fits import (
     mean_by_member,
     plan,
     run_fits,
-    score_as_if_new,
 )
-from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
@@ -37,8 +37,6 @@ from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
-
-_ENOUGH = 20_000  # events whose scores by all fits say where a share of them begins
 
 
 class CascadePool(SignificanceClassifier, _BaseComposition):
@@ -65,6 +63,12 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
     cv : float, int, splitter or iterable, default=0.25
         A fraction holds out the same events from all members. A number of folds bags: each member is trained once a
         fold, on folds of its own, and scores the events that it was not fitted on, so that all events have such scores.
+        An array holds the fold number of each event, the same for all members.
+    by : str, optional
+        Name of a kept column of integers, such as an event number, if the pool is fitted to `Events`: the fold of an
+        event is this number modulo `cv`, which must then be an integer. Of other `Events` each is scored by the fits
+        that did not see its fold's events, so that nominal, varied and real events with the same number meet the same
+        model; arrays, which have no numbers, are scored by the mean of all fits.
     n_repeats : int, default=1
         Repeats of the folds, each with new folds and seeds.
     cut : {"plateau", "peak", "smooth", "model", "zero"} or float, default="plateau"
@@ -74,7 +78,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
     pos_label : label, optional
         The signal. By default the larger number, or the signal of a known pair such as s/b.
     negative_weights : {"error", "zero", "abs"}, default="error"
-        What learners see of negative weights; s and b always keep the sign.
+        What learners see of negative weights; s and b always keep the sign. It decides for all members.
     verbose : int, default=0
         1 shows a progress bar on stderr.
     checkpoint : path, optional
@@ -147,6 +151,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         utility: str | Utility = "ams2",
         b_reg: float | None = None,
         cv: Any = 0.25,
+        by: str | None = None,
         n_repeats: int = 1,
         cut: str | float = "plateau",
         pos_label: Any = None,
@@ -163,6 +168,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         self.utility = utility
         self.b_reg = b_reg
         self.cv = cv
+        self.by = by
         self.n_repeats = n_repeats
         self.cut = cut
         self.pos_label = pos_label
@@ -213,7 +219,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         (root,) = spread_seeds(self.random_state, 1)
         tasks = plan(names, self._splits(sample, splits, root), root)
         fits = run_fits(self, members, tasks, sample, checkpoint)
-        self._blend_members(sample, fits)
+        blend_members(self, sample, fits)
         if splits is None:
             splits = [(task.train, task.held_out) for task in tasks]
         score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
@@ -231,45 +237,40 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         common = repeats(0) if given is None else given
         return lambda _: common
 
-    def _blend_members(self, sample: Sample, fits: list[Fit]) -> None:
-        """Choose members, weigh them, and tune the cut, all on held-out scores."""
-        names = list(dict.fromkeys(fit.task.name for fit in fits))
-        n = sample.signal.size
-        total, count = np.zeros((len(names), n)), np.zeros((len(names), n))
-        for fit in fits:
-            row = names.index(fit.task.name)
-            total[row, fit.task.held_out] += fit.held_out_score
-            count[row, fit.task.held_out] += 1
-        with np.errstate(invalid="ignore"):  # 0/0 is NaN: an event that was never held out
-            self.held_out_scores_ = dict(zip(names, total / count, strict=True))
-        rows = np.flatnonzero(count.min(axis=0))
-        scores = {name: score[rows] for name, score in self.held_out_scores_.items()}
-        gauge = Gauge.of(sample, rows, self.utility_)
-        gauge.warn_if_small()
-        z = {name: gauge.scan(score).significance for name, score in scores.items()}
-        self.member_significance_ = z
-        kept = set(sorted(names, key=lambda name: -z[name])[: self.keep])
-        chosen = [scores[name] for name in names if name in kept]
-        blend = Blend.fitted(self.blend, chosen)
-        if self.weights == "fit":
-            balanced = sample.learner_weights(rows, sample.balanced(rows))
-            blend = blend.reweighted(chosen, gauge.signal, balanced)
-        self.blend_ = blend
-        of_kept = [fit for fit in fits if fit.task.name in kept]
-        self.members_ = [(fit.task.name, fit.model) for fit in of_kept]
-        blended = blend(chosen)
-        self._tune_cut(gauge, blended)
-        if len(of_kept) > len(kept) and isinstance(self.cut, str) and self.cut != "zero":
-            some = rows if rows.size <= _ENOUGH else np.random.default_rng(0).choice(rows, _ENOUGH, replace=False)
-            as_new = mean_by_member((fit.task.name, score_as_if_new(fit, sample, some)) for fit in of_kept)
-            self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - self.selected_fraction_))
-        self.held_out_score_ = np.full(n, np.nan)
-        self.held_out_score_[rows] = blended
-
     @property
     def history_(self) -> History:  # type: ignore[override]  # derived, not stored
         """Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`."""
         return History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
+
+    def _splits_of(self, X: Any, sample: Sample) -> Splits | None:
+        if self.by is None:
+            return None
+        if not isinstance(X, Events):
+            raise InputError(f"by={self.by!r} is a kept column of Events, and X is a {type(X).__name__}; fit Events")
+        if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)) or self.n_repeats != 1:
+            raise InputError(f"by={self.by!r} needs an integer cv and n_repeats=1, got {self.cv!r}, {self.n_repeats!r}")
+        return sample.splits(X.folds(int(self.cv), by=self.by), 0)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of (background, signal); with `by`, each event by the fits that did not see its fold.
+
+        Parameters
+        ----------
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
+
+        Returns
+        -------
+        array of shape (n_events, 2)
+        """
+        if self.by is None or not isinstance(X, Events):
+            return super().predict_proba(X)
+        check_is_fitted(self)
+        table, folds, p = self._check_table(X, reset=False), X.folds(int(self.cv), by=self.by), np.empty(len(X))
+        for k in np.unique(folds):
+            rows = np.flatnonzero(folds == k)
+            fits = [model for (_, model), fold in zip(self.members_, self.folds_, strict=True) if fold == k]
+            p[rows] = self.blend_([model.score_checked(_safe_indexing(table, rows)) for model in fits])
+        return np.column_stack([1.0 - p, p])
 
     def member_scores(self, X: Any) -> dict[str, Array]:
         """Score events by each member that was kept; a bagged one is the mean of its fits.
@@ -293,7 +294,8 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
 
     def score_checked(self, X: Any) -> Array:
         """P(signal) of a checked table: the blend of the members."""
-        return self.blend_(list(self._member_scores(X).values()))
+        blend: Blend = self.blend_
+        return blend(list(self._member_scores(X).values()))
 
     def _learners(self) -> Iterator[Any]:
         return (estimator for _, estimator in self.estimators)

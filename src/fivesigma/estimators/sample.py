@@ -114,13 +114,15 @@ class Sample:
 
         Parameters
         ----------
-        cv : float, int, splitter or iterable of (train, held-out) rows
+        cv : float, int, int array, splitter or iterable of (train, held-out) rows
             A float is the fraction held out by one split; an int is a number of folds. Both are stratified by class
-            and, if given, by process.
+            and, if given, by process. An array holds the fold number of each event.
         seed : int
             Seed of the split.
         """
-        name = repr(cv) if isinstance(cv, (int, float)) else type(cv).__name__
+        name = (
+            repr(cv) if isinstance(cv, (int, float)) else "folds" if isinstance(cv, np.ndarray) else type(cv).__name__
+        )
         out = []
         for number, (train, held_out) in enumerate(self._pairs(cv, seed)):
             pair = self._rows(train, name), self._rows(held_out, name)
@@ -178,6 +180,8 @@ class Sample:
                 raise InputError(f"cv={cv} folds need at least {cv} events of each class, and one class has {n_least}")
             strata = self._strata(int(cv))
             return list(StratifiedKFold(int(cv), shuffle=True, random_state=seed).split(strata, strata))
+        if isinstance(cv, np.ndarray) and cv.ndim == 1 and cv.dtype.kind in "iu":
+            return self._by_fold(cv)
         if hasattr(cv, "split"):
             try:
                 return list(cv.split(np.zeros((self.signal.size, 1)), self.target))
@@ -187,6 +191,15 @@ class Sample:
             return [(train, held_out) for train, held_out in cv]
         except (TypeError, ValueError):
             raise InputError(f"cv must give (train, held-out) pairs of rows, got {cv!r}") from None
+
+    def _by_fold(self, folds: IntArray) -> list[tuple[IntArray, IntArray]]:
+        """Splits of events whose fold is known: each fold is held out once."""
+        if folds.size != self.signal.size:
+            raise InputError(f"cv has {folds.size} fold numbers for {self.signal.size} events")
+        numbers = np.unique(folds)
+        if numbers.size < 2:
+            raise InputError(f"cv has one fold number only ({numbers.tolist()}); at least 2 are needed")
+        return [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in numbers]
 
     def _strata(self, at_least: int) -> IntArray:
         """Number the classes, and within them the processes that have `at_least` so many events."""
