@@ -50,6 +50,92 @@ jobs_option = click.option(
     "--jobs", type=click.IntRange(1), metavar="N", help="Use this many threads; all cores by default."
 )
 
+samples_options = several(
+    click.option(
+        "--sample",
+        "samples",
+        multiple=True,
+        metavar="PROCESS=FILES",
+        help="Read this process from these files, separated by commas, in place of FILE...; may be repeated. --signal "
+        "then names the processes that are signal, separated by commas.",
+    ),
+    click.option("--luminosity", type=float, metavar="L", help="Normalise processes to this luminosity, in 1/fb."),
+    click.option(
+        "--cross-section",
+        "cross_sections",
+        multiple=True,
+        metavar="PROCESS=PB",
+        help="Scale the weights of this process to this cross section, in pb; may be repeated.",
+    ),
+    click.option(
+        "--sum-of-weights",
+        "sums_of_weights",
+        multiple=True,
+        metavar="PROCESS=SUM",
+        help="Divide by this sum of weights, or by the sum of the histogram of this name; may be repeated.",
+    ),
+    click.option(
+        "--keep",
+        multiple=True,
+        metavar="COLUMN",
+        help="Carry this column beside the features in its own type, such as an event number; may be repeated.",
+    ),
+)
+
+
+def source_options(
+    files: tuple[str, ...],
+    *,
+    samples: tuple[str, ...],
+    signal: str | None,
+    luminosity: float | None,
+    cross_sections: tuple[str, ...],
+    sums_of_weights: tuple[str, ...],
+) -> dict[str, Any]:
+    """What `load_events` is to read: files, or the files of each process with their normalisation."""
+    if not samples:
+        if not files:
+            raise click.UsageError("Missing argument 'FILE...', or --sample PROCESS=FILES.")
+        if luminosity is not None or cross_sections or sums_of_weights:
+            raise click.UsageError("--luminosity, --cross-section and --sum-of-weights need --sample PROCESS=FILES.")
+        return {"path": files, "signal": signal}
+    if files:
+        raise click.UsageError("Give FILE... or --sample PROCESS=FILES, not both.")
+    paths: dict[str, list[str]] = {}
+    for name, text in _pairs("--sample", samples):
+        paths.setdefault(name, []).extend(part for part in text.split(",") if part)
+    return {
+        "path": paths,
+        "signal": [] if signal is None else signal.split(","),
+        "luminosity": luminosity,
+        "cross_section": {
+            name: _number("--cross-section", text) for name, text in _pairs("--cross-section", cross_sections)
+        },
+        "sum_of_weights": {name: _number_or_name(text) for name, text in _pairs("--sum-of-weights", sums_of_weights)},
+    }
+
+
+def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
+    for text in texts:
+        if "=" not in text or not text.partition("=")[0]:
+            raise click.UsageError(f"{option} {text!r} is not of the form PROCESS=VALUE.")
+    return [(text.partition("=")[0], text.partition("=")[2]) for text in texts]
+
+
+def _number_or_name(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _number(option: str, text: str) -> float:
+    value = _number_or_name(text)
+    if isinstance(value, str):
+        raise click.UsageError(f"{option} {text!r} is not a number.")
+    return value
+
+
 signal_option = click.option(
     "--signal", metavar="LABEL", help="Take this label as signal; needed if it is not a known one such as s."
 )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fivesigma.cli.options import check_output, column_or_none, force_option, number_or_none, tree_option, where_option
+from fivesigma.cli.options import check_output, column_or_none, force_option, number_or_none, where_option
+from fivesigma.errors import InputError
 
 
 @click.command(epilog="Example: fivesigma predict model test.root -o scores.parquet")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="SCORES",
-              help="Write the scores to this file, which must end in .csv or .parquet.")  # fmt: skip
+              help="Write the scores to this file, which must end in .csv, .parquet or .root.")  # fmt: skip
 @click.option("--label", metavar="COLUMN",
               help="Read labels from this column, or no labels with the word none; by default from the column of the "
               "training, if it is there.")  # fmt: skip
@@ -27,7 +29,12 @@ from fivesigma.cli.options import check_output, column_or_none, force_option, nu
 @click.option("--missing", type=number_or_none, metavar="CODE",
               help="Read this number as a missing value; by default the code of the training; none if no number means "
               "that.")  # fmt: skip
-@tree_option
+@click.option("--tree", "trees", multiple=True, metavar="NAME",
+              help="Read this TTree or RNTuple of ROOT files; needed if a file has several. May be repeated if SCORES "
+              "ends in .root: each tree gets one of the same name.")  # fmt: skip
+@click.option("--keep", multiple=True, metavar="COLUMN",
+              help="Write this column beside the scores, in its own type; may be repeated.")  # fmt: skip
+@click.option("--friend", is_flag=True, help="Write to .root the new branches alone, score and selected.")
 @where_option
 @force_option
 def predict(
@@ -39,14 +46,17 @@ def predict(
     weight: str | None,
     process: str | None,
     missing: Any,
-    tree: str | None,
+    trees: tuple[str, ...],
+    keep: tuple[str, ...],
+    friend: bool,
     where: str | None,
     force: bool,
 ) -> None:
     """Score events in FILE... with MODEL.
 
     SCORES gets the columns id (the row number if the events have none), score, selected (at the model's cut), and
-    label, weight and process where the events have them.
+    label, weight and process where the events have them. If it ends in .root it gets TTrees with score, selected and
+    the kept columns, entry by entry in the order of the one file that is read.
     """
     from dataclasses import replace
 
@@ -55,6 +65,13 @@ def predict(
     from fivesigma.datasets.columns import Columns
     from fivesigma.scored import check_ending
 
+    if output.suffix.lower() == ".root":
+        check_output(output, force=force)
+        _to_root(load(model), files, output, trees, keep, friend=friend, where=where)
+        return
+    if friend or len(trees) > 1 or keep:
+        raise InputError("--friend, --keep and several --tree need an output that ends in .root")
+    tree = trees[0] if trees else None
     check_ending(output)
     check_output(output, force=force)
     fitted = load(model)
@@ -68,6 +85,7 @@ def predict(
         **roles,
         signal=fitted.classes_[1] if roles["label"] else None,
         missing=trained.missing if missing is None else column_or_none(missing),
+        keep=trained.keep,
         tree=tree,
         cut=where,
     )
@@ -79,4 +97,46 @@ def predict(
     scored.write(output)
     selected = 0 if scored.selected is None else int(scored.selected.sum())
     click.echo(f"{len(events):,} events scored, {selected:,} selected by a model for {fitted.utility_!r}")
+    click.echo(f"scores in {output}")
+
+
+def _to_root(
+    fitted: Any,
+    files: tuple[str, ...],
+    output: Path,
+    trees: tuple[str, ...],
+    keep: tuple[str, ...],
+    *,
+    friend: bool,
+    where: str | None,
+) -> None:
+    """Score every entry of some trees of one ROOT file."""
+    import numpy as np
+
+    from fivesigma import ScoredEvents
+    from fivesigma.datasets import load_events
+    from fivesigma.datasets.columns import Columns
+    from fivesigma.datasets.write_root import tree_names, write_trees
+
+    if len(files) != 1 or not files[0].lower().endswith(".root"):
+        raise InputError(f"scores in {output.name} belong to one ROOT file; {len(files)} files were given")
+    if where is not None:
+        raise InputError("every entry gets a score in a ROOT file; leave --where out, or write .csv or .parquet")
+    names = trees or tree_names(files[0])
+    trained = Columns.of_model(fitted)
+    counts: list[int] = []
+
+    def scored() -> Iterator[tuple[str, dict[str, Any]]]:
+        for name in names:
+            roles: dict[str, Any] = {"label": None, "weight": None, "ids": None, "missing": trained.missing}
+            wanted = tuple(dict.fromkeys((*trained.keep, *keep)))
+            events = load_events(files[0], features=trained.features, keep=wanted, tree=name, **roles)
+            found = ScoredEvents.of(fitted, events)
+            columns: dict[str, Any] = {"score": np.asarray(found.score, dtype=np.float64), "selected": found.selected}
+            counts.append(len(events))
+            yield name, columns if friend else columns | {key: events.kept[key] for key in keep}
+
+    write_trees(output, scored())
+    for name, n in zip(names, counts, strict=True):
+        click.echo(f"{n:,} entries of {name} scored")
     click.echo(f"scores in {output}")

@@ -41,6 +41,15 @@ class RootTree:
         self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
         self._numbers = frozenset(self.numbers)
 
+    @classmethod
+    def trees_of(cls, path: Path) -> tuple[str, ...]:
+        """Names of all trees of a file."""
+        found = cls.__new__(cls)
+        found.path, found.name = path, path.name
+        with found._opened() as file:
+            classes = file.classnames(recursive=True, cycle=False)
+        return tuple(name for name, kind in classes.items() if kind in _TREES)
+
     def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
         """Read the chosen branches piece by piece, each at once in its final type."""
         several = [name for name, kind in kinds.items() if kind == "raw" and name not in self._numbers]

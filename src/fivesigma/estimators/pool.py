@@ -96,12 +96,10 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
     blend_ : Blend
         How their scores are averaged.
     member_significance_ : dict of str to float
-        Significance of every member on held-out events at its own best cut. It is not that of new events: no member was
-        fitted on these events, but cascades chose u, rounds and early stopping on them, and the cut is the best one on
-        them too. So it favours members that chose among more rounds, and so does `keep`.
+        Significance of every member on held-out events at its own best cut. It is not that of new events: cascades
+        chose u, rounds and early stopping on these, so it favours members that chose among more, and so does `keep`.
     held_out_score_ : array of shape (n_events,)
-        Blended score of each event by models that were not fitted on it (u, rounds and early stopping were chosen on
-        it); NaN for events that were never held out.
+        Blended score of each event by models that were not fitted on it; NaN for events that were never held out.
     held_out_scores_ : dict of str to array of shape (n_events,)
         The same for each member alone, those that were not kept too.
     history_ : History

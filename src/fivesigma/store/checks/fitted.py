@@ -101,12 +101,9 @@ def _are_columns(columns: Any, values: Mapping[str, Any]) -> bool:
     if not isinstance(columns, dict) or not all(isinstance(key, str) for key in columns):
         return False
     for key, value in columns.items():
-        if key == "features":
-            fits = value is None or (
-                isinstance(value, list)
-                and len(value) == values["n_features_in_"]
-                and all(isinstance(name, str) for name in value)
-            )
+        if key in ("features", "keep"):
+            listed = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+            fits = value is None or (listed and (key == "keep" or len(value) == values["n_features_in_"]))
         elif key == "missing":
             fits = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
         else:

@@ -1,0 +1,93 @@
+"""Scores go back to ROOT: entry by entry in the old order, several trees at once, with kept columns or alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fivesigma import GrownCascadeClassifier, save
+from fivesigma.cli import main
+from fivesigma.datasets import load_events
+from tests.datasets.test_ntuples import CUT, FEATURES, SIGNAL, WEIGHT, make, write
+
+uproot = pytest.importorskip("uproot")
+pytest.importorskip("xgboost")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("root")
+    for process in ("VH", "ggH", "ttbar"):
+        write(out / f"{process}.root", make(process, 0), "ttree")
+    with uproot.recreate(out / "two.root") as file:
+        for tree, process in (("Nominal", "VH"), ("JES_up", "ttbar")):
+            branches = make(process, 0)
+            kinds = {k: "var * float64" if k == "jet_pt" else v.dtype for k, v in branches.items()}
+            file.mktree(tree, kinds)
+            file[tree].extend(branches)
+    events = load_events(
+        {process: out / f"{process}.root" for process in ("VH", "ggH", "ttbar")},
+        signal=SIGNAL,
+        weight=WEIGHT,
+        cut=CUT,
+        features=FEATURES,
+        keep=["eventNumber"],
+    )
+    model = GrownCascadeClassifier(n_trees=3, negative_weights="zero", random_state=0, n_jobs=1, cut=0.5)
+    with pytest.warns(UserWarning, match="effective"):
+        model.fit(events)
+    save(model, out / "model")
+    return out
+
+
+def run(*words: object) -> str:
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_every_entry_of_several_trees(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "scores.root"
+    text = run("predict", folder / "model", folder / "two.root", "-o", out, "--keep", "eventNumber")
+    assert "400 entries of Nominal scored" in text
+    with uproot.open(out) as file:
+        for tree, process in (("Nominal", "VH"), ("JES_up", "ttbar")):
+            found = file[tree].arrays(library="np")
+            np.testing.assert_array_equal(found["eventNumber"], make(process, 0)["eventNumber"])
+            assert found["eventNumber"].dtype == np.int64
+            assert found["score"].dtype == np.float64
+            assert found["selected"].dtype == np.bool_
+            assert len(np.unique(found["score"])) > 3
+    single = tmp_path / "one.parquet"
+    run("predict", folder / "model", folder / "two.root", "-o", single, "--tree", "JES_up")
+    pl = pytest.importorskip("polars")
+    with uproot.open(out) as file:
+        np.testing.assert_array_equal(pl.read_parquet(single)["score"], file["JES_up"]["score"].array(library="np"))
+
+
+def test_a_friend_has_the_new_branches_alone(folder: Path, tmp_path: Path) -> None:
+    run("predict", folder / "model", folder / "VH.root", "-o", tmp_path / "f.root", "--friend", "--keep", "mBB")
+    with uproot.open(tmp_path / "f.root") as file:
+        assert set(file["Nominal"].keys()) == {"score", "selected"}
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "sentence"),
+    [
+        (["VH.root", "ggH.root"], ["x.root"], "belong to one ROOT file; 2 files were given"),
+        (["VH.root"], ["x.root", "--where", "mBB > 1"], "leave --where out"),
+        (["VH.root"], ["x.csv", "--friend"], "need an output that ends in .root"),
+        (["VH.root"], ["x.root", "--tree", "Nominl"], "no tree 'Nominl' in VH.root"),
+        (["VH.root"], ["x.root", "--keep", "mass"], "no column 'mass' in VH.root"),
+    ],
+)
+def test_bad_input_gets_one_sentence(
+    folder: Path, tmp_path: Path, files: list[str], words: list[str], sentence: str
+) -> None:
+    paths = [str(folder / name) for name in files]
+    output = str(tmp_path / words[0])
+    done = CliRunner().invoke(main, ["predict", str(folder / "model"), *paths, "-o", output, *words[1:]])
+    assert done.exit_code == 1
+    assert sentence in done.output
+    assert not list(tmp_path.iterdir())
