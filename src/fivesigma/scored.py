@@ -276,7 +276,7 @@ def signal_probability(model: Any, events: Events) -> Array:
         raise InputError(f"a {type(model).__name__} has no predict_proba, so it cannot score events")
     from fivesigma.datasets.columns import Columns
 
-    X = events.table(Columns.of_model(model).features)
+    X = events.table(Columns.of_model(model).feature_names or None)
     n_features = getattr(model, "n_features_in_", X.shape[1])
     if X.shape[1] != n_features:
         raise InputError(f"the events have {X.shape[1]} features, and the model was trained with {n_features}")

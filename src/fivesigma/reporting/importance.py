@@ -35,7 +35,7 @@ class Importance:
 
 def importance_of(model: Any, names: tuple[str, ...]) -> Importance | None:
     """Importance of features, or None if the model has none; members of a pool count alike."""
-    trained = Columns.of_model(model).features or names
+    trained = Columns.of_model(model).feature_names or names
     share = _shares(model, len(trained))
     if share is None:
         return None
