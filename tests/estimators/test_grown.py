@@ -13,12 +13,14 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier
+from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, scan
+from fivesigma._types import IntArray
 from fivesigma.cascade import ClassWeights, Schedule
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
 from fivesigma.estimators.sample import Sample
 from fivesigma.learners import Binding, grower
+from fivesigma.yields import rescale, signal_and_background
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
 
@@ -178,6 +180,27 @@ def test_regularisation_of_u_reaches_the_loop() -> None:
     bounded = grown(u_bounds=(0.2, 0.3)).fit(X, Y, W).history_
     assert all(0.2 <= r.u <= 0.3 for r in bounded if r.u is not None)
     assert [r.u for r in grown(warmup=5).fit(X, Y, W).history_[:7]].count(None) == 6
+
+
+@pytest.mark.parametrize("update", ["held-out", "train"])
+@pytest.mark.parametrize("update_cut", ["zero", "plateau"])
+def test_monitored_rounds_have_the_yields_of_the_training_events(update: str, update_cut: str) -> None:
+    train, held_out = np.arange(3000), np.arange(3000, 4000)
+    options: dict[str, Any] = {"n_trees": 4, "monitor_every": 1, "update": update, "update_cut": update_cut}
+    model = grown(cv=[(train, held_out)], **options).fit(X, Y, W)
+    last, driving = model.history_[-1], train if update == "train" else held_out
+
+    def selected(rows: IntArray, cut: float) -> tuple[float, float]:
+        signal = Y[rows] == 1
+        kept = model.predict_proba(X[rows])[:, 1] >= cut
+        return signal_and_background(rescale(W[rows], signal, YIELDS), signal, kept)
+
+    best = scan(
+        model.predict_proba(X[driving])[:, 1], Y[driving], rescale(W[driving], Y[driving] == 1, YIELDS), rule="plateau"
+    )
+    cut = 0.5 if update_cut == "zero" else best.cut
+    assert (last.s, last.b) == pytest.approx(selected(driving, cut))
+    assert (last.train_s, last.train_b) == pytest.approx(selected(train, cut))
 
 
 def test_early_stopping_keeps_the_trees_up_to_the_best() -> None:
