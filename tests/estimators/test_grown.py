@@ -20,7 +20,7 @@ from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
 from fivesigma.estimators.sample import Sample
 from fivesigma.learners import Binding, grower
-from fivesigma.yields import rescale, signal_and_background
+from fivesigma.yields import learner_weights, rescale, signal_and_background
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
 
@@ -300,6 +300,19 @@ def test_refit_grows_one_booster_on_all_events_along_the_same_path(library: str)
     assert len(whole.models_) == 1
     assert [r.u for r in split.history_] == [r.u for r in whole.history_]
     assert split.cut_ == whole.cut_
+
+
+def test_refit_gives_each_tree_the_class_weights_of_its_round() -> None:
+    params: dict[str, Any] = {"max_depth": 3, "learning_rate": 0.2, "subsample": 1.0, "colsample_bytree": 1.0}
+    model = grown(n_trees=10, params=params, refit=True).fit(X, Y, W)
+    assert len({r.class_weights for r in model.history_}) > 3
+    matrix = xgboost.QuantileDMatrix(X, label=Y)
+    fixed = {"objective": "binary:logistic", "base_score": 0.5, "tree_method": "hist", "nthread": 1}
+    booster = xgboost.Booster(params | fixed, cache=[matrix])
+    for i, r in enumerate(model.history_):
+        matrix.set_weight(learner_weights(W, Y == 1, r.class_weights))
+        booster.update(matrix, i)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], booster.predict(matrix), rtol=1e-5)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -33,11 +33,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from fivesigma import AMS2, CascadeClassifier, FDivergence, RelativeBackground, make_scorer
+from fivesigma import AMS2, CascadeClassifier, FDivergence, RelativeBackground, make_scorer, scan
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.sample import Sample
+from fivesigma.yields import rescale
 from tests.estimators.blobs import YIELDS, make_blobs
 
 xgboost = pytest.importorskip("xgboost")
@@ -415,6 +416,15 @@ def test_selections_without_background_do_not_count() -> None:
     assert make_scorer()(everything, X, Y, sample_weight=signal_alone) == 0.0
 
 
+@pytest.mark.parametrize("pos_label", [0, 1])
+def test_scorer_selects_what_is_predicted_to_be_the_signal(pos_label: int) -> None:
+    model = LogisticRegression().fit(X, Y)
+    signal, kept = (labels == pos_label for labels in (Y, model.predict(X)))
+    s, b = W[kept & signal].sum(), W[kept & ~signal].sum()
+    score = make_scorer(AMS2(), pos_label=pos_label)(model, X, Y, sample_weight=W)
+    assert score == pytest.approx(float(AMS2().value(s, b)))
+
+
 def test_scorer_without_weights_says_what_to_do() -> None:
     model = CascadeClassifier(LogisticRegression(), max_rounds=1, random_state=0).fit(X, Y, W)
     with pytest.raises(InputError, match="sample_weight"):
@@ -580,6 +590,27 @@ def test_refit_trains_with_the_class_weights_of_the_kept_rounds() -> None:
         signal, background = kept.class_weights
         assert ratio == pytest.approx(signal * W[Y == 1].sum() / (background * W[Y == 0].sum()))
     assert model.kept_[0].index > 0, "a balanced round would not tell the two apart"
+
+
+def test_class_weights_act_on_full_yields_whatever_share_of_a_class_is_trained_on() -> None:
+    signal, background = np.flatnonzero(Y == 1), np.flatnonzero(Y == 0)
+    split = np.append(signal[:1500], background[:500]), np.append(signal[1500:], background[500:])
+    Recording.seen.clear()
+    model = CascadeClassifier(Recording(), cv=[split], max_rounds=3, random_state=0, n_jobs=1).fit(X, Y, W)
+    assert Recording.seen[0] == pytest.approx(1.0), "round 0 is balanced"
+    for r, ratio in zip(model.history_, Recording.seen, strict=True):
+        of_signal, of_background = r.class_weights
+        assert ratio == pytest.approx(of_signal * YIELDS[0] / (of_background * YIELDS[1]))
+
+
+def test_the_cut_is_tuned_on_the_blend_of_the_kept_rounds() -> None:
+    train, held_out = np.arange(3000), np.arange(3000, 4000)
+    model = CascadeClassifier(small_xgb(), cv=[(train, held_out)], max_rounds=3, keep=3, random_state=0, n_jobs=1)
+    blend = model.fit(X, Y, W).predict_proba(X[held_out])[:, 1]
+    assert len(model.models_) == 3
+    best = scan(blend, Y[held_out], rescale(W[held_out], Y[held_out] == 1, YIELDS))
+    assert model.cut_ == pytest.approx(best.cut)
+    assert model.selected_fraction_ == best.fraction
 
 
 def test_repeated_splits_do_not_make_thin_selections_valid() -> None:
