@@ -185,6 +185,16 @@ def test_too_few_events_are_said_and_have_the_plateau() -> None:
     assert few.cut == scan(score, y, w, rule="plateau", min_effective=1.0).cut
 
 
+@pytest.mark.parametrize("few", [True, False], ids=["signal", "background"])
+def test_both_classes_need_enough_events(few: bool) -> None:
+    y = np.where(np.arange(1_020) < 20, few, not few)
+    sample = np.random.default_rng(0).normal(1.5 * y), y, np.ones(y.size)
+    with pytest.warns(SmallSampleWarning, match="too few to model yields"):
+        best = scan(*sample, rule="model", min_effective=1.0)
+    assert best.cut == scan(*sample, rule="plateau", min_effective=1.0).cut
+    assert _curve(sample, AMS2(), floor=1.0) is None
+
+
 def test_few_distinct_scores_have_the_plateau() -> None:
     score, y, w = _sample(5_000, 1)
     coarse = np.round(score)

@@ -138,6 +138,12 @@ def test_a_row_that_is_held_out_twice_counts_once() -> None:
     train, held = np.arange(2000), np.arange(2000, 2400)
     model = pool(estimators=[("a", grown(n_trees=3))], cv=[(train, np.tile(held, 20))]).fit(X, Y, W)
     assert max(r.effective_background for r in model.history_) <= 200.001
+    once, uneven = (
+        pool(estimators=[("a", grown(n_trees=3))], cv=[(train, rows)]).fit(X, Y, W)
+        for rows in (held, np.append(held, held[:150]))
+    )
+    assert [(r.s, r.b) for r in once.history_] == [(r.s, r.b) for r in uneven.history_]
+    assert once.cut_ == uneven.cut_
 
 
 def test_history_tells_the_fits_apart() -> None:

@@ -33,9 +33,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from fivesigma import AMS2, CascadeClassifier, FDivergence, RelativeBackground, make_scorer, scan
+from fivesigma import (
+    AMS2,
+    AMS3,
+    CascadeClassifier,
+    FDivergence,
+    RelativeBackground,
+    SOverRootSB,
+    Utility,
+    make_scorer,
+    scan,
+)
 from fivesigma._types import AnyArray, Array
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.sample import Sample
 from fivesigma.yields import rescale
@@ -245,6 +255,14 @@ def test_boolean_splits_and_processes_with_gaps() -> None:
     CascadeClassifier(small_xgb(), cascade=False, random_state=0).fit(X, Y, W, process=gaps)
 
 
+@pytest.mark.parametrize("cv", [0.25, 3])
+def test_a_process_of_a_single_event_is_split_with_its_class(cv: float) -> None:
+    process = np.where(Y == 1, "signal", "common")
+    process[[0, 1]] = "lonely"  # one background and one signal event
+    model = CascadeClassifier(LogisticRegression(), max_rounds=1, cv=cv, random_state=0)
+    assert model.fit(X, Y, W, process).cut_ > 0
+
+
 def test_repeated_splits_do_not_make_events_more_precise() -> None:
     once = CascadeClassifier(LogisticRegression(), cv=2, cascade=False, random_state=0).fit(X, Y, W).history_[0]
     splitter = RepeatedStratifiedKFold(n_splits=2, n_repeats=5, random_state=0)
@@ -430,6 +448,14 @@ def test_scorer_without_weights_says_what_to_do() -> None:
     with pytest.raises(InputError, match="sample_weight"):
         make_scorer()(model, X, Y)
     assert make_scorer()(model, X, Y, sample_weight=W) == pytest.approx(model.significance(X, Y, W))
+
+
+@pytest.mark.parametrize("utility", [AMS2(b_reg=100.0), AMS3(), SOverRootSB()], ids=str)
+def test_significance_is_that_of_the_utility_at_the_cut(utility: Utility) -> None:
+    model = CascadeClassifier(LogisticRegression(), utility=utility, max_rounds=1, random_state=0).fit(X, Y, W)
+    kept = model.predict(X) == 1
+    expected = utility.value(W[kept & (Y == 1)].sum(), W[kept & (Y == 0)].sum())
+    assert model.significance(X, Y, W) == pytest.approx(float(expected))
 
 
 def test_significance_of_a_subset_with_and_without_rescaling() -> None:
@@ -627,3 +653,13 @@ def test_repeated_splits_do_not_make_thin_selections_valid() -> None:
     assert a.cut == b.cut
     assert np.array_equal(np.isfinite(a.curve.significance), np.isfinite(b.curve.significance))
     assert np.isnan(a.curve.significance).any()
+
+
+def test_repeated_splits_do_not_make_a_small_sample_large() -> None:
+    signal = np.arange(120) % 2 == 0
+    sample = Sample.checked(np.zeros((120, 1)), signal, np.ones(120), None, pos_label=None, negative="error")
+    for n in (1, 5):
+        gauge = Gauge.of(sample, np.tile(np.arange(120), n), AMS2())
+        assert gauge.floor == 1.0
+        with pytest.warns(SmallSampleWarning, match=r"60\.0 effective background events decide"):
+            gauge.warn_if_small()
