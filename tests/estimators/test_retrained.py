@@ -503,6 +503,9 @@ def test_callbacks_are_called_each_round_and_may_stop() -> None:
     assert calls[0] == "setup"
     assert calls[-1] == "teardown"
     assert calls.count("begin round") == 2
+    begun, ended = ([c.partition(" ")[2] for c in calls if c.startswith(word)] for word in ("begin", "end"))
+    assert len(begun) == 3, "the fit and two rounds"
+    assert sorted(begun) == sorted(ended), "what begins also ends"
 
 
 class NoWeights(ClassifierMixin, BaseEstimator):
