@@ -359,6 +359,9 @@ def test_held_out_events_fill_the_same_categories() -> None:
     np.testing.assert_allclose(other.s, s)
     np.testing.assert_allclose(other.b, b)
     assert other.significance == pytest.approx(np.sqrt(2 * AMS2().objective(s, b).sum()))
+    assert (found.rule, other.rule) == ("peak", "peak")
+    smooth = categorise(*simulated(2_000, seed=1), 2, rule="smooth")
+    assert smooth.evaluate(score, y, weight).rule == "smooth", "its intervals would choose edges by another rule"
     part = slice(None, 5_000)
     totals = (float(weight[y == 1].sum()), float(weight[y == 0].sum()))
     scaled = found.evaluate(score[part], y[part], weight[part], yields=totals)
@@ -411,6 +414,13 @@ def test_auto_stops_where_a_gain_is_uncertain() -> None:
     assert len(useless) <= 2
     again = categorise(*sample, "auto", random_state=0)
     assert again.edges.tolist() == auto.edges.tolist()
+
+
+def test_auto_draws_its_replicas_from_the_seed() -> None:
+    flat = np.arange(1_000) % 2 == 0
+    sample = np.random.default_rng(1_000).normal(2.0 * flat), flat, np.where(flat, 0.02, 2.0)
+    numbers = [len(categorise(*sample, "auto", random_state=seed)) for seed in range(12)]
+    assert len(set(numbers)) > 1, "a gain about as large as its uncertainty: some replicas say so, others not"
 
 
 def test_replicas_scatter_around_the_yields() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ from scipy.special import ndtr
 
 from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, SOverRootSB, Utility, scan
 from fivesigma import cut_model as module
+from fivesigma._types import IntArray
 from fivesigma.bootstrap import poisson_sums
 from fivesigma.cut import _squares
 from fivesigma.cut_model import ModelledCurve, model_curve
 from fivesigma.errors import SmallSampleWarning
-from fivesigma.ranking import rank_events
+from fivesigma.ranking import Ranking, rank_events
 from tests.significance.exact import name_of
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -71,6 +73,42 @@ def test_with_many_events_both_views_are_the_truth() -> None:
     assert usual.sum() > 50
     np.testing.assert_allclose(found.by_fraction[usual], true, rtol=0.03)
     np.testing.assert_allclose(found.by_background[usual], true, rtol=0.03)
+
+
+def _disagreeing(n: int) -> Iterator[tuple[Ranking, IntArray, ModelledCurve]]:
+    """Samples on which the best cuts of the two views keep fractions that the grid can tell apart."""
+    for seed in range(40):
+        y = np.arange(n) % 2 == 0
+        score = np.random.default_rng(seed).normal(1.5 * y)
+        sample = score, y, np.where(y, TOTALS[0], TOTALS[1]) / (n / 2)
+        found, ranking = _curve(sample, AMS2(b_reg=10.0), floor=1.0), rank_events(*sample)
+        assert found is not None
+        at = found.cuts[[np.nanargmax(found.by_fraction), np.nanargmax(found.by_background)]]
+        if abs(np.diff(np.log(ranking.last[at] + 1.0))[0]) > 0.2:
+            yield ranking, at, found
+
+
+@pytest.mark.parametrize("n", [400, 4_000])
+def test_the_second_view_is_trusted_as_the_background_at_the_cut_grows(n: int) -> None:
+    shares, trusts = [], []
+    for ranking, at, found in _disagreeing(n):
+        first, second, taken = np.log(ranking.last[[*at, found.best]] + 1.0)
+        shares.append((taken - first) / (second - first))
+        count = np.sqrt(np.prod(ranking.b[at])) / ranking.b[-1] * n / 2  # all background weighs the same
+        trusts.append(count / (count + 50.0))
+    assert len(shares) > 5
+    np.testing.assert_allclose(shares, trusts, atol=0.2)
+
+
+def test_the_cut_is_valid_where_no_cut_between_the_two_views_is() -> None:
+    seen = 0
+    for ranking, at, _ in _disagreeing(400):
+        valid = np.isin(np.arange(ranking.last.size), at)
+        found = model_curve(ranking.s, ranking.b, ranking.last, _squares(ranking), valid, AMS2(b_reg=10.0))
+        assert found is not None
+        assert found.best in at
+        seen += 1
+    assert seen > 5
 
 
 @settings(max_examples=20, deadline=None)
@@ -145,6 +183,16 @@ def test_too_few_events_are_said_and_have_the_plateau() -> None:
     with pytest.warns(SmallSampleWarning, match=r"too few to model yields \(30 of each are needed\); the cut is the"):
         few = scan(score, y, w, rule="model", min_effective=1.0)
     assert few.cut == scan(score, y, w, rule="plateau", min_effective=1.0).cut
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["signal", "background"])
+def test_both_classes_need_enough_events(few: bool) -> None:
+    y = np.where(np.arange(1_020) < 20, few, not few)
+    sample = np.random.default_rng(0).normal(1.5 * y), y, np.ones(y.size)
+    with pytest.warns(SmallSampleWarning, match="too few to model yields"):
+        best = scan(*sample, rule="model", min_effective=1.0)
+    assert best.cut == scan(*sample, rule="plateau", min_effective=1.0).cut
+    assert _curve(sample, AMS2(), floor=1.0) is None
 
 
 def test_few_distinct_scores_have_the_plateau() -> None:

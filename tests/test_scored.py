@@ -79,6 +79,13 @@ def test_of_a_model_with_a_cut(events: Events, scored: ScoredEvents) -> None:
     assert_same(ScoredEvents.of(Named(), backwards), scored)
 
 
+def test_an_event_at_the_cut_is_selected(events: Events, scored: ScoredEvents) -> None:
+    model = Named()
+    model.cut_ = float(np.median(scored.score[1:]))  # of an odd number of scores: one of them
+    assert model.cut_ in scored.score
+    np.testing.assert_array_equal(ScoredEvents.of(model, events).selected, scored.score >= model.cut_)
+
+
 @pytest.mark.parametrize("labels", [("b", "s"), ("background", "Signal"), ("ttbar", "ggH")])
 def test_any_classifier_gives_the_probability_of_signal(labels: tuple[str, str]) -> None:
     """Other classifiers sort their labels: signal need not be the second."""

@@ -183,6 +183,7 @@ def test_bad_selections(selected: Any, process: Any, sentence: str) -> None:
 def test_effective_count_is_between_one_and_the_number_of_events(w: list[float]) -> None:
     assert 1 - 1e-9 <= effective_count(np.array(w)) <= len(w) * (1 + 1e-9)
     assert effective_count(np.full(len(w), w[0])) == pytest.approx(len(w))
+    assert effective_count(-np.array(w)) == effective_count(np.array(w))
 
 
 # significance of yields that may not be valid

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fivesigma.datasets import Events, from_arrays, make_htautau
+from fivesigma.datasets.columns import Columns
 from fivesigma.errors import InputError
 
 
@@ -72,6 +73,14 @@ def test_what_not_all_have_is_dropped_and_said() -> None:
     again = some_events() + some_events()
     assert again.ids is None
     assert again.notes == ("The identifiers are dropped, because they are not unique in the joined events.",)
+
+
+def test_how_events_were_read_is_known_only_if_all_were_read_alike() -> None:
+    alike, unlike = Columns(features=("a", "b"), cut="a > 1"), Columns(features=("a", "b"), cut="a > 2")
+    first, second = replace(some_events(), columns=alike), some_events(4)
+    assert (first + replace(second, columns=alike)).columns == alike
+    assert (first + replace(second, columns=unlike)).columns is None
+    assert (first + second).columns is None
 
 
 def test_notes_are_joined_each_once() -> None:

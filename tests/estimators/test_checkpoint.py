@@ -112,6 +112,14 @@ def test_resumes_after_the_last_written_tree(tmp_path: Path) -> None:
     assert [r.index for r in resumed.history_] == list(range(20))
 
 
+@pytest.mark.parametrize(("library", "share"), [("xgboost", "colsample_bytree"), ("lightgbm", "feature_fraction")])
+def test_trees_after_a_checkpoint_draw_other_columns(library: str, share: str, tmp_path: Path) -> None:
+    table = np.random.default_rng(0).normal(size=(Y.size, 4)) + Y[:, None]
+    options: dict[str, Any] = {"library": library, "checkpoint_every": 1, "params": {share: 0.25, "max_depth": 1}}
+    model = grown(tmp_path, **options).fit(table, Y, W)
+    assert (model.feature_importances_ > 0).all(), "a tree of one column each, and the same one after every write"
+
+
 def test_interrupt_says_what_is_left(tmp_path: Path) -> None:
     run = start("xgboost", tmp_path / "run", tmp_path / "out.npy", interrupt_at=20)
     _, err = run.communicate(timeout=120)

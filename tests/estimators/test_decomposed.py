@@ -167,6 +167,12 @@ def test_the_classifier_sees_no_weights() -> None:
     assert np.array_equal(by_weight.signal_probability(X), by_count.signal_probability(X))
 
 
+def test_a_refit_is_trained_on_all_events_whatever_the_splits() -> None:
+    a, b = (linear(cv=cv, refit=True).fit(X, Y, W) for cv in (0.25, 3))
+    assert len(a.models_) == len(b.models_) == 1
+    assert np.array_equal(a.predict_proba(X), b.predict_proba(X))
+
+
 def test_rows_of_zero_weight_belong_to_nothing() -> None:
     empty = np.arange(4000) % 5 == 0
     rows = np.flatnonzero(~empty)

@@ -38,6 +38,14 @@ def test_a_fit_of_events_is_the_fit_of_their_arrays() -> None:
     assert by_events.significance(EVENTS, sample_weight=2 * EVENTS.weight) > by_events.significance(EVENTS)
 
 
+def test_a_fit_of_arrays_forgets_the_events_before_it() -> None:
+    model = GrownCascadeClassifier(n_trees=3, **SETTINGS).fit(EVENTS)
+    assert model.data_hash_
+    model.fit(EVENTS.X[::2], EVENTS.y[::2], EVENTS.weight[::2])
+    assert not hasattr(model, "data_hash_"), "a report would take these events for the training events"
+    assert not hasattr(model, "columns_")
+
+
 def test_columns_are_found_by_name(tmp_path: object) -> None:
     model = GrownCascadeClassifier(n_trees=5, **SETTINGS).fit(EVENTS)
     other = shuffled(EVENTS)

@@ -13,12 +13,14 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier
+from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, scan
+from fivesigma._types import IntArray
 from fivesigma.cascade import ClassWeights, Schedule
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
 from fivesigma.estimators.sample import Sample
 from fivesigma.learners import Binding, grower
+from fivesigma.yields import learner_weights, rescale, signal_and_background
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
 
@@ -180,9 +182,30 @@ def test_regularisation_of_u_reaches_the_loop() -> None:
     assert [r.u for r in grown(warmup=5).fit(X, Y, W).history_[:7]].count(None) == 6
 
 
+@pytest.mark.parametrize("update", ["held-out", "train"])
+@pytest.mark.parametrize("update_cut", ["zero", "plateau"])
+def test_monitored_rounds_have_the_yields_of_the_training_events(update: str, update_cut: str) -> None:
+    train, held_out = np.arange(3000), np.arange(3000, 4000)
+    options: dict[str, Any] = {"n_trees": 4, "monitor_every": 1, "update": update, "update_cut": update_cut}
+    model = grown(cv=[(train, held_out)], **options).fit(X, Y, W)
+    last, driving = model.history_[-1], train if update == "train" else held_out
+
+    def selected(rows: IntArray, cut: float) -> tuple[float, float]:
+        signal = Y[rows] == 1
+        kept = model.predict_proba(X[rows])[:, 1] >= cut
+        return signal_and_background(rescale(W[rows], signal, YIELDS), signal, kept)
+
+    best = scan(
+        model.predict_proba(X[driving])[:, 1], Y[driving], rescale(W[driving], Y[driving] == 1, YIELDS), rule="plateau"
+    )
+    cut = 0.5 if update_cut == "zero" else best.cut
+    assert (last.s, last.b) == pytest.approx(selected(driving, cut))
+    assert (last.train_s, last.train_b) == pytest.approx(selected(train, cut))
+
+
 def test_early_stopping_keeps_the_trees_up_to_the_best() -> None:
     model = grown(n_trees=300, early_stopping=40, params={"max_depth": 6, "learning_rate": 0.5}).fit(X, Y, W)
-    assert model.n_trees_ < len(model.history_) < 300
+    assert model.n_trees_ + 40 == len(model.history_) < 300
     assert model.models_[0].n_trees == model.n_trees_
     assert len(list(model.staged_significance(X, Y, W))) == model.n_trees_
 
@@ -277,6 +300,19 @@ def test_refit_grows_one_booster_on_all_events_along_the_same_path(library: str)
     assert len(whole.models_) == 1
     assert [r.u for r in split.history_] == [r.u for r in whole.history_]
     assert split.cut_ == whole.cut_
+
+
+def test_refit_gives_each_tree_the_class_weights_of_its_round() -> None:
+    params: dict[str, Any] = {"max_depth": 3, "learning_rate": 0.2, "subsample": 1.0, "colsample_bytree": 1.0}
+    model = grown(n_trees=10, params=params, refit=True).fit(X, Y, W)
+    assert len({r.class_weights for r in model.history_}) > 3
+    matrix = xgboost.QuantileDMatrix(X, label=Y)
+    fixed = {"objective": "binary:logistic", "base_score": 0.5, "tree_method": "hist", "nthread": 1}
+    booster = xgboost.Booster(params | fixed, cache=[matrix])
+    for i, r in enumerate(model.history_):
+        matrix.set_weight(learner_weights(W, Y == 1, r.class_weights))
+        booster.update(matrix, i)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], booster.predict(matrix), rtol=1e-5)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import fivesigma
 from fivesigma import AMS2, CascadeClassifier, CascadePool, GrownCascadeClassifier
@@ -135,6 +138,12 @@ def test_a_row_that_is_held_out_twice_counts_once() -> None:
     train, held = np.arange(2000), np.arange(2000, 2400)
     model = pool(estimators=[("a", grown(n_trees=3))], cv=[(train, np.tile(held, 20))]).fit(X, Y, W)
     assert max(r.effective_background for r in model.history_) <= 200.001
+    once, uneven = (
+        pool(estimators=[("a", grown(n_trees=3))], cv=[(train, rows)]).fit(X, Y, W)
+        for rows in (held, np.append(held, held[:150]))
+    )
+    assert [(r.s, r.b) for r in once.history_] == [(r.s, r.b) for r in uneven.history_]
+    assert once.cut_ == uneven.cut_
 
 
 def test_history_tells_the_fits_apart() -> None:
@@ -195,6 +204,29 @@ def test_members_get_different_seeds_and_the_utility_of_the_pool() -> None:
     assert not np.array_equal(a.predict_proba(X), b.predict_proba(X))
 
 
+def test_members_say_which_policy_for_negative_weights_they_were_trained_with() -> None:
+    signed = np.where(np.arange(Y.size) % 50 < 2, -W, W)
+    model = CascadePool([("a", grown())], negative_weights="abs", random_state=0, n_jobs=1).fit(X, Y, signed)
+    assert [m.negative_weights for _, m in model.members_] == ["abs"]
+
+
+class Recording(GaussianNB):
+    """Notes the events that each fit sees."""
+
+    seen: ClassVar[list[frozenset[float]]] = []
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        self.seen.append(frozenset(X[:, 0].tolist()))
+        return super().fit(X, y, sample_weight)
+
+
+def test_every_repeat_has_folds_of_its_own() -> None:
+    Recording.seen.clear()
+    CascadePool([("a", Recording())], cv=2, n_repeats=3, random_state=0, n_jobs=1).fit(X, Y, W)
+    assert len(Recording.seen) == len(set(Recording.seen)) == 6
+    assert all(len(rows) == Y.size / 2 for rows in Recording.seen)
+
+
 def test_keep_takes_the_best_members() -> None:
     model = few(keep=1).fit(X, Y, W)
     best = max(model.member_significance_, key=lambda name: model.member_significance_[name])
@@ -211,6 +243,18 @@ def test_fitted_weights_are_not_negative_and_drop_a_useless_member() -> None:
     assert model.blend_.weights.sum() == pytest.approx(1.0)
     assert (model.blend_.weights >= 0).all()
     assert model.blend_.weights[0] > 0.9
+
+
+def test_fitted_weights_do_not_depend_on_the_yields_of_the_classes() -> None:
+    table = X + np.outer(Y, [0.0, 1.0])  # both columns separate, and each member sees one of them
+    columns = [FunctionTransformer(itemgetter((slice(None), [j]))) for j in (0, 1)]
+    estimators = [(f"column-{j}", make_pipeline(column, GaussianNB())) for j, column in enumerate(columns)]
+    rare, common = (
+        pool(estimators=estimators, weights="fit").fit(table, Y, W * np.where(Y == 1, factor, 1.0)).blend_.weights
+        for factor in (0.01, 1.0)
+    )
+    assert common == pytest.approx(rare)
+    assert 0.1 < common[0] < 0.9, "a blend of one member would not tell the two apart"
 
 
 def test_ranks_are_shares_of_the_held_out_events_below() -> None:
@@ -291,6 +335,7 @@ def test_progress_tells_member_round_u_and_significance(
         ({"blend": "median"}, "blend must be one of rank, margin, probability"),
         ({"weights": "best"}, "weights must be one of even, fit"),
         ({"keep": 0}, "keep must be an integer of at least 1"),
+        ({"keep": True}, "keep must be an integer of at least 1, got True"),
         ({"n_repeats": 0}, "n_repeats must be an integer of at least 1"),
         ({"cv": 1.5}, "cv=1.5 is not between 0 and 1"),
         ({"utility": AMS2(), "b_reg": 1.0}, "stands beside AMS2"),

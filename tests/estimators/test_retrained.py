@@ -33,11 +33,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from fivesigma import AMS2, CascadeClassifier, FDivergence, RelativeBackground, make_scorer
+from fivesigma import (
+    AMS2,
+    AMS3,
+    CascadeClassifier,
+    FDivergence,
+    RelativeBackground,
+    SOverRootSB,
+    Utility,
+    make_scorer,
+    scan,
+)
 from fivesigma._types import AnyArray, Array
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.sample import Sample
+from fivesigma.yields import rescale
 from tests.estimators.blobs import YIELDS, make_blobs
 
 xgboost = pytest.importorskip("xgboost")
@@ -244,6 +255,14 @@ def test_boolean_splits_and_processes_with_gaps() -> None:
     CascadeClassifier(small_xgb(), cascade=False, random_state=0).fit(X, Y, W, process=gaps)
 
 
+@pytest.mark.parametrize("cv", [0.25, 3])
+def test_a_process_of_a_single_event_is_split_with_its_class(cv: float) -> None:
+    process = np.where(Y == 1, "signal", "common")
+    process[[0, 1]] = "lonely"  # one background and one signal event
+    model = CascadeClassifier(LogisticRegression(), max_rounds=1, cv=cv, random_state=0)
+    assert model.fit(X, Y, W, process).cut_ > 0
+
+
 def test_repeated_splits_do_not_make_events_more_precise() -> None:
     once = CascadeClassifier(LogisticRegression(), cv=2, cascade=False, random_state=0).fit(X, Y, W).history_[0]
     splitter = RepeatedStratifiedKFold(n_splits=2, n_repeats=5, random_state=0)
@@ -415,11 +434,28 @@ def test_selections_without_background_do_not_count() -> None:
     assert make_scorer()(everything, X, Y, sample_weight=signal_alone) == 0.0
 
 
+@pytest.mark.parametrize("pos_label", [0, 1])
+def test_scorer_selects_what_is_predicted_to_be_the_signal(pos_label: int) -> None:
+    model = LogisticRegression().fit(X, Y)
+    signal, kept = (labels == pos_label for labels in (Y, model.predict(X)))
+    s, b = W[kept & signal].sum(), W[kept & ~signal].sum()
+    score = make_scorer(AMS2(), pos_label=pos_label)(model, X, Y, sample_weight=W)
+    assert score == pytest.approx(float(AMS2().value(s, b)))
+
+
 def test_scorer_without_weights_says_what_to_do() -> None:
     model = CascadeClassifier(LogisticRegression(), max_rounds=1, random_state=0).fit(X, Y, W)
     with pytest.raises(InputError, match="sample_weight"):
         make_scorer()(model, X, Y)
     assert make_scorer()(model, X, Y, sample_weight=W) == pytest.approx(model.significance(X, Y, W))
+
+
+@pytest.mark.parametrize("utility", [AMS2(b_reg=100.0), AMS3(), SOverRootSB()], ids=str)
+def test_significance_is_that_of_the_utility_at_the_cut(utility: Utility) -> None:
+    model = CascadeClassifier(LogisticRegression(), utility=utility, max_rounds=1, random_state=0).fit(X, Y, W)
+    kept = model.predict(X) == 1
+    expected = utility.value(W[kept & (Y == 1)].sum(), W[kept & (Y == 0)].sum())
+    assert model.significance(X, Y, W) == pytest.approx(float(expected))
 
 
 def test_significance_of_a_subset_with_and_without_rescaling() -> None:
@@ -467,6 +503,9 @@ def test_callbacks_are_called_each_round_and_may_stop() -> None:
     assert calls[0] == "setup"
     assert calls[-1] == "teardown"
     assert calls.count("begin round") == 2
+    begun, ended = ([c.partition(" ")[2] for c in calls if c.startswith(word)] for word in ("begin", "end"))
+    assert len(begun) == 3, "the fit and two rounds"
+    assert sorted(begun) == sorted(ended), "what begins also ends"
 
 
 class NoWeights(ClassifierMixin, BaseEstimator):
@@ -582,6 +621,27 @@ def test_refit_trains_with_the_class_weights_of_the_kept_rounds() -> None:
     assert model.kept_[0].index > 0, "a balanced round would not tell the two apart"
 
 
+def test_class_weights_act_on_full_yields_whatever_share_of_a_class_is_trained_on() -> None:
+    signal, background = np.flatnonzero(Y == 1), np.flatnonzero(Y == 0)
+    split = np.append(signal[:1500], background[:500]), np.append(signal[1500:], background[500:])
+    Recording.seen.clear()
+    model = CascadeClassifier(Recording(), cv=[split], max_rounds=3, random_state=0, n_jobs=1).fit(X, Y, W)
+    assert Recording.seen[0] == pytest.approx(1.0), "round 0 is balanced"
+    for r, ratio in zip(model.history_, Recording.seen, strict=True):
+        of_signal, of_background = r.class_weights
+        assert ratio == pytest.approx(of_signal * YIELDS[0] / (of_background * YIELDS[1]))
+
+
+def test_the_cut_is_tuned_on_the_blend_of_the_kept_rounds() -> None:
+    train, held_out = np.arange(3000), np.arange(3000, 4000)
+    model = CascadeClassifier(small_xgb(), cv=[(train, held_out)], max_rounds=3, keep=3, random_state=0, n_jobs=1)
+    blend = model.fit(X, Y, W).predict_proba(X[held_out])[:, 1]
+    assert len(model.models_) == 3
+    best = scan(blend, Y[held_out], rescale(W[held_out], Y[held_out] == 1, YIELDS))
+    assert model.cut_ == pytest.approx(best.cut)
+    assert model.selected_fraction_ == best.fraction
+
+
 def test_repeated_splits_do_not_make_thin_selections_valid() -> None:
     """An event that is held out five times is one event: the floor of effective events counts it once."""
     rng = np.random.default_rng(0)
@@ -596,3 +656,13 @@ def test_repeated_splits_do_not_make_thin_selections_valid() -> None:
     assert a.cut == b.cut
     assert np.array_equal(np.isfinite(a.curve.significance), np.isfinite(b.curve.significance))
     assert np.isnan(a.curve.significance).any()
+
+
+def test_repeated_splits_do_not_make_a_small_sample_large() -> None:
+    signal = np.arange(120) % 2 == 0
+    sample = Sample.checked(np.zeros((120, 1)), signal, np.ones(120), None, pos_label=None, negative="error")
+    for n in (1, 5):
+        gauge = Gauge.of(sample, np.tile(np.arange(120), n), AMS2())
+        assert gauge.floor == 1.0
+        with pytest.warns(SmallSampleWarning, match=r"60\.0 effective background events decide"):
+            gauge.warn_if_small()

@@ -1,6 +1,7 @@
 """Models outlive a release: those of every format load, and no change of what is stored goes unnoticed."""
 
 import inspect
+import itertools
 import json
 import shutil
 from dataclasses import MISSING, fields
@@ -61,7 +62,10 @@ class TestOldModels:
 def test_old_models_say_what_they_are() -> None:
     plain = load(HERE / "format-1" / "pool").members_[2][1]
     assert (plain.cascade, plain.max_rounds, plain.cv) == (False, 20, 0.25)
-    assert load(HERE / "format-1" / "grown-xgboost").history_[0].following.u is not None
+    rounds = load(HERE / "format-1" / "grown-xgboost").history_
+    assert rounds[0].following.u is not None
+    for r, after in itertools.pairwise(rounds):
+        assert (r.following.signal, r.following.background) == after.class_weights
 
 
 class TestChangedParameters:

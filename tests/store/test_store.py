@@ -346,7 +346,9 @@ class TestDamage:
         with pytest.raises(StoreError, match="no plain file"):
             load(saved)
 
-    @pytest.mark.parametrize("name", ["../outside.ubj", "/etc/passwd", "a/b.ubj", "..", "C:\\x", "manifest.json"])
+    @pytest.mark.parametrize(
+        "name", ["../outside.ubj", "/etc/passwd", "a/b.ubj", "..", "a..", "C:\\x", "manifest.json"]
+    )
     def test_a_name_that_leaves_the_folder_is_refused(self, saved: Path, name: str) -> None:
         forge(saved, lambda m: m["files"].update({name: m["files"].pop("part-001.ubj")}))
         with pytest.raises(StoreError, match="a name that leaves the model"):
@@ -360,6 +362,13 @@ class TestDamage:
         with pytest.raises(StoreError, match="a name that no file of a saved model has"):
             load(path)
         assert [p.name for p in tmp_path.iterdir()] == ["model.zip"]
+
+    def test_a_zip_that_holds_a_name_twice_is_refused(self, original: Path, tmp_path: Path) -> None:
+        path = save(load(original), tmp_path / "model.zip")
+        with zipfile.ZipFile(path, "a") as file, pytest.warns(UserWarning, match="Duplicate name"):
+            file.writestr("manifest.json", file.read("manifest.json"))
+        with pytest.raises(StoreError, match=r"holds 'manifest\.json' twice"):
+            load(path)
 
     def test_a_compressed_zip_is_refused(self, original: Path, tmp_path: Path) -> None:
         path = tmp_path / "model.zip"
