@@ -192,7 +192,7 @@ def test_events_that_cannot_be_scored_are_refused_before_training(
     done = CliRunner().invoke(main, [*arguments, "-o", str(tmp_path / "out")])
     assert isinstance(done.exception, SystemExit), "a traceback"
     assert done.exit_code == 1
-    assert done.stderr.startswith("Error: A recipe needs training events (set t) and test events with labels")
+    assert done.stderr.startswith("Error: a recipe needs training events (set t) and test events with labels")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 

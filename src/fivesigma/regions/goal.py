@@ -42,7 +42,7 @@ class Goal:
     def __post_init__(self) -> None:
         if not callable(self.kind) and self.kind not in GOALS:
             raise InputError(
-                f"goal must be one of {', '.join(map(repr, GOALS))} or a function of the Z, got {self.kind!r}."
+                f"goal must be one of {', '.join(map(repr, GOALS))} or a function of the Z, got {self.kind!r}"
                 f"{did_you_mean(str(self.kind), GOALS)}"
             )
         if self.others not in OTHERS:

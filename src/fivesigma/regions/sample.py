@@ -42,7 +42,7 @@ class Roles:
         for name in self.signals:
             if name not in self.columns:
                 raise InputError(
-                    f"signal {name!r} is not a process; processes are {', '.join(map(repr, self.columns))}."
+                    f"signal {name!r} is not a process; processes are {', '.join(map(repr, self.columns))}"
                     f"{did_you_mean(name, self.columns)}"
                 )
         if len(self.signals) == len(self.columns):
@@ -209,7 +209,7 @@ def check_sample(scores: ArrayLike, process: ArrayLike, sample_weight: ArrayLike
     for name in absent:
         if name in roles.signals or len(absent) > 1 or not unnamed:
             raise InputError(
-                f"process {name!r} has no events; the events are of {', '.join(map(repr, seen[:8]))}."
+                f"process {name!r} has no events; the events are of {', '.join(map(repr, seen[:8]))}"
                 f"{did_you_mean(name, unnamed)}"
             )
     names = (*roles.signals, *(name for name in seen if name not in roles.signals))
