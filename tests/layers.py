@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     (
         "events",
         {
-            "datasets": "events in and out, the toy",
+            "datasets": "events in and out",
             "cascade": "Algorithms 1 and 2",
             "blend": "mean of scores",
             "_drawing": "axes",
