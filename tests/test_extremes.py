@@ -57,13 +57,13 @@ def test_every_utility_of_any_yields(utility: Utility, s: float, b: float) -> No
 def test_the_numbers_are_those_of_many_digits(s: float, b: float) -> None:
     with mpmath.workdps(700):
         t = mpmath.mpf(s) / b
-        exact = {
-            AMS2: mpmath.sqrt(2 * b * ((1 + t) * mpmath.log1p(t) - t)),
-            AMS3: s / mpmath.sqrt(b),
-            SOverRootSB: s / mpmath.sqrt(mpmath.mpf(s) + b),
-        }
-        for kind, z in exact.items():
-            found = number_or_sentence(kind().value, s, b)
+        exact = [
+            mpmath.sqrt(2 * b * ((1 + t) * mpmath.log1p(t) - t)),
+            s / mpmath.sqrt(b),
+            s / mpmath.sqrt(mpmath.mpf(s) + b),
+        ]
+        for utility, z in zip((AMS2(), AMS3(), SOverRootSB()), exact, strict=True):
+            found = number_or_sentence(utility.value, s, b)
             # A square below the smallest float is zero: Z then is so, to many more digits than it will be read to.
             assert found is None or abs(found - z) <= 1e-12 * z + 1e-9
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from fivesigma._types import AnyArray
 from fivesigma.errors import FivesigmaError, InputError, shortened
 
 _LIBRARIES = ("xgboost", "lightgbm", "catboost")
@@ -16,14 +17,14 @@ _NO_BINS = "window shape cannot be larger"  # what scikit-learn's binning says o
 
 
 @contextmanager
-def explained(X: Any, names: Sequence[Any] | None) -> Iterator[None]:
+def explained(X: Any, names: AnyArray | None) -> Iterator[None]:
     """Turn an error of a boosting library into one of ours, at no cost while there is none.
 
     Parameters
     ----------
     X : table
         The events that were handed to the learner.
-    names : sequence, optional
+    names : array, optional
         Names of its columns.
     """
     try:
@@ -47,7 +48,7 @@ def explained(X: Any, names: Sequence[Any] | None) -> Iterator[None]:
         raise InputError(problem) from err
 
 
-def _column(X: Any, names: Sequence[Any] | None, *, empty: bool) -> str | None:
+def _column(X: Any, names: AnyArray | None, *, empty: bool) -> str | None:
     """Say which column has no value, or one that is too large for single precision."""
     largest = float(np.finfo(np.float32).max)
     for k in range(X.shape[1]):
