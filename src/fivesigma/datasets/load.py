@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fivesigma._files import DIGEST, check_digest
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import assemble
 from fivesigma.datasets.columns import Columns
@@ -126,6 +127,7 @@ def source_of(path: str | os.PathLike[str]) -> Source:
 
 def _source(file: Path, tree: str | None) -> Source:
     ending = next(ending for ending in _ENDINGS if file.name.lower().endswith(ending))
+    check_digest(file)
     try:
         if ending == ".root":
             return RootTree(file, tree)
@@ -154,7 +156,7 @@ def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
             hint = did_you_mean(file.name, nearby)
             raise InputError(f"there is no file {file}{hint}")
         found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207 - absolute too
-        found = [item for item in found if item.is_file()]
+        found = [item for item in found if item.is_file() and not item.name.endswith(DIGEST)]
     if not found:
         raise InputError(f"no file matches {str(path)!r}")
     for item in found:
