@@ -10,7 +10,7 @@ import numpy as np
 from fivesigma.datasets.columns import join_parts, known_signal
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.expression import Cut
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,7 +69,7 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any) -> Events
     n = sum(block.n_rows for block in blocks)
     notes = _notes(left_out, cut, n_read, n)
     if n == 0:
-        raise InputError(f"none of {n_read:,} events passes the cut {columns.cut!r}")
+        raise InputError(f"none of {n_read:,} events passes the cut {shortened(repr(columns.cut))}")
     where = blocks[0].source if len(blocks) == 1 else f"{len(blocks)} files"
     y, signal = _labels(blocks, settled.label, signal, where)
     w = np.ones(n) if settled.weight is None else _weights(blocks, settled.weight)
@@ -126,9 +126,9 @@ def _cut(block: _Block, cut: Cut | None) -> _Block:
 def _notes(left_out: Sequence[str], cut: Cut | None, n_read: int, n: int) -> tuple[str, ...]:
     notes = []
     if cut is not None:
-        notes.append(f"{n_read - n:,} of {n_read:,} events fail the cut {cut.text!r} and are left out.")
+        notes.append(f"{n_read - n:,} of {n_read:,} events fail the cut {shortened(repr(cut.text))} and are left out.")
     if left_out:
-        names = ", ".join(left_out)
+        names = ", ".join(map(shortened, left_out))
         notes.append(f"Not features, because they do not hold one number per event: {names}.")
     return tuple(notes)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError, did_you_mean, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -122,12 +122,12 @@ class Cut:
                 return self._apply(type(op), self._value(left, columns), self._value(right, columns))
             case ast.UnaryOp(op=op, operand=item):
                 return self._apply(type(op), self._value(item, columns))
-        raise self._error(f"{ast.unparse(node)!r} is not understood")
+        raise self._error(f"{shortened(ast.unparse(node))!r} is not understood")
 
     def _condition(self, node: ast.AST, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
         value = np.asarray(self._value(node, columns))
         if value.dtype != bool:
-            text = ast.unparse(node)
+            text = shortened(ast.unparse(node))
             raise self._error(f"{text!r} is not a condition; put parentheses around each comparison")
         return value
 
@@ -135,7 +135,7 @@ class Cut:
         if name not in _FUNCTIONS:
             hint = did_you_mean(name, _FUNCTIONS)
             known = hint or f"; there are {', '.join(_FUNCTIONS)}"
-            raise self._error(f"there is no function {name!r}{known}")
+            raise self._error(f"there is no function {shortened(name)!r}{known}")
         try:
             return _FUNCTIONS[name](*args)
         except (TypeError, ValueError) as err:
@@ -144,10 +144,12 @@ class Cut:
     def _apply(self, op: type[ast.AST], *args: Any) -> Any:
         if op not in _OPERATORS:
             raise self._error(f"{op.__name__} is not an operator that a cut can hold")
+        if op is ast.Mod and any(np.asarray(arg).dtype.kind not in "biuf" for arg in args):
+            raise self._error("it takes the remainder of text")  # Python would format it, at any length
         try:
             return _OPERATORS[op](*args)
         except (TypeError, ValueError, ArithmeticError) as err:  # text with a number, 1 / 0 between constants
             raise self._error("it compares or combines text with numbers, or divides by zero") from err
 
     def _error(self, why: str) -> InputError:
-        return InputError(f"the cut {self.text!r} cannot be used: {why}")
+        return InputError(f"the cut {shortened(repr(self.text))} cannot be used: {why}")
