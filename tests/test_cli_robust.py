@@ -173,7 +173,7 @@ fivesigma.cli.main(["waiting", sys.argv[1]])
 
 
 def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _WAITING, tmp_path / "scores.csv"]
+    command = [sys.executable, "-c", _WAITING, str(tmp_path / "scores.csv")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -28,6 +28,8 @@ small = st.floats(0.0, 50.0).map(lambda e: 10.0**-e) | st.just(0.0)
 def utilities(draw: st.DrawFn) -> Utility:
     b_reg, number = draw(small), draw(st.floats(-50.0, 50.0).map(lambda e: 10.0**e))
     kind = draw(st.sampled_from([AMS2, AMS3, SOverRootSB, OnOff, GaussianBackground, RelativeBackground]))
+    if kind is GaussianBackground:
+        number **= 2
     return kind(b_reg=b_reg) if kind in (AMS2, AMS3, SOverRootSB) else kind(number, b_reg=b_reg)
 
 
@@ -90,11 +92,13 @@ def test_yields_that_gave_nan(s: float, b: float) -> None:
 
 @pytest.mark.parametrize("value", [10**400, True, math.inf, math.nan, -1.0, 1e60, "1", 1j])
 def test_parameters_that_no_formula_can_use(value: Any) -> None:
-    for make in (lambda v: AMS2(b_reg=v), GaussianBackground, RelativeBackground):
+    for make in (lambda v: AMS2(b_reg=v), RelativeBackground, lambda v: OnOff(1.0, b_reg=v)):
         with pytest.raises(InputError, match="must be"):
             make(value)
     with pytest.raises(InputError, match="tau must be"):
         OnOff(1e-60)
+    with pytest.raises(InputError, match=r"sigma must be at most 1e\+150"):
+        GaussianBackground(1e200)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +197,22 @@ def test_estimators_of_any_weights(estimator: Any, name: str) -> None:
 
     found = number_or_sentence(run)
     assert found is not None or name not in ("small", "large")
+
+
+@pytest.mark.parametrize("name", odd_weights())
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+def test_a_report_of_any_weights(name: str) -> None:
+    X, y, w = some_events()
+    model = fivesigma.GrownCascadeClassifier(n_trees=3, b_reg=1.0, random_state=0, n_jobs=1).fit(X, y, w)
+
+    def run() -> list[float]:
+        found = fivesigma.ScoredEvents(model.predict_proba(X)[:, 1], y == 1, odd_weights()[name])
+        page = fivesigma.report(model, found, n_boot=20)
+        assert page.html  # it can be drawn
+        verdict = page.data.verdict
+        return [verdict.significance, *verdict.interval, verdict.s, verdict.b]
+
+    assert number_or_sentence(run) is not None or name not in ("small", "large")
 
 
 @pytest.mark.parametrize("value", [1e37, 1e38, 3.5e38, -1e39, 1e300, -1e308])

@@ -82,7 +82,12 @@ def test_a_gzip_bomb_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def counting(*args: Any) -> Any:
         file = opened(*args)
         inner = file.read
-        file.read = lambda n: read.append(n) or inner(n)
+
+        def noting(n: int) -> Any:
+            read.append(n)
+            return inner(n)
+
+        file.read = noting
         return file
 
     monkeypatch.setattr(gzip, "open", counting)

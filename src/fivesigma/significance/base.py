@@ -139,7 +139,7 @@ class Utility(ABC):
         total = b + self.b_reg if self.b_reg else b
         name = f"b + b_reg (b_reg = {self.b_reg:g})"
         low, high = refuse_outside(name, total, "finite and > 0", 0.0, np.inf, open_low=True)
-        return s, total, bool(most <= USUAL and low >= 1 / USUAL and high <= USUAL)
+        return s, total, bool(most <= USUAL and low >= 1 / USUAL and high <= USUAL) and self._usual
 
     def _yields(self, s: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
         """Check the yields and add b_reg."""
@@ -153,6 +153,11 @@ class Utility(ABC):
         root = np.exp2(np.frexp(self._size(b))[1] // 2)  # a power of two, so that nothing is rounded
         with np.errstate(over="ignore", under="ignore"):
             return self._in_units(root), s / root / root, b / root / root, root * root
+
+    @property
+    def _usual(self) -> bool:
+        """Whether the numbers of the utility itself are no larger than usual."""
+        return True
 
     def _size(self, b: Array) -> Array:
         """Size of the background, in units of which numbers are neither large nor small."""

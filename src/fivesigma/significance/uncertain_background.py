@@ -110,8 +110,14 @@ class GaussianBackground(VariationalUtility):
     True
     """
 
+    _largest: ClassVar[dict[str, float]] = {"sigma": 1e150}  # its square is a float
+
     sigma: float
     b_reg: float = 0.0
+
+    @property
+    def _usual(self) -> bool:
+        return self.sigma <= USUAL
 
     def _size(self, b: Array) -> Array:
         return b + self.sigma**2
