@@ -1,13 +1,17 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and a digest beside them that tells damage."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fivesigma.errors import InputError
+from fivesigma.errors import FivesigmaError, InputError, shortened
+
+DIGEST = ".sha256"
 
 
 @contextmanager
@@ -26,14 +30,57 @@ def written_whole(path: Path) -> Iterator[Path]:
         with beside.open("rb") as file:
             os.fsync(file.fileno())  # before the name points to it
         beside.replace(path)
-    except BrokenPipeError:
-        raise  # of a reader of the output, not of the file
+    except (BrokenPipeError, FivesigmaError):
+        raise  # of a reader of the output, not of the file; or a sentence already
     except OSError as err:
         raise InputError(f"{path} cannot be written: {err.strerror or err}") from err
     except Exception as err:
         # polars wraps what the system said of a Parquet file.
         if "os error" not in str(err):
             raise
-        raise InputError(f"{path} cannot be written: {str(err).splitlines()[0]}") from err
+        raise InputError(f"{path} cannot be written: {shortened(str(err).splitlines()[0], 200)}") from err
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_with_digest(path: Path) -> Iterator[Path]:
+    """Write a file whole or not at all, with its SHA-256 beside it in the form that ``sha256sum --check`` reads.
+
+    The file gets its name before the digest does, and an older digest goes first: whatever happens in between, a file
+    never has the digest of another.
+    """
+    target = digest_path(path)
+    with written_whole(target) as digest, written_whole(path) as beside:
+        yield beside
+        digest.write_text(f"{_sha256(beside)}  {path.name}\n", encoding="utf-8")
+        target.unlink(missing_ok=True)
+
+
+def digest_path(path: Path) -> Path:
+    """Where the digest of a file is."""
+    return path.with_name(f"{path.name}{DIGEST}")
+
+
+def check_digest(path: Path) -> None:
+    """Refuse a file that differs from the digest beside it; without a digest every file passes."""
+    beside = digest_path(path)
+    try:
+        if not beside.is_file():
+            return
+        with beside.open("rb") as file:
+            noted = re.match(rb"\s*([0-9a-fA-F]{64})\b", file.read(4096))
+        same = noted is not None and noted[1].decode().lower() == _sha256(path)
+    except OSError as err:
+        raise InputError(f"{beside} cannot be read: {err.strerror or err}") from err
+    if not same:
+        why = "differs from its digest" if noted is not None else "has a digest file that holds no SHA-256"
+        raise InputError(
+            f"{path} {why}: it was damaged, or changed on purpose; restore it, or remove {beside.name} to accept it as "
+            "it is"
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

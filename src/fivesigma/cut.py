@@ -325,14 +325,13 @@ def scan(
         chosen = _choose_by_model(utility, ranking.s, ranking.b, squares, z, ranking.last, error_at)
     else:  # the model of the yields knows no systematics
         chosen = _choose("plateau" if rule == "model" else rule, z, ranking.last, error_at)
-    b = float(ranking.b[chosen])
     return CutScan(
         cut=float(ranking.thresholds([chosen])[0]),
         fraction=float(ranking.last[chosen] + 1) / ranking.score.size,
         significance=float(z[chosen]),
         s=float(ranking.s[chosen]),
-        b=b,
-        effective_background=b**2 / float(ranking.variances(np.array([chosen]))[1][0]),
+        b=float(ranking.b[chosen]),
+        effective_background=ranking.effective(chosen),
         utility=utility,
         rule=rule,
         ranking=ranking,

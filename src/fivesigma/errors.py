@@ -40,7 +40,7 @@ def is_number(value: object) -> bool:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known names, or an empty string."""
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"; did you mean {' or '.join(shortened(repr(n)) for n in near)}?" if near else ""
 
 
 def shortened(text: str, most: int = 80) -> str:

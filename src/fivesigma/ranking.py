@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fivesigma._sort import CHUNK, sort_descending
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError
-from fivesigma.yields import check_weights, name_rows, split_labels, valid_yields
+from fivesigma.yields import check_size, check_weights, name_rows, split_labels, valid_yields
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +52,11 @@ class Ranking:
         """Effective count of all background."""
         return float(self.b[-1]) ** 2 / self.squares if self.squares > 0 else 0.0
 
+    def effective(self, cut: int) -> float:
+        """Effective background count that one cut keeps."""
+        squares = float(self.variances(np.array([cut]))[1][0])
+        return float(self.b[cut]) ** 2 / squares if squares > 0 else 0.0
+
     def thresholds(self, cuts: Any = slice(None)) -> Array:
         """Scores that ``score >= threshold`` needs for each cut: midway to the next, or the last score itself."""
         last: IntArray = self.last[cuts]
@@ -85,7 +90,7 @@ class Ranking:
         k = int(np.searchsorted(self.b, min_effective * self.heaviest)) if self.lightest >= 0 else self.b.size
         if k:
             b2 = self.variances(np.arange(k))[1]
-            valid[:k] &= np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2
+            valid[:k] &= (np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2) & (b2 > 0)  # too small to square
         if not valid.any():
             b2 = self.variances(np.arange(self.b.size))[1]
             most = float(np.max(np.divide(np.square(self.b), b2, out=np.zeros(b2.size), where=b2 > 0)))
@@ -112,6 +117,8 @@ def rank_events(score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_la
     values = _check_score(score, signal.size)
     order, last, is_signal = sort_descending(values, signal)
     w, s, b, extremes = _running_yields(order, weight, is_signal)
+    if largest := max(-extremes[0], extremes[1]):
+        check_size(largest, "background weight")
     if last.size < values.size:
         s, b = s[last], b[last]
     return Ranking(values, order, w, is_signal, last, s, b, *extremes)

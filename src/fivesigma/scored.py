@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._extras import need
-from fivesigma._files import written_whole
+from fivesigma._files import written_with_digest
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.errors import InputError
 from fivesigma.yields import check_weights, name_rows, rescale
@@ -209,7 +209,8 @@ class ScoredEvents:
         Parameters
         ----------
         path : path
-            Ends in .csv or .parquet. The file appears whole or not at all, and one that is there is replaced.
+            Ends in .csv or .parquet. The file appears whole or not at all, and one that is there is replaced. Its
+            SHA-256 stands beside it, with ``.sha256`` added to the name, and `read` checks it.
 
         Returns
         -------
@@ -226,7 +227,7 @@ class ScoredEvents:
             "process": self.process,
         }
         frame = need("polars").DataFrame({name: column for name, column in columns.items() if column is not None})
-        with written_whole(path) as beside:
+        with written_with_digest(path) as beside:
             (frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet)(beside)
         return path
 

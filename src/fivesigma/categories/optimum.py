@@ -57,8 +57,8 @@ def check_limits(min_background: float, min_effective: float, max_relative_mc_er
         if not 0 <= value < np.inf:
             raise InputError(f"{name} must be finite and >= 0, got {value!r}")
     if max_relative_mc_error is not None:
-        if not max_relative_mc_error > 0:
-            raise InputError(f"max_relative_mc_error must be > 0, got {max_relative_mc_error!r}")
+        if not max_relative_mc_error >= 1e-50:
+            raise InputError(f"max_relative_mc_error must be > 0, and at least 1e-50, got {max_relative_mc_error!r}")
         min_effective = max(min_effective, max_relative_mc_error**-2)
     return Limits(float(min_background), float(min_effective))
 

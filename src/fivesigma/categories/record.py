@@ -428,9 +428,10 @@ def _notes(edges: Array, s: Array, b: Array, effective_b: Array) -> tuple[str, .
         if not valid_yields(s[i], b[i]):
             out.append(f"{where} keeps s = {s[i]:.4g} and b = {b[i]:.4g}: it is not valid and adds nothing")
         elif effective_b[i] < MIN_EFFECTIVE * (1 - 1e-9):
+            error = f", an error of {100 * effective_b[i] ** -0.5:.0f} % on b" if effective_b[i] > 0 else ""
             out.append(
-                f"{where} has {effective_b[i]:.3g} effective background events, an error of "
-                f"{100 * effective_b[i] ** -0.5:.0f} % on b: too few to believe its significance"
+                f"{where} has {effective_b[i]:.3g} effective background events{error}: too few to believe its "
+                "significance"
             )
     return tuple(out)
 

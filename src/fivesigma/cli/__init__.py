@@ -19,33 +19,34 @@ from fivesigma.cli.report import report_command
 from fivesigma.cli.scan import scan
 from fivesigma.cli.score import score
 from fivesigma.cli.train import train
-from fivesigma.errors import FivesigmaError
+from fivesigma.cli.words import in_own_words, orderly_end, sentence
 
 __all__ = ["main"]
 
 
 class _Group(click.Group):
-    """Commands whose errors are one line on stderr."""
+    """Commands whose errors are one line on stderr, in the words of the command line."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), orderly_end():
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
-            except FivesigmaError as err:
-                raise click.ClickException(" ".join(str(err).split())) from err
-            except BrokenPipeError:
-                raise  # the reader has enough; click ends quietly
-            except OSError as err:
-                where = f"{err.filename}: " if err.filename else ""
-                raise click.ClickException(f"{where}{err.strerror or err}") from err
+            except (BrokenPipeError, click.ClickException, click.exceptions.Exit, click.Abort):
+                raise  # the reader has enough, and click ends quietly; or click's own
             except KeyboardInterrupt:
                 click.echo("interrupted", err=True)
                 ctx.exit(INTERRUPTED)
+            except BaseException as err:
+                if not isinstance(err, Exception) and type(err).__name__ != "PanicException":  # of Rust, in polars
+                    raise
+                if ctx.params.get("debug"):
+                    raise
+                raise click.ClickException(sentence(err)) from err
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+    click.echo(f"warning: {in_own_words(str(message))}", err=True)
 
 
 @click.group(
@@ -54,12 +55,14 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     epilog="Example: fivesigma train events.parquet -o model && fivesigma predict model test.parquet -o scores.csv "
     "&& fivesigma score scores.csv",
 )
+@click.option("--debug", is_flag=True, envvar="FIVESIGMA_DEBUG",
+              help="Show the Python traceback of an error; so does FIVESIGMA_DEBUG=1.")  # fmt: skip
 @click.version_option(fivesigma.__version__, prog_name="fivesigma", message="%(prog)s %(version)s")
-def main() -> None:
+def main(debug: bool) -> None:
     """Train weighted classifiers to maximise discovery significance.
 
     Results go to stdout, all else to stderr. The exit code is 0, 1 after an error that one line explains, 2 after wrong
-    usage, 130 after an interruption.
+    usage, 130 after an interruption, 143 after SIGTERM.
     """
 
 

@@ -70,7 +70,7 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
     n, n_read = sum(block.n_rows for block in blocks), sum(block.n_read for block in blocks)
     notes = _notes(columns, settled, left_out, held_back, n_read=n_read, n=n)
     if n == 0:
-        raise InputError(f"none of {n_read:,} events passes the cut {shortened(str(columns.cut))!r}")
+        raise InputError(f"none of {n_read:,} events passes the cut {shortened(repr(columns.cut))}")
     where = blocks[0].source if len(blocks) == 1 else f"{len(blocks)} files"
     if processes is None:
         y, meant = _labels(blocks, settled.label, signal, where)
@@ -139,11 +139,11 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     if asked.cut is not None:
-        notes.append(f"{n_read - n:,} of {n_read:,} events fail the cut {asked.cut!r} and are left out.")
+        notes.append(f"{n_read - n:,} of {n_read:,} events fail the cut {shortened(repr(asked.cut))} and are left out.")
     if held_back:
         notes.append(f"Features: {', '.join(settled.feature_names)}; not by their name or use: {', '.join(held_back)}.")
     if left_out:
-        names = ", ".join(left_out)
+        names = ", ".join(map(shortened, left_out))
         notes.append(f"Not features, because they do not hold one number per event: {names}.")
     return tuple(notes)
 

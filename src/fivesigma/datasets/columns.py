@@ -11,7 +11,7 @@ import numpy as np
 
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.expression import Expression, split_definition
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.yields import KNOWN_PAIRS
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def require(name: str, source: Source) -> None:
     if name not in source.names:
         hint = did_you_mean(name, source.names)
         known = hint or f"; it has {some(source.names)}"
-        raise InputError(f"no column {name!r} in {source.name}{known}")
+        raise InputError(f"no column {shortened(repr(name))} in {source.name}{known}")
 
 
 def _expanded(patterns: Sequence[str], source: Source, candidates: Sequence[str]) -> tuple[str, ...]:
@@ -341,4 +341,4 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
 def some(items: Sequence[Any], most: int = 12) -> str:
     """The first items, and how many more there are."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(map(repr, items[:most])) + more
+    return ", ".join(shortened(repr(item)) for item in items[:most]) + more

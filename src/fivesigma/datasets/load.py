@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fivesigma._files import DIGEST, check_digest
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import Processes, assemble
 from fivesigma.datasets.columns import Columns
@@ -241,6 +242,7 @@ class Target(NamedTuple):
 def _source(target: Target, tree: str | None) -> Source:
     file, tree = target.path, target.tree or tree
     ending = next(ending for ending in _ENDINGS if file.name.lower().endswith(ending))
+    check_digest(file)
     try:
         if ending == ".root":
             return RootTree(file, tree)
@@ -276,7 +278,7 @@ def _matching(file: Path) -> list[Path]:
             hint = did_you_mean(file.name, nearby)
             raise InputError(f"there is no file {file}{hint}")
         found = [Path(name) for name in sorted(glob.glob(str(file), recursive=True))]  # noqa: PTH207 - absolute too
-        found = [item for item in found if item.is_file()]
+        found = [item for item in found if item.is_file() and not item.name.endswith(DIGEST)]
     if not found:
         raise InputError(f"no file matches {str(file)!r}")
     for item in found:

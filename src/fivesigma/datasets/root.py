@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fivesigma._extras import need
-from fivesigma.errors import FivesigmaError, InputError, did_you_mean
+from fivesigma.errors import FivesigmaError, InputError, did_you_mean, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -112,6 +112,7 @@ class RootTree:
             raise
         except Exception as err:  # damaged bytes can make uproot fail anywhere, with anything
             why = str(err).strip().splitlines()[0].rstrip(".:") if str(err).strip() else "no reason given"
+            why = shortened(why, 200)
             msg = f"cannot read {self.name} as a ROOT file ({type(err).__name__}: {why}); it may be damaged"
             raise InputError(msg) from err
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -10,7 +11,7 @@ import numpy as np
 
 from fivesigma._extras import need
 from fivesigma.datasets.columns import NEVER_FEATURES, matches
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,6 +63,7 @@ class _Table:
                 frame = self._scan(kinds).select(wanted).collect(engine="streaming", optimizations=self._plan())
         except InputError:
             self._find_text(kinds)
+            self._find_cast(kinds, types)
             raise
         arrays: dict[str, NDArray[Any]] = {}
         # From the end, where a list gives up its items at once; looking each up by name would be quadratic.
@@ -116,18 +118,34 @@ class _Table:
         with self._reading():
             scanned = self._scan(dict.fromkeys(kinds, "value"))
             schema = scanned.collect_schema()
-            texts = [name for name in numbers if schema[name] == pl.String]
-            bad = [(pl.col(n).is_not_null() & pl.col(n).cast(pl.Float64, strict=False).is_null()) for n in texts]
+            texts = [name for name in numbers if schema[name] in (pl.String, pl.Categorical, pl.Enum)]
+            words = [pl.col(n).cast(pl.String) for n in texts]
+            bad = [(w.is_not_null() & w.cast(pl.Float64, strict=False).is_null()) for w in words]
             rows = scanned.select(pl.when(b.any()).then(b.arg_max()).alias(n) for n, b in zip(texts, bad, strict=True))
             found = rows.collect(optimizations=self._plan()).row(0) if texts else ()
         for name, row in zip(texts, found, strict=True):
             if row is not None:
                 with self._reading():
                     value = scanned.select(pl.col(name).slice(row, 1)).collect(optimizations=self._plan()).item()
-                seen = f"row {row + 1:,} of {self.name} has {value!r}"
+                seen = f"row {row + 1:,} of {self.name} has {shortened(repr(value))}"
                 raise InputError(
                     f"column {name!r} should hold numbers, but {seen}: correct it, or leave the column out"
                 )
+
+    def _find_cast(self, kinds: Mapping[str, Kind], types: Mapping[str, Any]) -> None:
+        """After a failed read, say which column is of a type that cannot become numbers."""
+        for name, kind in kinds.items():
+            if kind == "value":
+                continue
+            try:
+                self._scan(kinds).select(self.polars.col(name).cast(types[kind])).head(1).collect()
+            except self.polars.exceptions.PolarsError as err:
+                if not re.search("cast|conver", str(err)):
+                    return  # it is the file, not the type
+                raise InputError(
+                    f"column {name!r} of {self.name} holds values of the type {self.schema[name]}, which are not "
+                    "numbers; leave the column out"
+                ) from err
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -139,6 +157,7 @@ class _Table:
             raise InputError(f"{self.name} is empty") from err
         except (errors.PolarsError, errors.PanicException, OSError, UnicodeError, OverflowError) as err:
             why = str(err).strip().splitlines()[0].rstrip(".") if str(err).strip() else type(err).__name__
+            why = shortened(why, 200)
             raise InputError(f"cannot read {self.name}: {why}; the file may be damaged or truncated") from err
 
 
@@ -163,7 +182,11 @@ class CsvFile(_Table):
         again = [name for name in self.names if name.rpartition("_duplicated_")[0] in self.schema]
         if again:
             name = again[0].rpartition("_duplicated_")[0]
-            raise InputError(f"column {name!r} appears more than once in the header of {self.name}")
+            if not name:
+                raise InputError(
+                    f"several columns have no name in the header of {self.name}; give each a name of its own"
+                )
+            raise InputError(f"column {shortened(repr(name))} appears more than once in the header of {self.name}")
 
     def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:
         pl = self.polars

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fivesigma._extras import need
-from fivesigma._files import written_whole
+from fivesigma._files import written_with_digest
 from fivesigma.challenge import MISSING
 from fivesigma.errors import InputError
 
@@ -30,7 +30,8 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
 
     The columns are EventId, the features, Weight, Label and Process, those that the events have, and what is kept
     beside the features (`load_events` reads that back with ``keep=``).  The file appears complete or not at all; one
-    that is there already is replaced.
+    that is there already is replaced. Its SHA-256 stands beside it, in a file of the same name with ``.sha256`` added,
+    and `load_events` checks it.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     columns = _columns(events, missing)
-    with written_whole(path) as beside:
+    with written_with_digest(path) as beside:
         write(columns, beside)
     return path
 

@@ -25,6 +25,7 @@ from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, one_of
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
+from fivesigma.learners.complaints import explained
 from fivesigma.scored import ScoredEvents
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
@@ -142,7 +143,8 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         data = (sample.X, sample.signal, sample.weight, sample.process, splits)
         checkpoint = Checkpoint.of(self, self._checkpoint_interval(), *data)
         try:
-            return self._fit(sample, splits, checkpoint)
+            with explained(sample.X, sample.feature_names):
+                return self._fit(sample, splits, checkpoint)
         finally:
             if checkpoint:
                 checkpoint.release()
@@ -186,7 +188,9 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         array of shape (n_events, 2)
         """
         check_is_fitted(self)
-        p = self.score_checked(self._check_table(X, reset=False))
+        table = self._check_table(X, reset=False)
+        with explained(table, getattr(self, "feature_names_in_", None)):
+            p = self.score_checked(table)
         return np.column_stack([1.0 - p, p])
 
     def decision_function(self, X: Any) -> Array:

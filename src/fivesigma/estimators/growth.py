@@ -27,6 +27,11 @@ class Weigher:
     def __call__(self, weights: ClassWeights) -> Array:
         """Weights of mean one."""
         mean = (weights.signal * self._sums[0] + weights.background * self._sums[1]) / self._base.size
+        if not 0 < mean < np.inf:
+            raise InputError(
+                f"learner weights at class weights {weights.signal:g} and {weights.background:g} have mean {mean:g}; "
+                "no learner can use them"
+            )
         return self._base * np.where(self._signal, weights.signal / mean, weights.background / mean)
 
 

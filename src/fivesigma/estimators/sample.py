@@ -15,6 +15,7 @@ from fivesigma.cascade import ClassWeights
 from fivesigma.errors import InputError
 from fivesigma.yields import (
     balanced_class_weights,
+    check_size,
     check_weights,
     learner_weights,
     rescale,
@@ -75,6 +76,7 @@ class Sample:
             total = weight[members].sum()
             if not total > 0:
                 raise InputError(f"the sample_weight of the class {name} sum to {total:g}; a yield must be > 0")
+            check_size(float(np.abs(weight[members]).max()), f"sample_weight of the class {name}")
         learner_weights(weight, signal, negative=negative)  # refuses what no learner could take
         names = None if process is None else np.asarray(process).astype(str)
         if names is not None and names.shape != signal.shape:

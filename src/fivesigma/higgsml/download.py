@@ -19,7 +19,7 @@ from typing import Any
 import fivesigma
 from fivesigma._extras import need
 from fivesigma._files import written_whole
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, shortened
 from fivesigma.higgsml.data import load
 
 __all__ = ["FILE", "URL", "fetch"]
@@ -30,6 +30,9 @@ DOI = "10.7483/OPENDATA.ATLAS.ZBP2.M5T8"
 URL = f"{RECORD}/files/{FILE}"
 
 _TIMEOUT = 30.0  # seconds without a byte
+_LONGEST = 6 * 3600.0  # seconds in all: 66 MB at 3 kB/s
+_MOST_BYTES = 250_000_000  # the challenge's file has 66 million
+_MOST_UNPACKED = 1_000_000_000  # and 187 million without gzip
 _PIECE = 1 << 18
 _ENDING = ".csv.gz"
 _PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may be others a little later
@@ -140,10 +143,15 @@ def _check(path: Path, *, sample: bool) -> None:
         raise InputError(f"it is not gzip and begins with {first[:40]!r}")
     try:
         with gzip.open(path) as packed:
-            while packed.read(1 << 20):
-                pass
+            unpacked = 0
+            while piece := packed.read(1 << 20):
+                unpacked += len(piece)
+                if unpacked > _MOST_UNPACKED:
+                    break
     except (EOFError, OSError, zlib.error) as err:
         raise InputError(f"it cannot be unpacked ({err})") from err
+    if unpacked > _MOST_UNPACKED:
+        raise InputError(f"it unpacks to more than {_MOST_UNPACKED:,} bytes")
     load(path, sample=sample)
 
 
@@ -152,9 +160,10 @@ def _download(url: str, part: Path, state: Path, *, attempts: int, wait: float, 
     if not url.lower().startswith(("https://", "http://")):
         raise InputError(f"{url!r} is not an address that begins with https:// or http://")
     furthest, failed = _size(part), 0
+    deadline = time.monotonic() + _LONGEST
     while True:
         try:
-            _attempt(url, part, state, advance)
+            _attempt(url, part, state, advance, deadline)
         except _BrokenOffError as err:
             size = _size(part)
             failed = 1 if size > furthest else failed + 1
@@ -175,7 +184,7 @@ def _by_hand(problem: str, kept: str = "") -> str:
     )
 
 
-def _attempt(url: str, part: Path, state: Path, advance: Advance) -> None:
+def _attempt(url: str, part: Path, state: Path, advance: Advance, deadline: float) -> None:
     """Ask once for what is missing and write what comes."""
     remote, start = _known(url, part, state), _size(part)
     if remote is None:
@@ -187,6 +196,8 @@ def _attempt(url: str, part: Path, state: Path, advance: Advance) -> None:
         headers |= {"Range": f"bytes={start}-", "If-Range": remote.validator}
     with _opened(urllib.request.Request(url, headers=headers), state) as response:
         begin, size = _extent(response)
+        if size is not None and size > _MOST_BYTES:
+            raise InputError(_by_hand(f"{url} announces {size:,} bytes, more than {_MOST_BYTES:,}"))
         if begin != start or (remote is not None and begin and size != remote.size):
             if begin:
                 state.unlink(missing_ok=True)  # the next attempt begins at the beginning
@@ -197,20 +208,46 @@ def _attempt(url: str, part: Path, state: Path, advance: Advance) -> None:
             _remember(_Remote(url, _validator(response), size), state)
         with part.open("ab") as file:
             while piece := _read(response):
-                file.write(piece)
+                _append(file, piece, part)
                 start += len(piece)
                 advance(start, size)
+                if start > _MOST_BYTES or time.monotonic() > deadline:
+                    break
+    if start > _MOST_BYTES:
+        part.unlink(missing_ok=True)
+        state.unlink(missing_ok=True)
+        raise InputError(_by_hand(f"{url} sent more than {_MOST_BYTES:,} bytes, and what came was removed"))
+    if start != size and time.monotonic() > deadline:
+        kept = f"{start:,} bytes are kept in {part}; the same command resumes there"
+        raise InputError(_by_hand(f"{url} took more than {_LONGEST:g} seconds", kept))
     if size is not None and start != size:
         raise _BrokenOffError(f"the connection broke off after {start:,} of {size:,} bytes")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follow a few redirects, and only to http and https."""
+
+    max_redirections = 5
+
+    def redirect_request(  # noqa: PLR0917 - as urllib calls it
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        """Refuse other schemes, of which urllib would take ftp."""
+        if not newurl.lower().startswith(("https://", "http://")):
+            fp.close()
+            raise InputError(
+                _by_hand(f"{req.full_url} sends to {shortened(newurl)!r}, which is neither http nor https")
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 @contextmanager
 def _opened(request: urllib.request.Request, state: Path) -> Iterator[Any]:
     try:
-        response = urllib.request.urlopen(request, timeout=_TIMEOUT)
+        response = urllib.request.build_opener(_Redirects).open(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as err:
         err.close()
-        said = f"the server answered {err.code} ({err.reason})"
+        said = f"the server answered {err.code} ({shortened(' '.join(str(err.reason).split()), 200)})"
         if err.code == 416:  # there is nothing from here on: the part is not of this file
             state.unlink(missing_ok=True)
         if err.code == 416 or err.code in _PASSING:
@@ -222,9 +259,17 @@ def _opened(request: urllib.request.Request, state: Path) -> Iterator[Any]:
         yield response
 
 
+def _append(file: Any, piece: bytes, part: Path) -> None:
+    try:
+        file.write(piece)
+        file.flush()  # a full disk is noticed here, where the file has a name
+    except OSError as err:
+        raise InputError(f"{part} cannot be written: {err.strerror or err}") from err
+
+
 def _read(response: Any) -> bytes:
     try:
-        return bytes(response.read(_PIECE))
+        return bytes(response.read1(_PIECE))  # what is there: one byte at a time must not last for ever
     except (OSError, http.client.HTTPException) as err:
         raise _BrokenOffError(f"the connection broke off ({_why(err)})") from err
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.significance.base import Utility, VariationalUtility
+from fivesigma.significance.base import USUAL, Utility, VariationalUtility
 from fivesigma.significance.numerics import expm1mx, log1pmx, poisson_f
 
 
@@ -56,6 +56,8 @@ class OnOff(VariationalUtility):
     True
     """
 
+    _largest: ClassVar[dict[str, float]] = {"tau": np.finfo(np.float64).max}
+
     tau: float
     b_reg: float = 0.0
 
@@ -63,6 +65,8 @@ class OnOff(VariationalUtility):
         super().__post_init__()
         if self.tau == 0:
             raise InputError("OnOff: tau must be > 0; without a control region there is no significance")
+        if self.tau < 1 / USUAL:
+            raise InputError(f"OnOff: tau must be at least {1 / USUAL:g}, got {self.tau:g}")
 
     @property
     def u_domain(self) -> tuple[float, float]:
@@ -106,8 +110,22 @@ class GaussianBackground(VariationalUtility):
     True
     """
 
+    _largest: ClassVar[dict[str, float]] = {"sigma": 1e150}  # its square is a float
+
     sigma: float
     b_reg: float = 0.0
+
+    @property
+    def _usual(self) -> bool:
+        return self.sigma <= USUAL
+
+    def _size(self, b: Array) -> Array:
+        return b + self.sigma**2
+
+    def _in_units(self, root: Array) -> Self:
+        scaled = super()._in_units(root)
+        object.__setattr__(scaled, "sigma", self.sigma / root)  # the dataclass is frozen
+        return scaled
 
     def _pull(self, s: Array, b: Array) -> Array:
         """e^u - 1 = theta / sigma^2 = (n - m) / m at the minimum."""
@@ -155,6 +173,11 @@ class RelativeBackground(Utility):
 
     fraction: float
     b_reg: float = 0.0
+
+    def _in_units(self, root: Array) -> Self:
+        scaled = super()._in_units(root)
+        object.__setattr__(scaled, "fraction", self.fraction * root)  # the dataclass is frozen
+        return scaled
 
     def _objective(self, s: Array, b: Array) -> Array:
         region, control, _, _ = _on_off(s / b, self.fraction**2 * b)

@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
 
+LARGEST = 1e100  # its square, times any number of events, is still a float; so is that of its inverse
+
 
 def name_rows(bad: BoolArray) -> str:
     """Say how many rows are bad and name the first few."""
@@ -22,23 +24,39 @@ def check_weights(sample_weight: ArrayLike, n_events: int) -> Array:
     Parameters
     ----------
     sample_weight : array-like of shape (n_events,)
-        Negative weights pass; NaN, infinite and all-zero weights do not.
+        Negative weights pass; NaN, infinite and all-zero weights do not, nor any so large, or all so small, that
+        squares of their sums would leave the range of a floating-point number.
     n_events : int
         Number of events they must match.
     """
     if sample_weight is None:
         raise InputError("sample_weight is None; physics weights are needed here")
     try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = np.asarray(sample_weight)
+        weight = None if given.dtype.kind == "c" else given.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
         raise InputError("sample_weight must be numbers") from None
+    if weight is None:
+        raise InputError("sample_weight must be real numbers, got complex ones")
     if weight.ndim != 1:
         raise InputError(f"sample_weight must be 1-dimensional, got shape {weight.shape}")
     if weight.size != n_events:
         raise InputError(f"sample_weight has {weight.size} entries for {n_events} events")
-    finite = np.isfinite(weight)
-    if not finite.all():
-        raise InputError(f"sample_weight is NaN or infinite in {name_rows(~finite)}")
-    if not weight.any():
+    if weight.size == 0:
+        raise InputError("sample_weight is empty: there are no events")
+    largest = max(-float(weight.min()), float(weight.max()))  # NaN if any is
+    if not largest < np.inf:
+        raise InputError(f"sample_weight is NaN or infinite in {name_rows(~np.isfinite(weight))}")
+    if largest == 0:
         raise InputError("every sample_weight is zero")
+    check_size(largest, "sample_weight")
     return weight
+
+
+def check_size(largest: float, what: str) -> None:
+    """Refuse weights, of which this is the largest but for its sign, if sums of squares could not be formed."""
+    if not 1 / LARGEST <= largest <= LARGEST:
+        raise InputError(
+            f"the largest {what} is {largest:g} in size, and it must be between {1 / LARGEST:g} and {LARGEST:g}: give "
+            "the weights in other units"
+        )

@@ -11,7 +11,7 @@ import numpy as np
 
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
-from fivesigma.yields.checks import name_rows
+from fivesigma.yields.checks import LARGEST, name_rows
 from fivesigma.yields.selection import signal_and_background
 
 NEGATIVE_WEIGHTS = ("error", "zero", "abs")
@@ -39,7 +39,13 @@ def rescale(weight: Array, signal: BoolArray, totals: tuple[float, float]) -> Ar
             raise InputError(
                 f"the {name} of a subset of {weight.size} events has a sum of weights of {part:g}; it must be > 0"
             )
-        out[members] *= total / part
+        factor = total / part
+        if not 0 <= factor <= LARGEST:
+            raise InputError(
+                f"the {name} of a subset of {weight.size} events has a sum of weights of {part:g}, and it cannot be "
+                f"scaled to {total:g}"
+            )
+        out[members] *= factor
     return out
 
 
