@@ -182,7 +182,9 @@ def _fit(
         # In this order a kill between any two steps leaves a fit that is finished or can go on.
         save_value({"model": model, "held_out": score}, checkpoint.folder / task.key, force=True)
         with checkpoint.lock:
-            checkpoint.write({"fits": sorted(_finished(checkpoint) | {task.key})}, {})
+            saved = checkpoint.read()
+            state = {} if saved is None else saved[0]
+            checkpoint.write({**state, "fits": sorted(_finished(checkpoint) | {task.key})}, {})
         shutil.rmtree(checkpoint.folder / f"{task.key}{_RUNNING}", ignore_errors=True)
     return Fit(task, model, score)
 
@@ -197,7 +199,8 @@ def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
 def _finished(checkpoint: Checkpoint) -> set[str]:
     """Fits that a checkpoint holds."""
     saved = checkpoint.read()
-    return set() if saved is None else {key for key in saved[0]["fits"] if Path(checkpoint.folder / key).exists()}
+    fits = [] if saved is None else saved[0]["fits"]
+    return {key for key in fits if Path(checkpoint.folder / key).exists()}
 
 
 def mean_by_member(scores: Iterable[tuple[str, Array]]) -> dict[str, Array]:

@@ -5,43 +5,34 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.metaestimators import _BaseComposition
-from sklearn.utils.validation import check_is_fitted
 
-from fivesigma._threads import wanted_cores
 from fivesigma._types import Array
-from fivesigma.blend import BLENDS, Blend
-from fivesigma.cascade import History
+from fivesigma.blend import BLENDS
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.blended import BlendedClassifier
 from fivesigma.estimators.fits import (
-    Fit,
     as_member,
     check_members,
     check_storable,
     derived_seed,
-    mean_by_member,
     plan,
     run_fits,
-    score_as_if_new,
 )
-from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.grown import GrownCascadeClassifier
-from fivesigma.estimators.parallel import run_parallel, spread_seeds
+from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
-_ENOUGH = 20_000  # events whose scores by all fits say where a share of them begins
 
-
-class CascadePool(SignificanceClassifier, _BaseComposition):
+class CascadePool(BlendedClassifier, _BaseComposition):
     """Blend of cascades and plain models.
 
     Parameters
@@ -67,7 +58,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         fold, on folds of its own, and scores the events that it was not fitted on, so that all events have such scores.
     n_repeats : int, default=1
         Repeats of the folds, each with new folds and seeds.
-    cut : {"plateau", "peak", "smooth", "model", "zero"} or float, default="plateau"
+    cut : {"model", "plateau", "peak", "smooth", "zero"} or float, default="model"
         Cut of `predict`, tuned on the blended held-out scores; ``"zero"``, the sign of the margin, is not for ranks.
         A bagged pool keeps the tuned share of events rather than the score: the mean of all fits of a member is
         narrower than the scores of one fit on which the share was tuned.
@@ -130,12 +121,6 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         "weights": one_of(("even", "fit")),
         "blend": one_of(BLENDS),
     }
-    _stored: ClassVar = {
-        **SignificanceClassifier._stored,
-        "members_": list,
-        "blend_": Blend,
-        "member_significance_": dict,
-    }
 
     def __init__(
         self,
@@ -148,7 +133,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         b_reg: float | None = None,
         cv: Any = 0.25,
         n_repeats: int = 1,
-        cut: str | float = "plateau",
+        cut: str | float = "model",
         pos_label: Any = None,
         negative_weights: str = "error",
         verbose: int = 0,
@@ -213,7 +198,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         (root,) = spread_seeds(self.random_state, 1)
         tasks = plan(names, self._splits(sample, splits, root), root)
         fits = run_fits(self, members, tasks, sample, checkpoint)
-        self._blend_members(sample, fits)
+        self._blend_members(sample, fits, kind=self.blend, keep=self.keep, weigh=self.weights == "fit")
         if splits is None:
             splits = [(task.train, task.held_out) for task in tasks]
         score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
@@ -230,70 +215,6 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
             return repeats
         common = repeats(0) if given is None else given
         return lambda _: common
-
-    def _blend_members(self, sample: Sample, fits: list[Fit]) -> None:
-        """Choose members, weigh them, and tune the cut, all on held-out scores."""
-        names = list(dict.fromkeys(fit.task.name for fit in fits))
-        n = sample.signal.size
-        total, count = np.zeros((len(names), n)), np.zeros((len(names), n))
-        for fit in fits:
-            row = names.index(fit.task.name)
-            total[row, fit.task.held_out] += fit.held_out_score
-            count[row, fit.task.held_out] += 1
-        with np.errstate(invalid="ignore"):  # 0/0 is NaN: an event that was never held out
-            self.held_out_scores_ = dict(zip(names, total / count, strict=True))
-        rows = np.flatnonzero(count.min(axis=0))
-        scores = {name: score[rows] for name, score in self.held_out_scores_.items()}
-        gauge = Gauge.of(sample, rows, self.utility_)
-        gauge.warn_if_small()
-        z = {name: gauge.scan(score).significance for name, score in scores.items()}
-        self.member_significance_ = z
-        kept = set(sorted(names, key=lambda name: -z[name])[: self.keep])
-        chosen = [scores[name] for name in names if name in kept]
-        blend = Blend.fitted(self.blend, chosen)
-        if self.weights == "fit":
-            balanced = sample.learner_weights(rows, sample.balanced(rows))
-            blend = blend.reweighted(chosen, gauge.signal, balanced)
-        self.blend_ = blend
-        of_kept = [fit for fit in fits if fit.task.name in kept]
-        self.members_ = [(fit.task.name, fit.model) for fit in of_kept]
-        blended = blend(chosen)
-        self._tune_cut(gauge, blended)
-        if len(of_kept) > len(kept) and isinstance(self.cut, str) and self.cut != "zero":
-            some = rows if rows.size <= _ENOUGH else np.random.default_rng(0).choice(rows, _ENOUGH, replace=False)
-            as_new = mean_by_member((fit.task.name, score_as_if_new(fit, sample, some)) for fit in of_kept)
-            self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - self.selected_fraction_))
-        self.held_out_score_ = np.full(n, np.nan)
-        self.held_out_score_[rows] = blended
-
-    @property
-    def history_(self) -> History:  # type: ignore[override]  # derived, not stored
-        """Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`."""
-        return History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
-
-    def member_scores(self, X: Any) -> dict[str, Array]:
-        """Score events by each member that was kept; a bagged one is the mean of its fits.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
-
-        Returns
-        -------
-        dict of str to array of shape (n_events,)
-            P(signal) by name of the member.
-        """
-        check_is_fitted(self)
-        return self._member_scores(self._check_table(X, reset=False))
-
-    def _member_scores(self, X: Any) -> dict[str, Array]:
-        workers = min(wanted_cores(self.n_jobs), len(self.members_))
-        scores = run_parallel(lambda model: model.score_checked(X), [(m,) for _, m in self.members_], workers)
-        return mean_by_member(zip((name for name, _ in self.members_), scores, strict=True))
-
-    def score_checked(self, X: Any) -> Array:
-        """P(signal) of a checked table: the blend of the members."""
-        return self.blend_(list(self._member_scores(X).values()))
 
     def _learners(self) -> Iterator[Any]:
         return (estimator for _, estimator in self.estimators)
