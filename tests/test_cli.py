@@ -135,8 +135,9 @@ class TestFrontDoor:
     def test_warnings_are_one_line_each(self, folder: Path, tmp_path: Path) -> None:
         done = shell("scan", small_scores(tmp_path))
         assert done.returncode == 0
-        assert done.stderr.startswith("warning: the background has ")
-        assert done.stderr.count("\n") == 1
+        first, second = done.stderr.splitlines()
+        assert first.startswith("warning: the background has ")
+        assert second.startswith("warning: signal has ")
 
 
 def small_scores(folder: Path) -> Path:
@@ -194,7 +195,7 @@ class TestTrain:
         train, test = halves
         model = fivesigma.load(folder / "model")
         assert model.columns_["features"] == train.feature_names
-        again = fivesigma.GrownCascadeClassifier(n_trees=12, b_reg=10.0, random_state=0, n_jobs=1, pos_label="s").fit(
+        again = fivesigma.AutoClassifier(n_trees=12, b_reg=10.0, random_state=0, n_jobs=1, pos_label="s").fit(
             train.X, train.y, train.weight, train.process
         )
         np.testing.assert_array_equal(again.predict_proba(test.X), model.predict_proba(test))
@@ -204,7 +205,9 @@ class TestTrain:
     @pytest.mark.parametrize(
         ("options", "kind", "learner"),
         [
-            (["--learner", "lightgbm"], "GrownCascadeClassifier", "lightgbm"),
+            (["--learner", "lightgbm"], "AutoClassifier", "lightgbm"),
+            (["--fast", "--learner", "histogram", "--folds", "2"], "AutoClassifier", "histogram"),
+            (["--cascade", "grown", "--learner", "lightgbm"], "GrownCascadeClassifier", "lightgbm"),
             (["--cascade", "none"], "GrownCascadeClassifier", "xgboost"),
             (["--cascade", "retrained", "--learner", "histogram"], "CascadeClassifier", "HistGradientBoosting"),
             (["--cascade", "retrained", "--learner", "lightgbm"], "CascadeClassifier", "LGBMClassifier"),
@@ -221,6 +224,8 @@ class TestTrain:
         assert learner in repr(getattr(model, "library", None) or model.estimator)
         assert model.n_features_in_ == 4
         assert repr(model.utility_) == "AMS3(b_reg=0.0)"
+        assert ("plain" in text) == (kind == "AutoClassifier")
+        assert model.cv == (2 if "--folds" in options else 5 if kind == "AutoClassifier" else 0.25)
         if options == ["--cascade", "none"]:
             assert all(r.u is None for r in model.history_)
         good("predict", out, folder / "test.root", "-o", tmp_path / "scores.csv")
@@ -286,7 +291,9 @@ class TestTrain:
             (["{}/train.csv", "-o", "nowhere/model"], "there is no folder nowhere"),
             (["{}/train.csv", "-o", "model", "--features", "DER_mas_MMC"], "did you mean 'DER_mass_MMC'"),
             (["{}/train.csv", "-o", "model", "--utility", "ams4"], "no utility is called 'ams4'"),
-            (["{}/train.csv", "-o", "model", "--learner", "histogram"], "use retrained"),
+            (["{}/train.csv", "-o", "model", "--cascade", "grown", "--learner", "histogram"], "use retrained"),
+            (["{}/train.csv", "-o", "model", "--cascade", "none", "--fast"], "--fast is for --cascade auto"),
+            (["{}/train.csv", "-o", "model", "--folds", "3", "--held-out", "0.2"], "exclude each other"),
             (["{}/train.csv", "-o", "model", "--where", "DER_mass_MMC > 1e9"], "passes the cut"),
         ],
     )
@@ -297,8 +304,10 @@ class TestTrain:
         assert not list(tmp_path.iterdir())
 
     @pytest.mark.skipif(os.name == "nt", reason="signals")
-    def test_an_interrupted_run_goes_on(self, folder: Path, tmp_path: Path) -> None:
-        run = ["train", str(folder / "train.parquet"), "-o", str(tmp_path / "model"), "--trees", "400", "--jobs", "1"]
+    @pytest.mark.parametrize(("model", "trees", "unit"), [("grown", "400", "tree"), ("auto", "60", "fit")])
+    def test_an_interrupted_run_goes_on(self, folder: Path, tmp_path: Path, model: str, trees: str, unit: str) -> None:
+        run = ["train", str(folder / "train.parquet"), "-o", str(tmp_path / "model"), "--trees", trees, "--jobs", "1"]
+        run += ["--cascade", model]
         started = subprocess.Popen([sys.executable, "-m", "fivesigma", *run], stdout=-1, stderr=-1, text=True)
         kept = tmp_path / "model.checkpoint" / "checkpoint.json"
         while not kept.exists() and started.poll() is None:
@@ -307,7 +316,7 @@ class TestTrain:
         started.send_signal(signal.SIGINT)
         out, err = started.communicate(timeout=60)
         assert (started.returncode, out) == (130, "")
-        assert err.startswith("interrupted after tree ")
+        assert err.startswith(f"interrupted after {unit} ")
         assert err.count("\n") == 1
         assert not (tmp_path / "model").exists()
         assert "add --resume" in bad(*run)
@@ -412,7 +421,7 @@ class TestScore:
 class TestScan:
     def test_json_is_the_librarys(self, folder: Path) -> None:
         frame = pl.read_parquet(folder / "scores.parquet")
-        for rule in ("plateau", "peak", "smooth"):
+        for rule in ("model", "plateau", "peak", "smooth"):
             found = json.loads(good("scan", folder / "scores.parquet", "--rule", rule, "--json", "--utility", "ams3"))
             score, label, weight = (frame[name].to_numpy() for name in ("score", "label", "weight"))
             best = fivesigma.scan(score, label, weight, fivesigma.AMS3(), rule)
@@ -422,7 +431,7 @@ class TestScan:
     def test_table_and_plot(self, folder: Path, tmp_path: Path) -> None:
         plot = tmp_path / "scan.png"
         text = good("scan", folder / "scores.parquet", "--plot", plot, "--replicas", 50)
-        assert "best by plateau" in text
+        assert "best by model" in text
         assert plot.read_bytes().startswith(b"\x89PNG")
         assert "there already" in bad("scan", folder / "scores.parquet", "--plot", plot)
         good("scan", folder / "scores.parquet", "--plot", plot, "--replicas", 50, "--force")

@@ -102,7 +102,7 @@ def test_cuts_between_neighbouring_floats_and_infinities(dtype: Any, picks: list
 def test_ties_are_never_split() -> None:
     score = np.repeat([0.9, 0.5, 0.1], 4)
     y = np.array([1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0], dtype=bool)
-    best = scan(score, y, np.ones(12), min_effective=0.0)
+    best = scan(score, y, np.ones(12), rule="plateau", min_effective=0.0)
     assert best.curve.fraction.tolist() == [4 / 12, 8 / 12, 1.0]
     assert best.curve.cut.tolist() == [0.7, 0.3, 0.1]
 
@@ -138,11 +138,11 @@ def test_the_floor_is_ten_or_one_with_a_warning() -> None:
     assert 50 <= effective[1] < 53
     few = slice(0, 60)
     with pytest.warns(SmallSampleWarning, match=r"the background has \d\d\.\d effective events; cuts that keep as few"):
-        small = scan(score[few], y[few], w[few])
+        small = scan(score[few], y[few], w[few], rule="plateau")
     assert small.effective_background >= 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scan(score[few], y[few], w[few], min_effective=1.0)
+        scan(score[few], y[few], w[few], rule="plateau", min_effective=1.0)
 
 
 @pytest.mark.parametrize(("n_background", "least"), [(99, 1), (100, 10)])
@@ -151,7 +151,7 @@ def test_a_hundred_effective_background_events_are_not_few(n_background: int, le
     y = np.append(np.zeros(n_background, dtype=int), np.ones(20, dtype=int))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        best = scan(np.arange(y.size)[::-1], y, np.ones(y.size))
+        best = scan(np.arange(y.size)[::-1], y, np.ones(y.size), rule="plateau")
     assert [w.category for w in caught] == [SmallSampleWarning] * (least == 1)
     first = int(np.flatnonzero(np.isfinite(best.curve.significance))[0])
     assert best.curve.b[first] == least
@@ -173,7 +173,7 @@ def test_nothing_to_choose_is_an_error_with_the_reason() -> None:
         ({"y": [0, 0, 0]}, "y has one class only (0)"),
         ({"sample_weight": [1.0, np.inf, 1.0]}, "sample_weight is NaN or infinite in 1 of 3 rows (at 1)"),
         ({"utility": "ams"}, "no utility is called 'ams'; did you mean"),
-        ({"rule": "plato"}, "rule must be one of 'plateau', 'peak', 'smooth', 'model', got 'plato'"),
+        ({"rule": "plato"}, "rule must be one of 'model', 'plateau', 'peak', 'smooth', got 'plato'"),
         ({"min_effective": -1.0}, "min_effective must be >= 0, got -1.0"),
         ({"pos_label": 7}, "pos_label=7 is not among the labels [0, 1]"),
     ],
@@ -194,7 +194,7 @@ def test_labels_names_and_b_reg() -> None:
     assert best.b == pytest.approx(w[(score >= best.cut) & ~y].sum())  # without b_reg
     assert best.significance == pytest.approx(float(AMS2().value(best.s, best.b + 10.0)))
     assert scan(score, y, w, "ams3").utility == AMS3()
-    assert "rule='plateau', utility=AMS2(b_reg=10.0)" in repr(best)
+    assert "rule='model', utility=AMS2(b_reg=10.0)" in repr(best)
     assert best == best  # noqa: PLR0124 - arrays inside must not be compared
     assert best != named
 
@@ -247,7 +247,7 @@ def test_smooth_takes_the_peak_of_the_average() -> None:
 
 def test_plateau_depth_is_half_a_standard_error() -> None:
     score, y, w = _sample(5000)
-    best = scan(score, y, w)
+    best = scan(score, y, w, rule="plateau")
     z = best.curve.significance
     top = int(np.nanargmax(z))
     kept = score >= best.curve.cut[top]
@@ -350,7 +350,7 @@ def test_the_cut_of_each_replica_follows_the_rule(rule: str) -> None:
 
 
 def test_intervals_are_quantiles_over_replicas_of_the_whole_procedure() -> None:
-    best = scan(*_sample(3000))
+    best = scan(*_sample(3000), rule="plateau")
     ranking, z0 = best.ranking, best.curve.significance
     s, b = poisson_sums(ranking.weight, ranking.signal, np.arange(3000), 40, random_state=9)
     error = best.errors(np.arange(3000))
@@ -390,7 +390,7 @@ def test_bad_intervals(arguments: dict[str, Any], sentence: str) -> None:
 
 
 def test_no_background_in_any_replica() -> None:
-    best = scan([3.0, 2.0, 1.0], [1, 0, 1], [1.0, 1.0, 1.0], min_effective=1.0)
+    best = scan([3.0, 2.0, 1.0], [1, 0, 1], [1.0, 1.0, 1.0], rule="plateau", min_effective=1.0)
     # Some seed draws no copies of the one background event in its only replica.
     with pytest.raises(InputError, match="no replica keeps any background at the cut"):
         _ = [best.interval(n_boot=1, random_state=seed) for seed in range(50)]

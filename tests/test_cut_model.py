@@ -257,15 +257,47 @@ def test_the_penalty_leaves_polynomials_alone() -> None:
 
 def test_the_interval_of_the_cut_chooses_by_the_same_rule() -> None:
     utility, sample = AMS2(b_reg=10.0), _sample(3_000, 4)
-    found = scan(*sample, utility, "model").interval(n_boot=50, random_state=3)
-    ranking = rank_events(*sample)
-    valid = ranking.valid(10.0)
+    best = scan(*sample, utility, "model")
+    found = best.interval(n_boot=50, random_state=3)
+    ranking, error = best.ranking, best.errors(np.arange(3_000))
     cuts = []
     for s, b in zip(*poisson_sums(ranking.weight, ranking.signal, ranking.last, 50, 3), strict=True):
-        replica = model_curve(s, b, ranking.last, _squares(ranking), valid & (b > 0), utility)
+        z = np.where(np.isfinite(best.values) & (b > 0), utility.value(s, np.where(b > 0, b, 1.0)), np.nan)
+        top = int(np.nanargmax(z))
+        replica = model_curve(s, b, ranking.last, _squares(ranking), z >= z[top] - 2 * error[top], utility)
         assert replica is not None
         cuts.append(ranking.thresholds([replica.best])[0])
     np.testing.assert_array_equal(found.cut, np.quantile(cuts, [0.16, 0.84], method="nearest"))
+
+
+def test_the_interval_of_the_cut_models_no_more_than_200_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = scan(*_sample(3_000, 4), AMS2(b_reg=10.0))
+    assert best.rule == "model"
+    many, few = best.interval(n_boot=260), best.interval(n_boot=200)
+    # The draws of the signal come first, so more replicas draw other copies of the background.
+    assert many.cut == pytest.approx(few.cut, rel=0.2)
+    fitted = []
+
+    def counted(*arguments: object) -> ModelledCurve | None:
+        fitted.append(arguments)
+        return model_curve(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("fivesigma.cut.model_curve", counted)
+    best.interval(n_boot=260)
+    assert len(fitted) == 200
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.floats(0.2, 1.2))
+def test_no_cut_that_is_clearly_worse_than_the_peak_is_taken(seed: int, slope: float) -> None:
+    """Weights that change by orders of magnitude along the score mislead the model, most so without b_reg."""
+    rng = np.random.default_rng(seed)
+    y = rng.random(3_000) < 0.5
+    score = rng.normal(2.0 * y)
+    w = rng.exponential(size=y.size) * np.exp(np.where(y, -slope, slope) * score)
+    best = scan(score, y, w, AMS2(), min_effective=5.0)
+    top = int(np.nanargmax(best.values))
+    assert best.significance >= best.values[top] - 2 * best.errors(np.array([top]))[0]
 
 
 def test_the_significance_at_its_cut_is_less_optimistic() -> None:

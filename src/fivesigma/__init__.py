@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fivesigma.cascade import History, Round
     from fivesigma.categories import Categories, categorise
     from fivesigma.cut import CutScan, scan
+    from fivesigma.estimators.auto import AutoClassifier
     from fivesigma.estimators.decomposed import DecomposedClassifier
     from fivesigma.estimators.grown import GrownCascadeClassifier
     from fivesigma.estimators.pool import CascadePool
@@ -44,6 +45,7 @@ _HOME = {
     "categorise": "categories",
     "CutScan": "cut",
     "scan": "cut",
+    "AutoClassifier": "estimators.auto",
     "DecomposedClassifier": "estimators.decomposed",
     "GrownCascadeClassifier": "estimators.grown",
     "CascadePool": "estimators.pool",
@@ -82,6 +84,7 @@ _HOME = {
 __all__ = [
     "AMS2",
     "AMS3",
+    "AutoClassifier",
     "CascadeClassifier",
     "CascadePool",
     "Categories",

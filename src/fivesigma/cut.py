@@ -27,13 +27,15 @@ from fivesigma.yields import significance_or_nan, valid_yields
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
-RULES = ("plateau", "peak", "smooth", "model")
-DEFAULT_RULE = "plateau"
+RULES = ("model", "plateau", "peak", "smooth")
+DEFAULT_RULE = "model"
 PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
+PLAUSIBLE = 2.0  # standard errors below the peak beyond which the rule "model" takes no cut, whatever it models
 SMOOTHING = 0.02  # width of the moving average, as a share of all events
 MIN_EFFECTIVE = 10.0  # effective background events below which a cut is not valid
 SMALL_SAMPLE = 100.0  # effective background events in all below which one is enough, with a warning
 MAX_BLOCKS = 4096  # cuts on which a bootstrap is resolved
+MAX_MODELLED = 200  # replicas whose yields are modelled: enough for an interval that is known to a tenth of its width
 _Value = Callable[[Array, Array, BoolArray], Array]  # Z of s and b, NaN where a cut is not valid
 
 
@@ -122,7 +124,8 @@ class CutScan:
         """Bootstrap intervals of the significance at the cut, and of the cut.
 
         Each replica gives every event a Poisson number of copies. The significance is that of the present cut; the cut
-        is chosen anew by the same rule, on at most 4,096 cuts. The intervals cover the statistics of the simulated
+        is chosen anew by the same rule, on at most 4,096 cuts; the rule ``"model"`` does so on the first 200 replicas,
+        since every choice is a fit. The intervals cover the statistics of the simulated
         events only: no systematic uncertainty, and no scatter of data. Weights are taken as they are and replicas are
         not rescaled to fixed class yields, so the total yields scatter along with the efficiencies.
 
@@ -149,7 +152,7 @@ class CutScan:
             _choose_by_model(self.utility, s[i], b[i], squares, row, last, error.__getitem__)
             if self.rule == "model" and not self.systematics
             else _choose("plateau" if self.rule == "model" else self.rule, row, last, error.__getitem__)
-            for i, row in enumerate(z)
+            for i, row in enumerate(z if self.rule != "model" else z[:MAX_MODELLED])
             if np.isfinite(row).any()
         ]
         significance, (low, high) = replica_intervals(
@@ -254,7 +257,7 @@ def scan(
         Physics weights: expected yields, scaled so that the sample stands for the whole experiment.
     utility : Utility or str, default=AMS2()
         What to maximise.
-    rule : {"plateau", "peak", "smooth", "model"}, default="plateau"
+    rule : {"model", "plateau", "peak", "smooth"}, default="model"
         ``"model"`` takes the best cut for yields that are modelled by smooth curves, which loses least on other events
         (docs/cut.md); with too few events or distinct scores for that it is ``"plateau"``.
         ``"peak"`` takes the highest point, which follows every fluctuation. ``"plateau"`` takes the middle of the
@@ -429,14 +432,16 @@ def _choose_by_model(  # noqa: PLR0917 - one row of replicas, or the sample itse
     error_at: Callable[[int], float],
 ) -> int:
     """Index of the cut that the rule "model" takes, or "plateau" where the yields cannot be modelled."""
-    modelled = model_curve(s, b, last, squares, np.isfinite(z), utility)
+    top = int(np.nanargmax(z))
+    plausible = z >= z[top] - PLAUSIBLE * error_at(top)  # NaN compares as False
+    modelled = model_curve(s, b, last, squares, plausible, utility)
     return _choose("plateau", z, last, error_at) if modelled is None else modelled.best
 
 
 def _squares(ranking: Ranking) -> tuple[float, float]:
     """Sums of the squared weights of all signal and of all background."""
-    (signal,), (background,) = ranking.variances(np.array([ranking.last.size - 1]))
-    return float(signal), float(background)
+    signal = ranking.weight[ranking.signal]
+    return float(signal @ signal), ranking.squares
 
 
 def _warn_if_not_modelled(ranking: Ranking, squares: tuple[float, float]) -> None:

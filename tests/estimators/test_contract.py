@@ -9,7 +9,7 @@ from sklearn.linear_model import GammaRegressor, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from xgboost import XGBClassifier, XGBRegressor
 
-from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, GrownCascadeClassifier
+from fivesigma import AutoClassifier, CascadeClassifier, CascadePool, DecomposedClassifier, GrownCascadeClassifier
 from fivesigma.errors import SmallSampleWarning
 
 TUNED_CUT = "predict uses the cut that maximises significance, not the larger probability"
@@ -48,6 +48,8 @@ ESTIMATORS: list[tuple[Any, dict[str, str]]] = [
         DECOMPOSED,
     ),
     (DecomposedClassifier(LogisticRegression(), GammaRegressor(), cv=2, refit=True, n_jobs=1), DECOMPOSED | CUT),
+    (AutoClassifier(library="xgboost", cv=2, n_trees=5, n_jobs=1), WEIGHTS | CUT),
+    (AutoClassifier(library="histogram", cv=2, n_trees=3, n_jobs=1), WEIGHTS | CUT),
 ]
 
 
@@ -63,5 +65,6 @@ def test_sklearn_contract(estimator: Any, check: Any) -> None:
 
 
 def test_the_small_samples_of_the_checks_do_warn() -> None:
-    with pytest.warns(SmallSampleWarning, match="effective background events decide"):
+    few, unmodelled = "effective background events decide", "too few to model yields"
+    with pytest.warns(SmallSampleWarning, match=unmodelled), pytest.warns(SmallSampleWarning, match=few):
         CascadeClassifier(LogisticRegression(), n_jobs=1).fit([[0.0], [1.0]] * 10, [0, 1] * 10)

@@ -19,7 +19,7 @@ FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 
 @click.command(epilog="Example: fivesigma scan scores.parquet --b-reg 10 --plot scan.png")
 @click.argument("scores", type=click.Path(path_type=Path))
-@click.option("--rule", type=click.Choice(["plateau", "peak", "smooth", "model"]), default="plateau", show_default=True,
+@click.option("--rule", type=click.Choice(["model", "plateau", "peak", "smooth"]), default="model", show_default=True,
               help="How the best cut is chosen.")  # fmt: skip
 @scores_options
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve to .png, .pdf or .svg.")

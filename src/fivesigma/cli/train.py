@@ -24,7 +24,9 @@ from fivesigma.cli.options import (
 )
 from fivesigma.errors import InputError
 
+MODELS = ("auto", "grown", "retrained", "none")
 TREES = {"grown": 500, "retrained": 200, "none": 500}
+FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that all others hold out
 
 
 @click.command(epilog="Example: fivesigma train events.parquet -o model --features 'PRI_*' --b-reg 10 --trees 300")
@@ -39,14 +41,20 @@ TREES = {"grown": 500, "retrained": 200, "none": 500}
 )
 @click.option("--learner", type=click.Choice(["auto", "xgboost", "lightgbm", "histogram"]), default="auto",
               show_default=True, help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
-@click.option("--cascade", type=click.Choice(list(TREES)), default="grown", show_default=True,
-              help="Grow one booster, retrain a booster in each round, or train the plain model.")  # fmt: skip
+@click.option("--cascade", type=click.Choice(MODELS), default="auto", show_default=True,
+              help="Blend a plain model, a cascade and a decomposed one as held-out events advise; or grow one "
+              "booster, retrain a booster in each round, or train the plain model alone.")  # fmt: skip
+@click.option("--fast", is_flag=True,
+              help="With --cascade auto: train the plain model on the folds only, in a third of the time.")  # fmt: skip
 @click.option("--trees", type=click.IntRange(1), metavar="N",
-              help="Train this many trees; by default 500, or 200 in each round of a retrained cascade.")  # fmt: skip
+              help="Train this many trees; by default auto finds the number, a retrained cascade has 200 in each "
+              "round, and the others have 500.")  # fmt: skip
 @utility_options
-@click.option("--held-out", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.25, show_default=True,
-              metavar="FRACTION",
-              help="Hold out this fraction of the events to drive the cascade and to tune the cut.")  # fmt: skip
+@click.option("--folds", type=click.IntRange(2), metavar="K",
+              help="Train on each K - 1 of K folds, so that all events choose u, blend and cut; by default 5 with "
+              "--cascade auto.")  # fmt: skip
+@click.option("--held-out", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="FRACTION",
+              help="Hold out this fraction of the events once; by default 0.25 where there are no folds.")  # fmt: skip
 @click.option("--features", multiple=True, metavar="NAME",
               help="Use this column, or the number columns that match this pattern, as features; may be repeated. By "
               "default all number columns without another role are features.")  # fmt: skip
@@ -71,7 +79,8 @@ TREES = {"grown": 500, "retrained": 200, "none": 500}
 def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **options: Any) -> None:
     """Train on events in FILE... (CSV, Parquet or ROOT) and save the model.
 
-    Until it is done, the run is kept in MODEL.checkpoint, every 50 trees or after every round; --resume resumes it.
+    Until it is done, the run is kept in MODEL.checkpoint, every 50 trees or after every round or fit; --resume resumes
+    it.
     """
     from fivesigma import save
     from fivesigma.datasets import load_events
@@ -116,28 +125,36 @@ def make_model(
     trees: int | None,
     utility: str,
     b_reg: float | None,
-    held_out: float,
+    fast: bool,
+    folds: int | None,
+    held_out: float | None,
     negative_weights: str,
     seed: int,
     jobs: int | None,
     **_: Any,
 ) -> Any:
     """Make the estimator that the options ask for."""
-    from fivesigma import CascadeClassifier, GrownCascadeClassifier
+    from fivesigma import AutoClassifier, CascadeClassifier, GrownCascadeClassifier
     from fivesigma._extras import installed
 
-    if learner == "auto":
-        learner = next((name for name in ("xgboost", "lightgbm") if installed(name)), "histogram")
+    if folds is not None and held_out is not None:
+        raise InputError("--folds and --held-out exclude each other: give one of them")
+    if fast and cascade != "auto":
+        raise InputError(f"--fast is for --cascade auto, not for --cascade {cascade}")
     shared: dict[str, Any] = {
         "utility": utility,
         "b_reg": b_reg,
-        "cv": held_out,
+        "cv": folds or held_out or (FOLDS if cascade == "auto" else HELD_OUT),
         "negative_weights": negative_weights,
         "random_state": seed,
         "n_jobs": jobs,
         "checkpoint": str(checkpoint),
         "verbose": int(sys.stderr.isatty()),
     }
+    if cascade == "auto":
+        return AutoClassifier(fast=fast, library=learner, n_trees=trees, **shared)
+    if learner == "auto":
+        learner = next((name for name in ("xgboost", "lightgbm") if installed(name)), "histogram")
     n_trees = TREES[cascade] if trees is None else trees
     if cascade == "retrained":
         return CascadeClassifier(_learner(learner, n_trees), **shared)
@@ -162,10 +179,11 @@ def _learner(name: str, n_trees: int) -> Any:
 def _summary(model: Any, events: Any, output: Path) -> str:
     last = model.history_[-1]
     u = "" if last.u is None else f", last u {last.u:.5g}"
+    made = getattr(model, "choice_", None) or f"{len(model.history_)} rounds{u}"
     return "\n".join(
         [
             repr(events),
-            f"{type(model).__name__}: {len(model.history_)} rounds{u}, {model.utility_!r}",
+            f"{type(model).__name__}: {made}, {model.utility_!r}",
             f"cut {model.cut_:.6g} keeps {model.selected_fraction_:.2%} of the held-out events, which chose it",
             "these events chose cut and u: quote the significance of others",
             f"model in {output}",

@@ -50,7 +50,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     cv : float, int, splitter or iterable, default=0.25
         Held-out events for the cut: a fraction (one split), a number of folds or a splitter, or pairs of row indices.
         Stratified by class and, if given to `fit`, by process.
-    cut : {"plateau", "peak", "smooth", "model", "zero"} or float, default="plateau"
+    cut : {"model", "plateau", "peak", "smooth", "zero"} or float, default="model"
         Cut of `predict`: tuned on held-out events by a rule of `fivesigma.scan`, equal probabilities at balanced
         classes, or a number on the scale of ``predict_proba``.
     pos_label : label, optional
@@ -114,7 +114,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         utility: str | Utility = "ams2",
         b_reg: float | None = None,
         cv: Any = 0.25,
-        cut: str | float = "plateau",
+        cut: str | float = "model",
         pos_label: Any = None,
         negative_weights: str = "error",
         refit: bool = False,

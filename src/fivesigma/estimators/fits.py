@@ -183,7 +183,9 @@ def _fit(
         # In this order a kill between any two steps leaves a fit that is finished or can go on.
         save_value({"model": model, "held_out": score}, checkpoint.folder / task.key, force=True)
         with checkpoint.lock:
-            checkpoint.write({"fits": sorted(_finished(checkpoint) | {task.key})}, {})
+            saved = checkpoint.read()
+            state = {} if saved is None else saved[0]
+            checkpoint.write({**state, "fits": sorted(_finished(checkpoint) | {task.key})}, {})
         shutil.rmtree(checkpoint.folder / f"{task.key}{_RUNNING}", ignore_errors=True)
     return Fit(task, model, score)
 
@@ -201,7 +203,7 @@ def _finished(checkpoint: Checkpoint) -> set[str]:
     if saved is None:
         return set()
     with checkpoint.resuming():
-        return {key for key in saved[0]["fits"] if Path(checkpoint.folder / key).exists()}
+        return {key for key in saved[0].get("fits", []) if Path(checkpoint.folder / key).exists()}
 
 
 def _held_out(score: Any, task: Task) -> Array:

@@ -71,7 +71,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         Limits of u.
     update_cut : {"zero", "plateau"}, default="zero"
         Cut at which the yields that drive u are formed: the sign of the margin, or the best cut on it.
-    cut : {"plateau", "peak", "smooth", "model", "zero"} or float, default="plateau"
+    cut : {"model", "plateau", "peak", "smooth", "zero"} or float, default="model"
         Cut of `predict`, tuned on held-out events.
     early_stopping : int, optional
         Trees without a new best mean, over 20 trees, of the significance of the held-out events at their best cut,
@@ -160,7 +160,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         warmup: int = 0,
         u_bounds: tuple[float, float] | None = None,
         update_cut: str = "zero",
-        cut: str | float = "plateau",
+        cut: str | float = "model",
         early_stopping: int | None = None,
         refit: bool = False,
         pos_label: Any = None,

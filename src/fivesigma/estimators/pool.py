@@ -5,33 +5,26 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _BaseComposition
-from sklearn.utils.validation import check_is_fitted
 
-from fivesigma._threads import wanted_cores
 from fivesigma._types import Array
-from fivesigma.blend import BLENDS, Blend
-from fivesigma.cascade import History
-from fivesigma.datasets.events import Events
+from fivesigma.blend import BLENDS
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
-from fivesigma.estimators.blending import blend_members
+from fivesigma.estimators.blended import BlendedClassifier
 from fivesigma.estimators.fits import (
     as_member,
     check_members,
     check_storable,
     derived_seed,
-    mean_by_member,
     plan,
     run_fits,
 )
 from fivesigma.estimators.grown import GrownCascadeClassifier
-from fivesigma.estimators.parallel import run_parallel, spread_seeds
+from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
@@ -39,7 +32,7 @@ from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
 
-class CascadePool(SignificanceClassifier, _BaseComposition):
+class CascadePool(BlendedClassifier, _BaseComposition):
     """Blend of cascades and plain models.
 
     Parameters
@@ -71,7 +64,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         model; arrays, which have no numbers, are scored by the mean of all fits.
     n_repeats : int, default=1
         Repeats of the folds, each with new folds and seeds.
-    cut : {"plateau", "peak", "smooth", "model", "zero"} or float, default="plateau"
+    cut : {"model", "plateau", "peak", "smooth", "zero"} or float, default="model"
         Cut of `predict`, tuned on the blended held-out scores; ``"zero"``, the sign of the margin, is not for ranks.
         A bagged pool keeps the tuned share of events rather than the score: the mean of all fits of a member is
         narrower than the scores of one fit on which the share was tuned.
@@ -132,12 +125,6 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         "weights": one_of(("even", "fit")),
         "blend": one_of(BLENDS),
     }
-    _stored: ClassVar = {
-        **SignificanceClassifier._stored,
-        "members_": list,
-        "blend_": Blend,
-        "member_significance_": dict,
-    }
 
     def __init__(
         self,
@@ -151,7 +138,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         cv: Any = 0.25,
         by: str | None = None,
         n_repeats: int = 1,
-        cut: str | float = "plateau",
+        cut: str | float = "model",
         pos_label: Any = None,
         negative_weights: str = "error",
         verbose: int = 0,
@@ -217,7 +204,7 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
         (root,) = spread_seeds(self.random_state, 1)
         tasks = plan(names, self._splits(sample, splits, root), root)
         fits = run_fits(self, members, tasks, sample, checkpoint)
-        blend_members(self, sample, fits)
+        self._blend_members(sample, fits, kind=self.blend, keep=self.keep, weigh=self.weights == "fit")
         if splits is None:
             splits = [(task.train, task.held_out) for task in tasks]
         score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
@@ -234,66 +221,6 @@ class CascadePool(SignificanceClassifier, _BaseComposition):
             return repeats
         common = repeats(0) if given is None else given
         return lambda _: common
-
-    @property
-    def history_(self) -> History:  # type: ignore[override]  # derived, not stored
-        """Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`."""
-        return History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
-
-    def _splits_of(self, X: Any, sample: Sample) -> Splits | None:
-        if self.by is None:
-            return None
-        if not isinstance(X, Events):
-            raise InputError(f"by={self.by!r} is a kept column of Events, and X is a {type(X).__name__}; fit Events")
-        if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)) or self.n_repeats != 1:
-            raise InputError(f"by={self.by!r} needs an integer cv and n_repeats=1, got {self.cv!r}, {self.n_repeats!r}")
-        return sample.splits(X.folds(int(self.cv), by=self.by), 0)
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities of (background, signal); with `by`, each event by the fits that did not see its fold.
-
-        Parameters
-        ----------
-        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
-
-        Returns
-        -------
-        array of shape (n_events, 2)
-        """
-        if self.by is None or not isinstance(X, Events):
-            return super().predict_proba(X)
-        check_is_fitted(self)
-        table, folds, p = self._check_table(X, reset=False), X.folds(int(self.cv), by=self.by), np.empty(len(X))
-        for k in np.unique(folds):
-            rows = np.flatnonzero(folds == k)
-            fits = [model for (_, model), fold in zip(self.members_, self.folds_, strict=True) if fold == k]
-            p[rows] = self.blend_([model.score_checked(_safe_indexing(table, rows)) for model in fits])
-        return np.column_stack([1.0 - p, p])
-
-    def member_scores(self, X: Any) -> dict[str, Array]:
-        """Score events by each member that was kept; a bagged one is the mean of its fits.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_events, n_features)
-
-        Returns
-        -------
-        dict of str to array of shape (n_events,)
-            P(signal) by name of the member.
-        """
-        check_is_fitted(self)
-        return self._member_scores(self._check_table(X, reset=False))
-
-    def _member_scores(self, X: Any) -> dict[str, Array]:
-        workers = min(wanted_cores(self.n_jobs), len(self.members_))
-        scores = run_parallel(lambda model: model.score_checked(X), [(m,) for _, m in self.members_], workers)
-        return mean_by_member(zip((name for name, _ in self.members_), scores, strict=True))
-
-    def score_checked(self, X: Any) -> Array:
-        """P(signal) of a checked table: the blend of the members."""
-        blend: Blend = self.blend_
-        return blend(list(self._member_scores(X).values()))
 
     def _learners(self) -> Iterator[Any]:
         return (estimator for _, estimator in self.estimators)

@@ -66,7 +66,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     update_cut : {"zero", "plateau"}, default="zero"
         Cut at which the yields that drive u, the stop and the ranking of rounds are formed: the sign of the weighted
         classifier, or the best cut on its score.
-    cut : {"plateau", "peak", "smooth", "model", "zero"} or float, default="plateau"
+    cut : {"model", "plateau", "peak", "smooth", "zero"} or float, default="model"
         Cut of `predict`: tuned on held-out events by a rule of `fivesigma.scan`, the sign of the classifier, or a
         number on the scale of ``predict_proba``.
     n_restarts : int, default=1
@@ -153,7 +153,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         u_init: float | str = "auto",
         cv: Any = 0.25,
         update_cut: str = "zero",
-        cut: str | float = "plateau",
+        cut: str | float = "model",
         n_restarts: int = 1,
         keep: int = 1,
         cascade: bool = True,

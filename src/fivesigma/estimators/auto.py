@@ -1,0 +1,267 @@
+"""The front door: folds, a plain model, a cascade and a decomposed learner, blended as held-out events advise."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fivesigma._extras import installed, need
+from fivesigma._threads import threads_for
+from fivesigma._types import Array
+from fivesigma.errors import InputError
+from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.blend_choice import Choice, choose_blend
+from fivesigma.estimators.blended import BlendedClassifier, held_out_scores
+from fivesigma.estimators.decomposed import DecomposedClassifier
+from fivesigma.estimators.fits import Fit, derived_seed, plan, run_fits
+from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators.grown import GrownCascadeClassifier
+from fivesigma.estimators.parallel import spread_seeds
+from fivesigma.estimators.parameters import none_or, one_of, whole
+from fivesigma.estimators.retrained import CascadeClassifier
+from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.step import Splits
+from fivesigma.estimators.tree_count import find_tree_count
+from fivesigma.learners import Binding, check_library, lightgbm, xgboost
+from fivesigma.significance import Utility
+from fivesigma.store.checkpoint import Checkpoint
+
+PLAIN, CASCADE, DECOMPOSED = "plain", "cascade", "decomposed"
+LIBRARIES = ("auto", "xgboost", "lightgbm", "histogram")
+UPDATE_EVERY = 5  # trees between two updates of u
+
+
+class AutoClassifier(BlendedClassifier):
+    """As much as these events allow, without a choice of yours.
+
+    On the same folds a plain model, a grown cascade and a decomposed learner are trained; each event is scored by
+    models that did not see it. The number of trees is the one with which the loss of held-out events is lowest. All
+    members are blended, unless another blend of them is better by more than a standard error on held-out events; then
+    the best one is. The cut is tuned on the held-out scores of all events. `choice_` says what was chosen and why.
+
+    Parameters
+    ----------
+    utility : str or Utility, default="ams2"
+        What to maximise.
+    b_reg : float, optional
+        Constant added to b, if `utility` is a name.
+    cv : int, float, splitter or iterable, default=5
+        Folds, the same for all members.
+    by : str, optional
+        Name of a kept column of integers, such as an event number, by which folds are made; see `CascadePool`.
+    fast : bool, default=False
+        Whether to train the plain model only, on the same folds: about a third of the time.
+    library : {"auto", "xgboost", "lightgbm", "histogram"}, default="auto"
+        Library of the trees; by default the first that is installed. ``"histogram"`` is that of scikit-learn, which
+        grows no cascade: the plain and the decomposed model are blended.
+    n_trees : int, optional
+        Trees of each model; by default they are found.
+    params : dict, optional
+        Parameters of the library's trees, such as ``{"learning_rate": 0.1, "max_depth": 4}``.
+    cut : {"model", "plateau", "peak", "smooth"} or float, default="model"
+        Cut of `predict`, tuned on held-out events.
+    pos_label : label, optional
+        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    negative_weights : {"error", "zero", "abs"}, default="error"
+        What learners see of negative weights; s and b always keep the sign.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+    checkpoint : path, optional
+        Folder to which each finished fit is written; the same call resumes from there.
+    random_state : int, RandomState or None, default=None
+        Seed of splits and members.
+    n_jobs : int, optional
+        Cores to use; all by default.
+
+    Attributes
+    ----------
+    choice_ : str
+        What was chosen and why.
+    comparisons_ : dict of str to (float, float)
+        Gain of every blend over the plain model on held-out events, and its standard error: the mean over cuts around
+        the best one, simulation statistics only. Fits were judged on these events, so quote the significance of others.
+    n_trees_ : int
+        Trees of each model.
+    members_ : list of (str, estimator)
+        Trained members of the blend, each once for each fold.
+    blend_ : Blend
+        How their scores are averaged.
+    held_out_score_ : array of shape (n_events,)
+        Blended score of each event by models that were not fitted on it; NaN for events that were never held out.
+    held_out_scores_ : dict of str to array of shape (n_events,)
+        The same for each member of the blend alone.
+    member_significance_ : dict of str to float
+        Significance of each of them on these events at its own best cut.
+    history_ : History
+        Rounds of all fits that were kept.
+    cut_, selected_fraction_ : float
+        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it was tuned to select.
+    classes_ : array of shape (2,)
+        (background, signal).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import AutoClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([1, 0], 2000)
+    >>> X = rng.normal(size=(4000, 2)) + 1.5 * y[:, None]
+    >>> w = np.where(y == 1, 0.15, 1.5)
+    >>> model = AutoClassifier(fast=True, random_state=0, n_jobs=1).fit(X, y, sample_weight=w)
+    >>> print(model.choice_)
+    plain, 130 trees on 5 splits
+    """
+
+    _checks: ClassVar = {
+        **SignificanceClassifier._checks,
+        "library": one_of(LIBRARIES),
+        "n_trees": none_or(whole(1)),
+    }
+    _stored: ClassVar = {**BlendedClassifier._stored, "choice_": str, "comparisons_": dict, "n_trees_": int}
+
+    def __init__(
+        self,
+        *,
+        utility: str | Utility = "ams2",
+        b_reg: float | None = None,
+        cv: Any = 5,
+        by: str | None = None,
+        fast: bool = False,
+        library: str = "auto",
+        n_trees: int | None = None,
+        params: dict[str, Any] | None = None,
+        cut: str | float = "model",
+        pos_label: Any = None,
+        negative_weights: str = "error",
+        verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.utility = utility
+        self.b_reg = b_reg
+        self.cv = cv
+        self.by = by
+        self.fast = fast
+        self.library = library
+        self.n_trees = n_trees
+        self.params = params
+        self.cut = cut
+        self.pos_label = pos_label
+        self.negative_weights = negative_weights
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+        if self.cut == "zero":
+            raise InputError("cut='zero' is the sign of a margin, and a blend of ranks has none: use another cut")
+        library = _installed_library() if self.library == "auto" else self.library
+        params = _checked_params(library, self.params)
+        split_seed, root = spread_seeds(self.random_state, 2)
+        splits = sample.splits(self.cv, split_seed) if splits is None else splits
+        threads = threads_for(self.n_jobs, sample.n_cells)
+        first = Binding(sample.X, sample.target, *splits[0], derived_seed(root, 0), threads)
+        self.n_trees_ = self._count_trees(sample, first, library, params, checkpoint=checkpoint)
+        members = _members(library, params, self.n_trees_, plain_only=self.fast)
+        tasks = plan(list(members), lambda _: splits, root)
+        fits = run_fits(self, list(members.values()), tasks, sample, checkpoint)
+        choice = self._choose(sample, fits, root)
+        self.comparisons_ = choice.comparisons
+        self.choice_ = _sentence(choice, self.n_trees_, len(splits))
+        self._blend_members(sample, [fit for fit in fits if fit.task.name in choice.members])
+        score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
+        return score
+
+    def _count_trees(
+        self,
+        sample: Sample,
+        split: Binding,
+        library: str,
+        params: dict[str, Any],
+        *,
+        checkpoint: Checkpoint | None,
+    ) -> int:
+        """Take the number of trees as given, as an interrupted run found it, or as held-out events advise."""
+        if self.n_trees is not None:
+            return int(self.n_trees)
+        saved = checkpoint.read() if checkpoint else None
+        if saved is not None:
+            return int(saved[0]["n_trees"])
+        found = find_tree_count(sample, split, library, params)
+        if checkpoint:
+            checkpoint.write({"n_trees": found, "fits": []}, {})
+        return found
+
+    def _choose(self, sample: Sample, fits: list[Fit], root: int) -> Choice:
+        """Compare blends on events that every member scored without having seen them."""
+        scores = held_out_scores(fits, sample.signal.size)
+        if len(scores) == 1:
+            return Choice(tuple(scores), {})
+        rows = np.flatnonzero(np.isfinite([*scores.values()]).all(axis=0))
+        gauge = Gauge.of(sample, rows, self.utility_)
+        return choose_blend({name: score[rows] for name, score in scores.items()}, gauge, root)
+
+    def _learners(self) -> tuple[()]:
+        return ()
+
+
+def _installed_library() -> str:
+    return next((name for name in ("xgboost", "lightgbm") if installed(name)), "histogram")
+
+
+def _checked_params(library: str, params: dict[str, Any] | None) -> dict[str, Any]:
+    """Refuse parameters that are set here."""
+    if library != "histogram":
+        return check_library(library, params)
+    if params is not None and not isinstance(params, dict):
+        raise InputError(f"params must be a dictionary of the library's parameters, got {params!r}")
+    for name in ("max_iter", "early_stopping", "warm_start", "random_state", "class_weight", "loss"):
+        if name in (params or {}):
+            raise InputError(f"params[{name!r}] is not yours to set: it is set by AutoClassifier")
+    return dict(params or {})
+
+
+def _members(library: str, params: dict[str, Any], n_trees: int, *, plain_only: bool) -> dict[str, Any]:
+    """The members by name, the simplest first."""
+    classifier = _classifier(library, params, n_trees)
+    members: dict[str, Any] = {PLAIN: CascadeClassifier(classifier, cascade=False)}
+    if plain_only:
+        return members
+    if library != "histogram":
+        members[CASCADE] = GrownCascadeClassifier(library, n_trees=n_trees, params=params, update_every=UPDATE_EVERY)
+    members[DECOMPOSED] = DecomposedClassifier(classifier)
+    return members
+
+
+def _classifier(library: str, params: dict[str, Any], n_trees: int) -> Any:
+    """A classifier of the library with the settings of the grown models."""
+    if library == "xgboost":
+        settings = {**xgboost.GROWER_DEFAULTS, **params}
+        return need(library).XGBClassifier(n_estimators=n_trees, enable_categorical=True, **settings)
+    if library == "lightgbm":
+        settings = {**lightgbm.GROWER_DEFAULTS, **params}
+        return need(library).LGBMClassifier(n_estimators=n_trees, verbosity=-1, **settings)
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(**params, max_iter=n_trees, early_stopping=False)
+
+
+def _sentence(choice: Choice, n_trees: int, n_splits: int) -> str:
+    """What was chosen and why."""
+    made = f"{n_trees} trees on {n_splits} splits" if n_splits > 1 else f"{n_trees} trees on one split"
+    if not choice.comparisons:
+        return f"{' + '.join(choice.members)}, {made}"
+    said = []
+    for name in (CASCADE, DECOMPOSED):
+        if name in choice.comparisons:
+            gain, error = choice.comparisons[name]
+            verdict = "not distinguishable" if not abs(gain) > error else "better" if gain > 0 else "worse"
+            used = "blended" if name in choice.members else "left out"
+            said.append(f"{name} {gain:+.2f} ± {error:.2f} over {PLAIN}: {verdict}, {used}")
+    if PLAIN not in choice.members:
+        said.append(f"{PLAIN} left out")
+    return f"{'; '.join(said)}; {made}"

@@ -1,0 +1,217 @@
+"""The front door: what it trains, how it chooses, and that it can be saved and resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import log_loss
+
+from fivesigma import AMS2, AutoClassifier, load, save
+from fivesigma._types import Array
+from fivesigma.blend import Blend
+from fivesigma.errors import InputError
+from fivesigma.estimators import auto, fits
+from fivesigma.estimators.blend_choice import WINDOW, choose_blend
+from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.tree_count import find_tree_count
+from fivesigma.learners import Binding
+from tests.estimators.blobs import YIELDS, make_blobs
+
+X, Y, W = make_blobs()
+SMALL: dict[str, Any] = {"n_trees": 8, "cv": 3, "random_state": 1, "n_jobs": 1, "params": {"learning_rate": 0.3}}
+MEMBERS = ("plain", "cascade", "decomposed")
+
+
+def sample_of(X: Any, y: Any, w: Any) -> Sample:
+    return Sample.checked(X, y, w, None, pos_label=1, negative="error")
+
+
+def gauge_of(y: Any, w: Any) -> Gauge:
+    return Gauge.of(sample_of(np.zeros((y.size, 1)), y, w), np.arange(y.size), AMS2())
+
+
+def test_members_share_their_folds_and_all_events_are_scored() -> None:
+    model = AutoClassifier(**SMALL).fit(X, Y, W)
+    names = [name for name, _ in model.members_]
+    assert all(names.count(name) == 3 for name in model.held_out_scores_)
+    assert set(model.comparisons_) > set(MEMBERS)
+    assert model.comparisons_["plain"] == (0.0, 0.0)
+    assert len(model.comparisons_) == 7
+    assert np.isfinite(model.held_out_score_).all()
+    assert all(np.isfinite(score).all() for score in model.held_out_scores_.values())
+    assert model.n_trees_ == 8
+    assert model.choice_.endswith("8 trees on 3 splits")
+    for name in MEMBERS[1:]:
+        gain, error = model.comparisons_[name]
+        verdict = "blended" if name in model.held_out_scores_ else "left out"
+        assert f"{name} {gain:+.2f} ± {error:.2f} over plain: " in model.choice_
+        assert verdict in model.choice_
+    assert model.significance(X, Y, W) > 1.2 * float(AMS2().value(*YIELDS))
+
+
+def test_fast_is_the_plain_model_of_the_same_folds() -> None:
+    fast = AutoClassifier(fast=True, **SMALL).fit(X, Y, W)
+    assert [name for name, _ in fast.members_] == ["plain"] * 3
+    assert fast.choice_ == "plain, 8 trees on 3 splits"
+    assert fast.comparisons_ == {}
+    model = AutoClassifier(**SMALL).fit(X, Y, W)
+    np.testing.assert_array_equal(fast.held_out_scores_["plain"], model.held_out_scores_["plain"])
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "histogram"])
+def test_other_libraries(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "installed", lambda name: name == library)
+    params = {"learning_rate": 0.3}
+    found = AutoClassifier(**{**SMALL, "params": params}).fit(X, Y, W)
+    same = AutoClassifier(**{**SMALL, "params": params}, library=library).fit(X, Y, W)
+    np.testing.assert_array_equal(found.predict_proba(X), same.predict_proba(X))
+    members = MEMBERS if library == "lightgbm" else ("plain", "decomposed")
+    assert set(found.comparisons_) > set(members)
+    assert ("cascade" in found.comparisons_) == (library == "lightgbm")
+
+
+def test_the_number_of_trees_has_the_lowest_held_out_loss() -> None:
+    """Histogram boosting draws nothing, so every number of trees can be tried by a fit of its own."""
+    x, y, w = make_blobs(1500)
+    sample, rows = sample_of(x, y, w), np.arange(1500)
+    part = rows // 2 % 4
+    split = Binding(x, y, rows[part > 0], rows[part == 0], 0, 1)
+    params = {"learning_rate": 0.05}
+    found = find_tree_count(sample, split, "histogram", params)
+    losses = []
+    for n in range(10, 200, 10):
+        model = HistGradientBoostingClassifier(**params, max_iter=n, early_stopping=False)
+        model.fit(x[split.train], y[split.train])  # both classes have the same number of events of one weight each
+        losses.append(log_loss(y[split.held_out], model.predict_proba(x[split.held_out])[:, 1]))
+    assert found == 10 * (int(np.argmin(losses)) + 1)
+    assert 10 < found < 150
+
+
+def test_trees_are_counted_if_no_number_is_given() -> None:
+    model = AutoClassifier(fast=True, cv=3, random_state=0, n_jobs=1, params={"learning_rate": 0.3}).fit(X, Y, W)
+    assert model.n_trees_ % 10 == 0
+    assert model.choice_ == f"plain, {model.n_trees_} trees on 3 splits"
+
+
+class TestChoice:
+    @staticmethod
+    def scores(*kinds: str) -> dict[str, Array]:
+        rng = np.random.default_rng(5)
+        good = X[:, 0] + 0.3 * rng.normal(size=Y.size)
+        made = {"good": good, "same": good, "noise": rng.normal(size=Y.size), "other": X[:, 0]}
+        return {kind: made[kind] for kind in kinds}
+
+    def test_noise_is_left_out(self) -> None:
+        choice = choose_blend(self.scores("good", "other", "noise"), gauge_of(Y, W))
+        assert "noise" not in choice.members
+        gain, error = choice.comparisons["noise"]
+        assert gain < -3 * error < 0
+
+    def test_equals_are_blended(self) -> None:
+        choice = choose_blend(self.scores("good", "same"), gauge_of(Y, W))
+        assert choice.members == ("good", "same")
+        assert choice.comparisons["same"] == (0.0, 0.0)
+
+    def test_the_simplest_may_be_the_one_that_is_left_out(self) -> None:
+        choice = choose_blend(self.scores("noise", "good"), gauge_of(Y, W))
+        assert choice.members == ("good",)
+
+    def test_gains_are_means_over_cuts_around_the_best(self) -> None:
+        scores, gauge = self.scores("good", "other"), gauge_of(Y, W)
+        share = gauge.scan(scores["good"], "model").fraction
+        both = list(scores.values())
+
+        def mean(score: Array) -> float:
+            order, out = np.argsort(-score, kind="stable"), []
+            for part in WINDOW:
+                kept = order[: round(part * share * Y.size)]
+                s, b = W[kept][Y[kept] == 1].sum(), W[kept][Y[kept] == 0].sum()
+                out.append(float(AMS2().value(s, b)))
+            return float(np.mean(out))
+
+        choice = choose_blend(scores, gauge)
+        first = mean(scores["good"])
+        assert choice.comparisons["other"][0] == pytest.approx(mean(scores["other"]) - first)
+        blended = mean(Blend.fitted("rank", both)(both))
+        assert choice.comparisons["good + other"][0] == pytest.approx(blended - first)
+
+    def test_errors_are_those_of_the_difference(self) -> None:
+        """Over other samples the gain scatters as its error says, to a fifth: 40 samples know a spread to a ninth."""
+        gains, errors = [], []
+        for seed in range(40):
+            x, y, w = make_blobs(2000, seed=seed)
+            rng = np.random.default_rng(seed)
+            score = {"a": x[:, 0], "b": x[:, 0] + 0.7 * rng.normal(size=y.size)}
+            gain, error = choose_blend(score, gauge_of(y, w), seed).comparisons["b"]
+            gains.append(gain)
+            errors.append(error)
+        assert 0.6 < np.std(gains) / np.mean(errors) < 1.4
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    model = AutoClassifier(**SMALL).fit(X, Y, W)
+    again = load(save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert (again.choice_, again.comparisons_, again.n_trees_) == (model.choice_, model.comparisons_, model.n_trees_)
+    assert again.history_ == model.history_
+    assert clone(again).get_params() == model.get_params()
+
+
+def test_resumed_it_is_the_same_and_counts_no_trees_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**SMALL, "n_trees": None, "checkpoint": tmp_path}
+    whole = AutoClassifier(**{**options, "checkpoint": None}).fit(X, Y, W)
+    begun: list[str] = []
+    fit = fits._fit
+
+    def dies(pool: Any, member: Any, task: Any, *rest: Any, **options: Any) -> Any:
+        begun.append(task.key)
+        if len(begun) == 5:
+            raise MemoryError
+        return fit(pool, member, task, *rest, **options)
+
+    monkeypatch.setattr(fits, "_fit", dies)
+    with pytest.raises(MemoryError):
+        AutoClassifier(**options).fit(X, Y, W)
+
+    def never(*_: Any) -> int:
+        raise AssertionError
+
+    finished, n_begun = set(begun[:4]), len(begun)
+    monkeypatch.setattr(auto, "find_tree_count", never)
+    resumed = AutoClassifier(**options).fit(X, Y, W)
+    np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
+    assert resumed.choice_ == whole.choice_
+    assert resumed.cut_ == whole.cut_
+    assert not finished & set(begun[n_begun:])
+
+
+def test_negative_weights_need_a_policy() -> None:
+    w = W.copy()
+    w[::50] *= -1
+    with pytest.raises(InputError, match="negative"):
+        AutoClassifier(**SMALL).fit(X, Y, w)
+    model = AutoClassifier(**SMALL, negative_weights="zero").fit(X, Y, w)
+    assert model.significance(X, Y, w) > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"cut": "zero"}, "a blend of ranks has none: use another cut"),
+        ({"library": "catboost"}, "library must be one of auto, xgboost, lightgbm, histogram, got 'catboost'"),
+        ({"n_trees": 0}, "n_trees must be an integer of at least 1, got 0"),
+        ({"params": {"n_estimators": 3}}, r"params\['n_estimators'\] is not yours to set: use n_trees"),
+        ({"params": {"max_iter": 3}, "library": "histogram"}, r"params\['max_iter'\] is not yours to set"),
+        ({"params": [3], "library": "histogram"}, "params must be a dictionary of the library's parameters"),
+    ],
+)
+def test_errors(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        AutoClassifier(**{**SMALL, **options}).fit(X, Y, W)
