@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
-from fivesigma._progress import given_up_by
+from fivesigma._progress import GivenUpError, end_if_given_up, given_up_by
 
 T = TypeVar("T")
 _GLANCE = 0.2  # seconds between two looks for Ctrl-C
@@ -30,7 +30,12 @@ def run_parallel(work: Callable[..., T], tasks: Iterable[tuple[Any, ...]], worke
 
     def watched(*task: Any) -> T:
         given_up_by.set((*given_up_by.get(), given_up))
-        return work(*task)
+        end_if_given_up()
+        try:
+            return work(*task)
+        except BaseException:
+            given_up.set()  # here and not where it is raised again: by then this thread may have begun another task
+            raise
 
     with ThreadPoolExecutor(workers) as executor:
         try:
@@ -39,7 +44,8 @@ def run_parallel(work: Callable[..., T], tasks: Iterable[tuple[Any, ...]], worke
             while pending:  # in short waits: a signal that reaches another thread does not end a long one
                 done, pending = wait(pending, _GLANCE, FIRST_EXCEPTION)
                 for future in done:
-                    future.result()
+                    if not isinstance(future.exception(), GivenUpError):
+                        future.result()  # raises what went wrong
             return [future.result() for future in futures]
         except BaseException:
             given_up.set()
