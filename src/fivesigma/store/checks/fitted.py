@@ -124,7 +124,7 @@ _RIGHT: dict[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "selected_fraction_": lambda value, _: bool(0 <= value <= 1),
     "n_features_in_": lambda value, _: 1 <= value < 1 << 31,
     "feature_names_in_": lambda value, values: are_names(value, values["n_features_in_"]),
-    "n_trees_": lambda value, values: 0 <= value <= len(values["history_"]),
+    "n_trees_": lambda value, values: 0 <= value <= len(values.get("history_", range(1 << 20))),
     "kept_": lambda value, _: all(isinstance(r, Round) for r in value),
     "models_": _are_models,
     "blend_": _is_blend,
