@@ -367,7 +367,8 @@ class TestPredict:
         assert "there already" in bad(*run, tmp_path / "there.csv")
         assert (tmp_path / "there.csv").read_text() == "mine"
         good(*run, tmp_path / "there.csv", "--force")
-        assert "ends in none of .csv, .parquet" in bad(*run, tmp_path / "scores.root")
+        assert "ends in none of .csv, .parquet" in bad(*run, tmp_path / "scores.txt")
+        assert "belong to one ROOT file" in bad(*run, tmp_path / "scores.root")
         assert "there is no saved model" in bad("predict", tmp_path / "no", *run[2:], tmp_path / "s.csv")
         (tmp_path / "x.csv").write_text("a,b\n1,2\n")
         assert "no column" in bad("predict", folder / "model", tmp_path / "x.csv", "-o", tmp_path / "s.csv")

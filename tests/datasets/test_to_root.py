@@ -1,12 +1,13 @@
 """Scores go back to ROOT: entry by entry in the old order, several trees at once, with kept columns or alone."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from fivesigma import GrownCascadeClassifier, save
+from fivesigma import CascadePool, GrownCascadeClassifier, save
 from fivesigma.cli import main
 from fivesigma.datasets import load_events
 from tests.datasets.test_ntuples import CUT, FEATURES, SIGNAL, WEIGHT, make, write
@@ -91,3 +92,33 @@ def test_bad_input_gets_one_sentence(
     assert done.exit_code == 1
     assert sentence in done.output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+def test_command_line_and_library_give_the_same_scores(folder: Path, tmp_path: Path) -> None:
+    samples = [word for p in ("VH", "ggH", "ttbar") for word in ("--sample", f"{p}={folder / p}.root")]
+    columns = ["--signal", "VH,ggH", "--weight", WEIGHT, "--where", CUT]
+    features = [word for text in FEATURES for word in ("--features", text)]
+    made = ["--folds", 2, "--by", "eventNumber", "--cascade", "grown", "--trees", 3, "--jobs", 1]
+    model = tmp_path / "model"
+    run("train", "-o", model, *samples, *columns, *features, *made, "--negative-weights", "zero")
+    run("predict", model, folder / "two.root", "-o", tmp_path / "scores.root")
+    options: dict[str, Any] = {"signal": SIGNAL, "weight": WEIGHT, "cut": CUT, "features": FEATURES}
+    paths = {process: folder / f"{process}.root" for process in ("VH", "ggH", "ttbar")}
+    events = load_events(paths, keep=["eventNumber"], **options)
+    member = GrownCascadeClassifier(n_trees=3)
+    settings: dict[str, Any] = {
+        "cv": 2,
+        "by": "eventNumber",
+        "negative_weights": "zero",
+        "random_state": 0,
+        "n_jobs": 1,
+    }
+    with pytest.warns(UserWarning, match="effective"):
+        pool = CascadePool([("grown", member)], n_jobs=1, **settings).fit(events)
+    with uproot.open(tmp_path / "scores.root") as file:
+        for tree in ("Nominal", "JES_up"):
+            wanted = load_events(
+                folder / "two.root", tree=tree, features=FEATURES, label=None, weight=None, keep=["eventNumber"]
+            )
+            assert file[tree]["score"].array(library="np").tobytes() == pool.predict_proba(wanted)[:, 1].tobytes()

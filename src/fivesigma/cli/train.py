@@ -17,7 +17,9 @@ from fivesigma.cli.options import (
     force_option,
     jobs_option,
     number_or_none,
+    samples_options,
     signal_option,
+    source_options,
     tree_option,
     utility_options,
     where_option,
@@ -30,7 +32,7 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that al
 
 
 @click.command(epilog="Example: fivesigma train events.parquet -o model --features 'PRI_*' --b-reg 10 --trees 300")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, metavar="FILE...")
 @click.option(
     "-o",
     "--output",
@@ -53,16 +55,22 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that al
 @click.option("--folds", type=click.IntRange(2), metavar="K",
               help="Train on each K - 1 of K folds, so that all events choose u, blend and cut; by default 5 with "
               "--cascade auto.")  # fmt: skip
+@click.option("--by", metavar="COLUMN",
+              help="Make the folds by this column of integers, such as an event number, modulo K; each event is then "
+              "scored by the fits that did not see its fold.")  # fmt: skip
 @click.option("--held-out", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="FRACTION",
               help="Hold out this fraction of the events once; by default 0.25 where there are no folds.")  # fmt: skip
 @click.option("--features", multiple=True, metavar="NAME",
-              help="Use this column, or the number columns that match this pattern, as features; may be repeated. By "
-              "default all number columns without another role are features.")  # fmt: skip
+              help="Use this column, the number columns that match this pattern, or a definition such as "
+              "'HT = sum(jet_pt)' as features; may be repeated. By default all number columns without another role are "
+              "features.")  # fmt: skip
 @click.option("--label", default="Label", show_default=True, metavar="COLUMN",
               help="Read the labels of signal and background from this column.")  # fmt: skip
 @signal_option
+@samples_options
 @click.option("--weight", default="Weight", show_default=True, metavar="COLUMN",
-              help="Read the expected yield of each event from this column; none means that each is one.")  # fmt: skip
+              help="Read the expected yield of each event from this column, or from an expression of columns such as "
+              "'mcWeight * sf'; none means that each is one.")  # fmt: skip
 @click.option("--process", metavar="COLUMN",
               help="Read from this column what each event was simulated as; splits are stratified by it.")  # fmt: skip
 @click.option("--missing", type=number_or_none, default=f"{MISSING:g}", show_default=True, metavar="CODE",
@@ -94,14 +102,23 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
                 f"{checkpoint} holds a run that was interrupted: add --resume to resume it or --force to start anew"
             )
         shutil.rmtree(checkpoint)
-    events = load_events(
+    by = options["by"]
+    source = source_options(
         files,
+        samples=options["samples"],
+        signal=options["signal"],
+        luminosity=options["luminosity"],
+        cross_sections=options["cross_sections"],
+        sums_of_weights=options["sums_of_weights"],
+    )
+    events = load_events(
+        **source,
         features=list(options["features"]) or None,
         label=options["label"],
         weight=column_or_none(options["weight"]),
         process=options["process"],
         missing=column_or_none(options["missing"]),
-        signal=options["signal"],
+        keep=tuple(dict.fromkeys((*options["keep"], *([] if by is None else [by])))),
         tree=options["tree"],
         cut=options["where"],
     )
@@ -128,13 +145,14 @@ def make_model(
     fast: bool,
     folds: int | None,
     held_out: float | None,
+    by: str | None,
     negative_weights: str,
     seed: int,
     jobs: int | None,
     **_: Any,
 ) -> Any:
     """Make the estimator that the options ask for."""
-    from fivesigma import AutoClassifier, CascadeClassifier, GrownCascadeClassifier
+    from fivesigma import AutoClassifier, CascadeClassifier, CascadePool, GrownCascadeClassifier
     from fivesigma._extras import installed
 
     if folds is not None and held_out is not None:
@@ -151,8 +169,27 @@ def make_model(
         "checkpoint": str(checkpoint),
         "verbose": int(sys.stderr.isatty()),
     }
+    if by is not None and held_out is not None:
+        raise InputError("--by makes folds, and --held-out has none: give --folds with it")
     if cascade == "auto":
-        return AutoClassifier(fast=fast, library=learner, n_trees=trees, **shared)
+        return AutoClassifier(fast=fast, library=learner, n_trees=trees, by=by, **shared)
+    if by is not None:
+        single = make_model(
+            checkpoint,
+            learner=learner,
+            cascade=cascade,
+            trees=trees,
+            utility=utility,
+            b_reg=b_reg,
+            fast=fast,
+            folds=None,
+            held_out=None,
+            by=None,
+            negative_weights=negative_weights,
+            seed=seed,
+            jobs=jobs,
+        )
+        return CascadePool([(cascade, single)], by=by, **(shared | {"cv": folds or FOLDS}))
     if learner == "auto":
         learner = next((name for name in ("xgboost", "lightgbm") if installed(name)), "histogram")
     n_trees = TREES[cascade] if trees is None else trees
