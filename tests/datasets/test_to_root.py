@@ -115,7 +115,7 @@ def test_command_line_and_library_give_the_same_scores(folder: Path, tmp_path: P
         "n_jobs": 1,
     }
     with pytest.warns(UserWarning, match="effective"):
-        pool = CascadePool([("grown", member)], n_jobs=1, **settings).fit(events)
+        pool = CascadePool([("grown", member)], **settings).fit(events)
     with uproot.open(tmp_path / "scores.root") as file:
         for tree in ("Nominal", "JES_up"):
             wanted = load_events(
