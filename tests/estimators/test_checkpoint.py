@@ -283,9 +283,9 @@ def test_a_run_that_wrote_nothing_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def test_half_written_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint.json.123.part").write_bytes(b"{")
+    (tmp_path / ".123-checkpoint.json").write_bytes(b"{")
     grown(tmp_path).fit(X, Y, W)
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob(".*"))
 
 
 def shifted(shift: float) -> Any:

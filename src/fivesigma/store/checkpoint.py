@@ -22,6 +22,7 @@ import numpy as np
 
 from fivesigma import __version__
 from fivesigma._extras import versions_of_trainers
+from fivesigma._files import written_whole
 from fivesigma.errors import InputError
 from fivesigma.store.archive import is_plain_name
 from fivesigma.store.packing import one_line
@@ -128,7 +129,7 @@ class Checkpoint:
                 _refuse_if_running(path)
                 path.write_text(owner)
             self.release = weakref.finalize(self, _release, path, owner)
-            for left in self.folder.glob("*.part"):  # of a process that was killed while it wrote
+            for left in self.folder.glob(".[0-9]*-*"):  # of a process that was killed while it wrote
                 left.unlink()
 
     def read(self) -> tuple[dict[str, Any], dict[str, bytes]] | None:
@@ -187,9 +188,9 @@ class Checkpoint:
             for name, content in files.items():
                 digest = hashlib.sha256(content).hexdigest()
                 entries[name] = {"file": f"{name}.{digest[:16]}", "sha256": digest, "bytes": len(content)}
-                write_atomically(self.folder / entries[name]["file"], content)
+                _write(self.folder / entries[name]["file"], content)
             body = {"format": FORMAT, "run": self._run, "state": state, "files": entries}
-            write_atomically(self.folder / _NAME, _rendered(body))
+            _write(self.folder / _NAME, _rendered(body))
             current = {entry["file"] for entry in entries.values()}
             stems = {name.partition(".")[0] for name in files}
             for path in self.folder.iterdir():
@@ -291,16 +292,9 @@ def _release(path: Path, owner: str) -> None:
             path.parent.rmdir()
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside, then rename; if that fails, nothing is left beside."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+def _write(path: Path, content: bytes) -> None:
     try:
-        with beside.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(path)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink()
-        raise
+        with written_whole(path) as beside:
+            beside.write_bytes(content)
+    except InputError as err:
+        raise InputError(f"{err}; what was written before is kept") from err
