@@ -27,7 +27,8 @@ from benchmarks.cut_scores import KINDS, Scored, read_scored
 from benchmarks.protocol import UTILITY
 from fivesigma import scan
 from fivesigma._types import Array, IntArray
-from fivesigma.cut import RULES, CutScan
+from fivesigma.cut import CutScan
+from fivesigma.cut_rule import RULES
 from fivesigma.datasets.htautau import YIELDS
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.yields import rescale

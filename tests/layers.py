@@ -45,7 +45,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("scores", {"scored": "scored events"}),
     ("ranking", {"ranking": "events by score"}),
     ("bootstrap", {"bootstrap": "Poisson replicas", "cut_model": "modelled yields"}),
-    ("variations", {"systematics": "varied yields"}),
+    ("variations", {"systematics": "varied yields", "cut_rule": "how a cut is chosen"}),
     ("selection", {"cut": "best cut"}),
     ("categories", {"categories": "exact categories", "learners": "how libraries take weights"}),
     ("store", {"store": "saved models, checkpoints", "workspace": "HistFactory", "regions": "several signals"}),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fivesigma import AMS2, AMS3, CutScan, GaussianBackground, Utility, scan
 from fivesigma import cut as module
 from fivesigma.bootstrap import poisson_sums
-from fivesigma.cut import _choose
+from fivesigma.cut_rule import choose
 from fivesigma.errors import InputError, SmallSampleWarning
 from tests.significance.exact import UTILITIES, name_of
 
@@ -204,7 +204,7 @@ def test_labels_names_and_b_reg() -> None:
 
 def test_peak_takes_the_highest_and_the_tightest_of_equals() -> None:
     z = np.array([np.nan, 1.0, 3.0, 2.0, 3.0, np.nan])
-    assert _choose("peak", z, np.arange(6), lambda _: 1.0) == 2
+    assert choose("peak", z, np.arange(6), lambda _: 1.0) == 2
 
 
 def test_plateau_takes_the_middle_of_the_widest_stretch() -> None:
@@ -212,21 +212,21 @@ def test_plateau_takes_the_middle_of_the_widest_stretch() -> None:
     z[3] = 5.0  # a narrow spike
     z[40:61] = 4.6  # a wide stretch within half of the error of 1
     z[70:99] = 4.4  # wider, but too low
-    assert _choose("plateau", z, np.arange(100), lambda _: 1.0) == 50
-    assert _choose("plateau", z, np.arange(100), lambda _: 0.1) == 3  # a small error trusts the spike
-    assert _choose("plateau", z, np.arange(100), lambda _: 1.3) == 84
-    assert _choose("plateau", z, np.arange(100), lambda k: 1.0 if k == 3 else 9.9) == 50  # the error of the peak
+    assert choose("plateau", z, np.arange(100), lambda _: 1.0) == 50
+    assert choose("plateau", z, np.arange(100), lambda _: 0.1) == 3  # a small error trusts the spike
+    assert choose("plateau", z, np.arange(100), lambda _: 1.3) == 84
+    assert choose("plateau", z, np.arange(100), lambda k: 1.0 if k == 3 else 9.9) == 50  # the error of the peak
 
 
 def test_plateau_is_measured_in_events_and_broken_by_cuts_that_do_not_count() -> None:
     z = np.array([0.0, 2.0, 2.0, 2.0, 0.0, 2.0, 2.0, 0.0])
     last = np.array([0, 1, 2, 3, 4, 5, 90, 99])
-    assert _choose("plateau", z, last, lambda _: 0.1) in (5, 6)  # two cuts, 85 events
-    assert _choose("plateau", z, np.arange(8), lambda _: 0.1) == 2  # three cuts
+    assert choose("plateau", z, last, lambda _: 0.1) in (5, 6)  # two cuts, 85 events
+    assert choose("plateau", z, np.arange(8), lambda _: 0.1) == 2  # three cuts
     stretch = np.array([2.0, 2.0, 2.0, np.nan, 2.0, 2.0, 2.0, 2.0, 2.0])
-    assert _choose("plateau", stretch, np.arange(9), lambda _: 0.1) == 6
+    assert choose("plateau", stretch, np.arange(9), lambda _: 0.1) == 6
     uneven = np.array([0, 10, 20, 90, 100])  # the middle event is the 50th, whatever the number of cuts
-    assert _choose("plateau", np.ones(5), uneven, lambda _: 0.1) == 2
+    assert choose("plateau", np.ones(5), uneven, lambda _: 0.1) == 2
 
 
 def test_smooth_takes_the_peak_of_the_average() -> None:
@@ -234,15 +234,15 @@ def test_smooth_takes_the_peak_of_the_average() -> None:
     z = 3.0 - ((np.arange(n) - 600) / 300.0) ** 2
     z[100] = 9.0  # one fluctuation
     z[590:610] = np.nan
-    assert _choose("peak", z, np.arange(n), lambda _: 1.0) == 100
-    at = _choose("smooth", z, np.arange(n), lambda _: 1.0)
+    assert choose("peak", z, np.arange(n), lambda _: 1.0) == 100
+    at = choose("smooth", z, np.arange(n), lambda _: 1.0)
     assert 570 <= at <= 630
     assert np.isfinite(z[at])
     # 2 % of 1,000 events: a stretch of 20 raised by more than its neighbours wins, from its middle.
     z = np.ones(n)
     z[300:321] = 2.0
     z[320] = 3.0  # the last event of the window belongs to it
-    assert _choose("smooth", z, np.arange(n), lambda _: 1.0) == 310
+    assert choose("smooth", z, np.arange(n), lambda _: 1.0) == 310
 
 
 def test_plateau_depth_is_half_a_standard_error() -> None:

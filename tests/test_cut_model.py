@@ -282,7 +282,7 @@ def test_the_interval_of_the_cut_models_no_more_than_200_replicas(monkeypatch: p
         fitted.append(arguments)
         return model_curve(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("fivesigma.cut.model_curve", counted)
+    monkeypatch.setattr("fivesigma.cut_rule.model_curve", counted)
     best.interval(n_boot=260)
     assert len(fitted) == 200
 

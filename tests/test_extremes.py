@@ -16,6 +16,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fivesigma
 from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, RelativeBackground, SOverRootSB, categorise, scan
+from fivesigma.cut_rule import RULES
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.significance import Utility, VariationalUtility
 from fivesigma.yields import check_weights
@@ -128,7 +129,7 @@ def numbers_of(result: Any) -> list[float]:
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    sizes, sizes, st.lists(st.tuples(st.integers(0, 199), sizes), max_size=3), st.sampled_from(fivesigma.cut.RULES),
+    sizes, sizes, st.lists(st.tuples(st.integers(0, 199), sizes), max_size=3), st.sampled_from(RULES),
     st.sampled_from([0.0, 1.0, 10.0]),
 )  # fmt: skip
 def test_scan_of_any_weights(

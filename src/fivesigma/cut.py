@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from fivesigma._drawing import axes_or_current, draw_significance
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
-from fivesigma.cut_model import MIN_EVENTS, model_curve
+from fivesigma.cut_model import MIN_EVENTS
+from fivesigma.cut_rule import DEFAULT_RULE, RULES, choose, choose_by_model
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.profiled.curve import equivalent_variance, profile_cuts
 from fivesigma.profiled.likelihood import gaussian
@@ -27,11 +28,6 @@ from fivesigma.yields import significance_or_nan, valid_yields
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
-RULES = ("model", "plateau", "peak", "smooth")
-DEFAULT_RULE = "model"
-PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
-PLAUSIBLE = 2.0  # standard errors below the peak beyond which the rule "model" takes no cut, whatever it models
-SMOOTHING = 0.02  # width of the moving average, as a share of all events
 MIN_EFFECTIVE = 10.0  # effective background events below which a cut is not valid
 SMALL_SAMPLE = 100.0  # effective background events in all below which one is enough, with a warning
 MAX_BLOCKS = 4096  # cuts on which a bootstrap is resolved
@@ -149,9 +145,9 @@ class CutScan:
         z = self._value(points)(s, b, np.isfinite(self.values[points]) & valid_yields(s, b))
         last, error, squares = self.ranking.last[points], self.errors(points), _squares(self.ranking)
         best = [
-            _choose_by_model(self.utility, s[i], b[i], squares, row, last, error.__getitem__)
+            choose_by_model(self.utility, s[i], b[i], squares, row, last, error.__getitem__)
             if self.rule == "model" and not self.systematics
-            else _choose("plateau" if self.rule == "model" else self.rule, row, last, error.__getitem__)
+            else choose("plateau" if self.rule == "model" else self.rule, row, last, error.__getitem__)
             for i, row in enumerate(z if self.rule != "model" else z[:MAX_MODELLED])
             if np.isfinite(row).any()
         ]
@@ -325,9 +321,9 @@ def scan(
     if rule == "model" and systematics is None:
         squares = _squares(ranking)
         _warn_if_not_modelled(ranking, squares)
-        chosen = _choose_by_model(utility, ranking.s, ranking.b, squares, z, ranking.last, error_at)
+        chosen = choose_by_model(utility, ranking.s, ranking.b, squares, z, ranking.last, error_at)
     else:  # the model of the yields knows no systematics
-        chosen = _choose("plateau" if rule == "model" else rule, z, ranking.last, error_at)
+        chosen = choose("plateau" if rule == "model" else rule, z, ranking.last, error_at)
     return CutScan(
         cut=float(ranking.thresholds([chosen])[0]),
         fraction=float(ranking.last[chosen] + 1) / ranking.score.size,
@@ -393,51 +389,6 @@ def _errors_of(value: _Value, ranking: Ranking, cuts: IntArray) -> Array:
     return np.hypot(value(s + np.sqrt(var_s), b, every) - z, value(s, b + np.sqrt(var_b), every) - z)
 
 
-def _choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float]) -> int:
-    """Index of the cut that the rule takes.
-
-    Parameters
-    ----------
-    rule : str
-        One of `RULES` but "model".
-    z : array
-        Significance of each cut; NaN is excluded, at least one is not NaN.
-    last : int array
-        Rank of the last event that each cut keeps.
-    error_at : callable
-        Standard error of the significance at a cut.
-    """
-    peak = np.fmax.reduce(z)
-    top = int(np.argmax(z == peak))
-    if rule == "peak":
-        return top
-    if rule == "smooth":
-        return _smooth_peak(z, last)
-    high = np.flatnonzero(z >= peak - PLATEAU * error_at(top))  # NaN compares as False
-    breaks = np.flatnonzero(np.diff(high) > 1)
-    first, end = high[np.append(0, breaks + 1)], high[np.append(breaks, high.size - 1)]
-    widest = int(np.argmax(last[end] - last[first]))
-    middle = (last[first[widest]] + last[end[widest]]) / 2
-    inside = np.arange(first[widest], end[widest] + 1)
-    return int(inside[np.argmin(np.abs(last[inside] - middle))])
-
-
-def _choose_by_model(  # noqa: PLR0917 - one row of replicas, or the sample itself
-    utility: Utility,
-    s: Array,
-    b: Array,
-    squares: tuple[float, float],
-    z: Array,
-    last: IntArray,
-    error_at: Callable[[int], float],
-) -> int:
-    """Index of the cut that the rule "model" takes, or "plateau" where the yields cannot be modelled."""
-    top = int(np.nanargmax(z))
-    plausible = z >= z[top] - PLAUSIBLE * error_at(top)  # NaN compares as False
-    modelled = model_curve(s, b, last, squares, plausible, utility)
-    return _choose("plateau", z, last, error_at) if modelled is None else modelled.best
-
-
 def _squares(ranking: Ranking) -> tuple[float, float]:
     """Sums of the squared weights of all signal and of all background."""
     signal = ranking.weight[ranking.signal]
@@ -454,14 +405,3 @@ def _warn_if_not_modelled(ranking: Ranking, squares: tuple[float, float]) -> Non
             SmallSampleWarning,
             stacklevel=3,
         )
-
-
-def _smooth_peak(z: Array, last: IntArray) -> int:
-    """Peak of the moving average over the valid cuts."""
-    valid = np.flatnonzero(np.isfinite(z))
-    rank = last[valid]
-    half = SMOOTHING / 2 * (last[-1] + 1)
-    total = np.append(0.0, np.cumsum(z[valid]))
-    low = np.searchsorted(rank, rank - half, side="left")
-    high = np.searchsorted(rank, rank + half, side="right")
-    return int(valid[np.argmax((total[high] - total[low]) / (high - low))])

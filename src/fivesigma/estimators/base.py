@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from fivesigma._extras import need
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade import History
-from fivesigma.cut import DEFAULT_RULE, RULES, CutScan, scan
+from fivesigma.cut import CutScan, scan
+from fivesigma.cut_rule import DEFAULT_RULE, RULES
 from fivesigma.datasets.digest import events_digest
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
