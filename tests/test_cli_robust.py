@@ -87,7 +87,7 @@ def test_nothing_is_echoed_whole(tmp_path: Path) -> None:
 
 def test_text_is_not_formatted_by_a_cut(tmp_path: Path) -> None:
     path = write_events(make_htautau(100), tmp_path / "events.csv")
-    with pytest.raises(InputError, match="remainder of text"):
+    with pytest.raises(InputError, match="text can be compared with text"):
         load_events(path, cut="'%1000000000d' % 5 == 'x'")
 
 

@@ -12,7 +12,7 @@ from fivesigma.blend import TINY as TINY_BLEND
 from fivesigma.blend import Blend
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
-from fivesigma.estimators.pool import CascadePool
+from fivesigma.estimators.blended import BlendedClassifier
 from fivesigma.exporting.graph import FEATURES, Graph
 from fivesigma.exporting.linear import logistic_probability, transformed
 from fivesigma.exporting.nets import net_probability
@@ -31,14 +31,14 @@ def add_score(graph: Graph, model: SignificanceClassifier | NetClassifier) -> st
     """P(signal), or the blend of a pool."""
     if isinstance(model, NetClassifier):
         return net_probability(graph, FEATURES, model)
-    if isinstance(model, CascadePool):
+    if isinstance(model, BlendedClassifier):
         return _pool_score(graph, model)
     if type(model).score_checked is not SignificanceClassifier.score_checked:
         raise InputError(f"a {type(model).__name__} cannot be exported: it forms its score in a way of its own")
     return graph.mean([_probability(graph, FEATURES, part) for part in model.models_])
 
 
-def _pool_score(graph: Graph, pool: CascadePool) -> str:
+def _pool_score(graph: Graph, pool: BlendedClassifier) -> str:
     """Blend of the members, each the mean of its fits."""
     by_name: dict[str, list[str]] = {}
     for name, member in pool.members_:
