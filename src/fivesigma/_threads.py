@@ -35,7 +35,7 @@ if hasattr(os, "register_at_fork"):
 
 def note_threads(n_threads: int) -> int:
     """Remember that so many threads are used, where zero or less means all cores; refuse what would never end."""
-    global _most  # noqa: PLW0603
+    global _most  # noqa: PLW0603 - it is the state of the process
     if _forked:
         raise InputError(
             "this process was forked from one that had used several threads, which are gone here, so that learners "
