@@ -14,6 +14,7 @@ from fivesigma.errors import MissingExtraError
 
 EXTRA_OF = {
     "awkward": "root",
+    "cabinetry": "analysis",
     "cramjam": "root",
     "hist": "stats",
     "jinja2": "report",
@@ -29,6 +30,7 @@ EXTRA_OF = {
     "torch": "torch",
     "uproot": "root",
     "xgboost": "cpu",
+    "yaml": "analysis",
 }
 
 
