@@ -1,6 +1,6 @@
 """From ntuples to a fit: simulate ntuples as an analysis has them, then ``fivesigma.analyse``.
 
-Run it with ``python examples/ntuples_to_fit.py FOLDER``; it writes ``ntuples/``, ``vh.yml`` and the results in ``out/``.
+Run it with ``python examples/ntuples_to_fit.py FOLDER``; it writes ntuples, ``vh.yml`` and the results in ``out``.
 The same with the command line: ``cd FOLDER && fivesigma analyse vh.yml -o out``.
 """
 
@@ -23,7 +23,7 @@ import uproot
 import fivesigma
 
 LUMINOSITY = 140.0  # 1/fb
-# Process: cross section in pb after the selection of the ntuples, mean and width of mBB, scale of pTV, mean number of jets.
+# Process: cross section in pb, mean and width of mBB, scale of pTV, mean number of further jets.
 PROCESSES = {
     "VH": (0.0022, 122.0, 14.0, 110.0, 1.6),
     "ttbar": (0.05, 140.0, 60.0, 80.0, 3.2),
@@ -51,8 +51,8 @@ Systematics:
     Up: {Weight: "mcWeight*puWeight*btagSF_up"}
     Down: {Weight: "mcWeight*puWeight*btagSF_down"}
     Samples: ["ttbar", "Zjets"]
-  - {Name: "ttbar_norm", Type: "Normalization", Up: {Normalization: 0.06}, Down: {Normalization: -0.06}, Samples: "ttbar"}
-  - {Name: "Zjets_norm", Type: "Normalization", Up: {Normalization: 0.10}, Down: {Normalization: -0.10}, Samples: "Zjets"}
+  - {Name: "ttbar_norm", Type: "Normalization", Up: {Normalization: 0.06}, Down: {Normalization: -0.06}, Samples: ttbar}
+  - {Name: "Zjets_norm", Type: "Normalization", Up: {Normalization: 0.10}, Down: {Normalization: -0.10}, Samples: Zjets}
 NormFactors: [{Name: "mu", Samples: "VH", Nominal: 1, Bounds: [0, 10]}]
 Fivesigma:
   Region: "SR"
@@ -96,7 +96,7 @@ def simulate(process: str, n: int, seed: int) -> dict[str, Any]:
 
 
 def reconstructed(events: dict[str, Any], scale: float) -> dict[str, Any]:
-    """Shift the energy of the jets, and keep the events that the ntuples' own selection keeps: others, and in other numbers."""
+    """Shift the energy of the jets and keep what passes the ntuples' own selection: other events for each scale."""
     out = dict(events)
     jets = scale * events["jet_pt"]
     out["jet_pt"] = jets[jets > 35.0]

@@ -1,4 +1,4 @@
-"""Choosing categories or a cut with the systematics, and what is to be expected of edges that did not see the events."""
+"""Choosing categories or a cut with the systematics, and what edges that did not see the events lead to."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, named
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts
 from fivesigma.analysis.reading import Reader, region_events
 from fivesigma.analysis.settings import CUT, Settings
 from fivesigma.analysis.templates import Template
 from fivesigma.categories import categorise
+from fivesigma.categories.search import MIN_EFFECTIVE_UNCERTAIN
 from fivesigma.cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, SmallSampleWarning
@@ -81,6 +82,7 @@ def variations_of(
     analysis: Analysis,
     templates: Sequence[Template],
     nominal: RegionScores,
+    *,
     advance: Callable[[int, str], None],
 ) -> Variations:
     """Events of the chosen region under each systematic that acts there; those with one modifier move together."""
@@ -110,7 +112,8 @@ def variations_of(
                     moved = RegionScores.joined([unmoved.scaled(2.0, 2.0), side["Up"][-1].scaled(-1.0, -1.0)])
                 else:
                     template = by_key[region["Name"], sample["Name"], systematic["Name"], direction]
-                    moved = _scored(model, reader, analysis, template, by_key, unmoved)
+                    unvaried = by_key[region["Name"], sample["Name"], None, None]
+                    moved = _scored(model, reader, analysis, template, unvaried, unmoved=unmoved)
                 side[direction].append(moved)
                 advance(1, f"{systematic['Name']} {direction}")
     return {
@@ -127,11 +130,11 @@ def _scored(
     reader: Reader,
     analysis: Analysis,
     template: Template,
-    by_key: Mapping[Any, Template],
+    nominal: Template,
+    *,
     unmoved: RegionScores,
 ) -> RegionScores:
     """Events of a varied template; where only the weights differ, the scores are the nominal ones."""
-    nominal = by_key[template.region, template.sample, None, None]
     same = all(getattr(template, name) == getattr(nominal, name) for name in ("files", "tree", "replaced", "condition"))
     if same:
         weight = np.concatenate([w for _, w in region_events(reader, template, features=False)])
@@ -147,16 +150,24 @@ def _scored(
     return RegionScores.joined(parts)
 
 
-def choose(nominal: RegionScores, variations: Variations, settings: Settings, number: int | str | None = None) -> Array:
-    """Edges of the categories with the largest profiled significance; the last is infinite, as in `Categories`."""
-    number = settings.categories if number is None else number
-    systematics = _systematics(variations) or None
-    given: dict[str, Any] = {"systematics": systematics, "process": nominal.process}
-    if number == CUT:
-        found = scan(nominal.score, nominal.signal, nominal.weight, min_effective=settings.min_effective, **given)
-        return np.array([found.cut, np.inf])
-    limits = {"min_effective": settings.min_effective, "min_background": settings.min_background or 0.0}
-    return categorise(nominal.score, nominal.signal, nominal.weight, number, **limits, **given).edges
+def choose(nominal: RegionScores, variations: Variations, settings: Settings, number: int | None = None) -> Array:
+    """Edges of the categories with the largest profiled significance; the last is infinite, as in `Categories`.
+
+    Without a number it is that of the settings. ``"auto"`` finds it without the systematics, by what one more category
+    gains beyond its bootstrap uncertainty, and the edges with them.
+    """
+    events: dict[str, Any] = {"score": nominal.score, "y": nominal.signal, "sample_weight": nominal.weight}
+    given: dict[str, Any] = {"systematics": _systematics(variations) or None, "process": nominal.process}
+    if settings.categories == CUT:
+        return np.array([scan(**events, min_effective=settings.min_effective, **given).cut, np.inf])
+    limits: dict[str, Any] = {
+        "min_effective": settings.min_effective or (MIN_EFFECTIVE_UNCERTAIN if variations else None),
+        "min_background": settings.min_background or 0.0,
+    }
+    wanted = settings.categories if number is None else number
+    if wanted == "auto":
+        wanted = len(categorise(**events, n_categories="auto", rule="smooth", **limits))
+    return categorise(**events, n_categories=wanted, **limits, **given).edges
 
 
 def cross_fitted(
@@ -164,6 +175,7 @@ def cross_fitted(
     variations: Variations,
     settings: Settings,
     edges: Array,
+    *,
     advance: Callable[[int, str], None],
 ) -> YieldShifts:
     """Yields of categories whose edges were chosen without the fold of the events that fill them.

@@ -1,4 +1,4 @@
-"""The first step: yields, raw and effective counts of every sample in every region, and what is wrong with the input."""
+"""The first step: yields, raw and effective counts of every sample in every region; bad input is found here."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def count(
     reader: Reader,
     analysis: Analysis,
     templates: Sequence[Template],
+    *,
     hidden: str | None,
     advance: Callable[[int, str], None],
 ) -> tuple[list[dict[str, Any]], list[str]]:
@@ -68,7 +69,7 @@ def count(
                 weight = np.where(rows, entries.weight(template), 0.0)
                 check_finite(weight, entries, template)
                 key = (template.region, template.sample)
-                sums[key] = sums.get(key, np.zeros(3)) + [rows.sum(), weight.sum(), (weight**2).sum()]
+                sums[key] = sums.get(key, np.zeros(3)) + np.array([rows.sum(), weight.sum(), (weight**2).sum()])
                 if template.region == settings.region and not template.is_data:
                     is_signal = int(template.sample in analysis.signal)
                     folds[is_signal] += np.bincount(numbers[rows], minlength=settings.folds)
@@ -108,8 +109,8 @@ def _check_folds(analysis: Analysis, folds: Array) -> None:
     for is_signal, what in ((1, "signal"), (0, "background")):
         for k in np.flatnonzero(folds[is_signal] == 0):
             raise InputError(
-                f"fold {k} of {settings.folds} ({settings.event_number} modulo {settings.folds}) has no {what} in region "
-                f"{settings.region!r}: check EventNumber, or change Folds"
+                f"fold {k} of {settings.folds} ({settings.event_number} modulo {settings.folds}) has no {what} in "
+                f"region {settings.region!r}: check EventNumber, or change Folds"
             )
 
 
@@ -117,8 +118,8 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
     """Counts for a terminal."""
     lines = [f"{'region':<12} {'sample':<16} {'entries':>12} {'yield':>14} {'effective':>12}"]
     lines += [
-        f"{row['region']:<12} {row['sample']:<16} {row['entries']:>12,} {row['yield']:>14,.6g} {row['effective']:>12,.1f}"
-        for row in rows
+        f"{r['region']:<12} {r['sample']:<16} {r['entries']:>12,} {r['yield']:>14,.6g} {r['effective']:>12,.1f}"
+        for r in rows
     ]
     return "\n".join(lines)
 

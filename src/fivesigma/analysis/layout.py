@@ -118,8 +118,8 @@ def by_tree(templates: Sequence[Template]) -> dict[Path, dict[Tree, list[Templat
 def _check_blinding(name: str, has_filter: bool, templates: Sequence[Template]) -> None:
     if has_filter:
         raise InputError(
-            f"sample {name!r} has a Filter, which replaces that of every region, so that no region can be blinded: leave "
-            "it out, or unblind"
+            f"sample {name!r} has a Filter, which replaces that of every region, so that no region can be blinded: "
+            "leave it out, or unblind"
         )
     own = {tree for template in templates if template.is_data for tree in template.trees}
     if any(tree in own for template in templates if not template.is_data for tree in template.trees):

@@ -41,30 +41,28 @@ def write_ntuples(
     templates: Sequence[Template],
     reader: Reader,
     model: Any,
+    *,
     advance: Callable[[int, str], None],
 ) -> Histograms:
     """Write an ntuple for each input, with the score of every entry, and fill all histograms on the way."""
     found: Histograms = {}
+
+    def written(tree: Tree, wanted: Sequence[Template]) -> tuple[str, dict[str, AnyArray]]:
+        advance(0, f"{tree.file.name} {tree.name}")
+        columns = _columns(tree, wanted, layout, reader, model, found=found)
+        advance(1, "")
+        return layout.tree_name(wanted[0]), columns
+
     for file, trees in by_tree(templates).items():
-        write_trees(
-            folder / layout.files[file],
-            (_tree(tree, wanted, layout, reader, model, found, advance) for tree, wanted in trees.items()),
-        )
+        write_trees(folder / layout.files[file], (written(tree, wanted) for tree, wanted in trees.items()))
     return found
 
 
-def _tree(
-    tree: Tree,
-    templates: Sequence[Template],
-    layout: Layout,
-    reader: Reader,
-    model: Any,
-    found: Histograms,
-    advance: Callable[[int, str], None],
-) -> tuple[str, dict[str, AnyArray]]:
-    """One tree of the ntuples."""
-    owner, name = templates[0].owner, layout.tree_name(templates[0])
-    advance(0, f"{tree.file.name} {name}")
+def _columns(
+    tree: Tree, templates: Sequence[Template], layout: Layout, reader: Reader, model: Any, *, found: Histograms
+) -> dict[str, AnyArray]:
+    """Branches of one tree of the ntuples; its events are added to the histograms."""
+    owner = templates[0].owner
     texts, columns = texts_of(templates), layout.branches.used(templates)
     if not layout.friends:
         columns = list(dict.fromkeys((*columns, *reader.flat(tree, _names_of(reader, texts)))))
@@ -91,8 +89,7 @@ def _tree(
     out |= {branch: entries.values[text] for branch, text in layout.branches.evaluated(templates).items()}
     if is_data and layout.expected:
         out[layout.data_weight] = entries.weight(templates[0])
-    advance(1, "")
-    return name, out | {SCORE: score, FOLD: reader.folds(entries.number).astype(np.int32)}
+    return out | {SCORE: score, FOLD: reader.folds(entries.number).astype(np.int32)}
 
 
 def _names_of(reader: Reader, texts: Sequence[str]) -> list[str]:
@@ -121,7 +118,7 @@ def fill(edges: Array, values: Array, weight: Array) -> Histogram:
     n_bins = len(edges) - 1
     rows = (place >= 0) & (place < n_bins)  # NaN is sorted to the end
     place, weight = place[rows], weight[rows]
-    sums = [np.bincount(place, w, minlength=n_bins) for w in (weight, weight**2, np.ones_like(weight))]
+    sums: list[Any] = [np.bincount(place, w, n_bins) for w in (weight, weight**2, np.ones_like(weight))]
     return Histogram(*sums)
 
 
@@ -161,8 +158,7 @@ def write_expected(folder: Path, layout: Layout, variables: Mapping[str, str], e
         columns[branch] = np.concatenate(parts)
     for region, text in layout.conditions.items():
         parts = [np.full(size, name == region) for name, size in zip(expected, sizes, strict=True)]
-        branch = layout.branches.conditions[text]
-        columns[branch] = np.concatenate(parts) | columns.get(branch, np.False_)
+        columns[layout.branches.conditions[text]] = np.concatenate(parts)
     columns[layout.data_weight] = np.concatenate(list(expected.values()))
     write_trees(folder / layout.data_file, [(layout.data_tree, columns)])
 
@@ -177,7 +173,8 @@ def check_histograms(templates: Sequence[Template], histograms: Histograms) -> N
                 what = template.owner if key == template.key else f"sample {template.sample!r}"
                 raise InputError(
                     f"{what} has a yield of {histograms[key].yields.sum():g} in region {template.region!r}, so that "
-                    f"systematic {template.systematic!r} has no relative size there: leave it out with Samples or Regions"
+                    f"systematic {template.systematic!r} has no relative size there: leave it out with Samples or "
+                    "Regions"
                 )
 
 

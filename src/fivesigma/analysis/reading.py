@@ -76,7 +76,7 @@ class Entries:
 
     def truth(self, condition: str) -> BoolArray:
         """Where a condition holds."""
-        return self.values[condition] != 0
+        return np.asarray(self.values[condition] != 0, dtype=bool)
 
     def weight(self, template: Template) -> Array:
         """Weights of a template, with the factor of the luminosity."""
@@ -163,7 +163,7 @@ class Reader:
                 with np.errstate(over="ignore"):
                     for j, name in enumerate(self.feature_names):
                         X[:, j] = block.columns[f"feature {name}" if f"feature {name}" in defined else name]
-                X[X == np.float32(MISSING)] = np.nan
+                X[np.float32(MISSING) == X] = np.nan
         values = {text: block.columns[f"value {text}"] for text in texts}
         return Entries(tree, number, values, {name: block.columns[name] for name in columns}, X)
 
@@ -187,8 +187,8 @@ class Reader:
             i, j = np.argwhere(bad)[0]
             raise InputError(
                 f"feature {self.feature_names[j]!r} is infinite (or too large for float32) in an event of sample "
-                f"{sample!r} with {self.settings.event_number} {entries.number[i]} in {entries.tree.file.name}: cut such "
-                "events in the Preselection, or leave the feature out"
+                f"{sample!r} with {self.settings.event_number} {entries.number[i]} in {entries.tree.file.name}: cut "
+                "such events in the Preselection, or leave the feature out"
             )
         n = len(entries)
         return Events(

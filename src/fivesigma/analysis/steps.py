@@ -200,7 +200,7 @@ class _Run:
         hidden = None if self.unblind else self.analysis.settings.region
         with bar(n_trees, bool(self.verbose), "read") as advance:
             counting.check_trees(self.reader, self.templates, advance)
-            rows, notes = counting.count(self.reader, self.analysis, nominal, hidden, advance)
+            rows, notes = counting.count(self.reader, self.analysis, nominal, hidden=hidden, advance=advance)
         make_model(self.analysis.settings, checkpoint=None, n_jobs=None, verbose=0)  # refuses its options before long
         return [counting.write_csv(self.folder / "yields.csv", rows)], {"yields": rows, "notes": notes}
 
@@ -227,10 +227,12 @@ class _Run:
         own = [template for template in self.templates if template.region == settings.region]
         varied = sum(template.systematic is not None for template in own)
         with bar(varied + settings.folds + 1, bool(self.verbose), "categorise") as advance:
-            variations = choosing.variations_of(self.model, self.reader, self.analysis, own, self.scores, advance)
+            variations = choosing.variations_of(
+                self.model, self.reader, self.analysis, own, self.scores, advance=advance
+            )
             edges = choosing.choose(self.scores, variations, settings)
             advance(1, "")
-            quoted = choosing.cross_fitted(self.scores, variations, settings, edges, advance)
+            quoted = choosing.cross_fitted(self.scores, variations, settings, edges, advance=advance)
         seen = choosing.shifts_in(edges, self.scores, variations)
         found = {
             "edges": list(map(repr, edges.tolist())),
@@ -247,7 +249,7 @@ class _Run:
         folder, layout = self.folder / NTUPLES, self.layout
         folder.mkdir(exist_ok=True)
         with bar(sum(map(len, by_tree(self.templates).values())), bool(self.verbose), "score") as advance:
-            histograms = ntuples.write_ntuples(folder, layout, self.templates, self.reader, self.model, advance)
+            histograms = ntuples.write_ntuples(folder, layout, self.templates, self.reader, self.model, advance=advance)
         ntuples.check_histograms(self.templates, histograms)
         files = [folder / name for name in layout.files.values()]
         if layout.expected:

@@ -140,7 +140,7 @@ class _Resolver:
         if varied.get("Variable") is not None and not replaced:
             if chosen:
                 raise InputError(
-                    f"{who} has the Variable {varied['Variable']!r}, but the variable of region {region['Name']!r} is the "
+                    f"{who} has the Variable {varied['Variable']!r}, but that of region {region['Name']!r} is the "
                     'score: write Variable: "branch = other_branch" to replace branches, or keep it out with Regions'
                 )
             variable = varied["Variable"]

@@ -28,8 +28,8 @@ def analyse(
 ) -> None:
     """Go from ntuples to a fitted workspace as CONFIG says.
 
-    CONFIG is a configuration of cabinetry with a block Fivesigma. Each step notes a digest of its inputs and is done again
-    only if that changed; after an interruption the same command resumes.
+    CONFIG is a configuration of cabinetry with a block Fivesigma. Each step notes a digest of its inputs and is done
+    again only if that changed; after an interruption the same command resumes.
     """
     from fivesigma.analysis import analyse as run
 
