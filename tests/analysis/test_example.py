@@ -8,17 +8,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import awkward as ak
-import cabinetry
 import numpy as np
 import pytest
-import uproot
-import yaml
 
 import fivesigma
 from fivesigma.datasets import load_events
 from tests.analysis.conftest import Done
 
-CUT = "passSel && jet_pt[0] > 45"
+uproot = pytest.importorskip("uproot")
+yaml = pytest.importorskip("yaml")
+cabinetry = pytest.importorskip("cabinetry")
+
 FEATURES = ["mBB", "pTV", "j1 = jet_pt[0]", "HT = sum(jet_pt)", "dphi = abs(phi1 - phi2)"]
 
 

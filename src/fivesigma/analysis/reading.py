@@ -16,7 +16,7 @@ from fivesigma.analysis.settings import Settings
 from fivesigma.analysis.templates import SCORE, Template, Tree
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import BACKGROUND, SIGNAL
-from fivesigma.datasets.columns import Columns, Kind, Source, require
+from fivesigma.datasets.columns import Columns, Kind, require
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.expression import Expression
 from fivesigma.datasets.folds import fold_numbers
@@ -36,6 +36,7 @@ class _Renamed:
                 require(name, source)
         self._source, self._new = source, dict(replaced)
         self.name, self.names, self.numbers = source.name, source.names, source.numbers
+        self.n_entries = source.n_entries
 
     def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
         """Read the branches under the names of those that they stand for."""
@@ -94,21 +95,30 @@ class Reader:
 
     def __init__(self, settings: Settings, first: Template) -> None:
         self.settings = settings
+        self._sources: dict[Tree, RootTree | _Renamed] = {}
         asked = Columns.asked(
             features=list(settings.features), label=None, weight=None, ids=None, keep=[settings.event_number]
         )
         with _explained(first.trees[0], first.owner):
-            self.columns = asked.settled(_source(first.trees[0]))[0]
+            self.columns = asked.settled(self._source(first.trees[0]))[0]
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features."""
         return self.columns.feature_names
 
+    def _source(self, tree: Tree) -> RootTree | _Renamed:
+        """A tree, opened and checked once."""
+        if tree not in self._sources:
+            check_digest(tree.file)
+            source = RootTree(tree.file, tree.name)
+            self._sources[tree] = _Renamed(source, tree.replaced) if tree.replaced else source
+        return self._sources[tree]
+
     def check(self, tree: Tree, texts: Collection[str], columns: Collection[str], owner: str) -> None:
         """Refuse a tree that lacks a branch, without reading it."""
         with _explained(tree, owner):
-            source = _source(tree)
+            source = self._source(tree)
             self.columns.reading(source)
             for name in columns:
                 require(name, source)
@@ -148,10 +158,10 @@ class Reader:
             defined = {f"feature {name}": e for name, e in self.columns.expressions.items()}
             kinds |= dict.fromkeys([n for n in self.feature_names if f"feature {n}" not in defined], "value")
         with _explained(tree, owner):
-            source = _source(tree)
+            source = self._source(tree)
             for name in sorted({*kinds}.union(*(e.columns for e in (*derived.values(), *defined.values())))):
                 require(name, source)
-            if next(iter(source.chunks({self.settings.event_number: "value"})), None) is None:
+            if source.n_entries == 0:
                 return self._empty(tree, texts, columns, features=features)
             block = read_block(source, kinds, derived | defined, None if cut is None else Expression(cut, "Filter"))
             number = block.columns[self.settings.event_number]
@@ -175,7 +185,7 @@ class Reader:
 
     def flat(self, tree: Tree, names: Collection[str]) -> list[str]:
         """Those of these branches that have one number per event."""
-        numbers = frozenset(_source(tree).numbers)
+        numbers = frozenset(self._source(tree).numbers)
         return [name for name in names if name in numbers]
 
     def events(self, entries: Entries, weight: Array, *, signal: bool | None, sample: str) -> Events:
@@ -235,12 +245,6 @@ def texts_of(templates: Collection[Template]) -> list[str]:
             if text is not None and text != SCORE:
                 found[text] = None
     return list(found)
-
-
-def _source(tree: Tree) -> Source:
-    check_digest(tree.file)
-    source = RootTree(tree.file, tree.name)
-    return _Renamed(source, tree.replaced) if tree.replaced else source
 
 
 @contextmanager

@@ -201,7 +201,9 @@ class _Run:
         with bar(n_trees, bool(self.verbose), "read") as advance:
             counting.check_trees(self.reader, self.templates, advance)
             rows, notes = counting.count(self.reader, self.analysis, nominal, hidden=hidden, advance=advance)
-        make_model(self.analysis.settings, checkpoint=None, n_jobs=None, verbose=0)  # refuses its options before long
+        # What later steps would refuse is refused before anything is trained.
+        make_model(self.analysis.settings, checkpoint=None, n_jobs=None, verbose=0)
+        layout_of(self.analysis, self.templates, np.array([0.0, 1.0]), blind=not self.unblind, friends=self.friends)
         return [counting.write_csv(self.folder / "yields.csv", rows)], {"yields": rows, "notes": notes}
 
     def train(self) -> _Result:
