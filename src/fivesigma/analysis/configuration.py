@@ -162,7 +162,7 @@ def _check_regions(analysis: Analysis) -> None:
     chosen = analysis.settings.region
     if chosen not in names:
         hint = did_you_mean(chosen, names) or f"; there are {', '.join(map(repr, names))}"
-        raise InputError(f"Region of the block {BLOCK} is {chosen!r}, which is no region{hint}")
+        raise InputError(f"the Region of the block {BLOCK} is {chosen!r}, which is no region{hint}")
     filters: dict[str | None, str] = {}
     for region in analysis.regions:
         other = filters.setdefault(region.get("Filter"), region["Name"])
@@ -178,7 +178,7 @@ def _check_regions(analysis: Analysis) -> None:
         if any(
             low >= high for low, high in zip(region.get("Binning", []), region.get("Binning", [])[1:], strict=False)
         ):
-            raise InputError(f"Binning of region {region['Name']!r} must ascend, got {region['Binning']}")
+            raise InputError(f"the Binning of region {region['Name']!r} must ascend, got {region['Binning']}")
         if "RegionPath" in region:
             raise InputError(
                 f"region {region['Name']!r} has a RegionPath; all regions are read from the same files, so use a Filter"
@@ -190,7 +190,7 @@ def _check_samples(analysis: Analysis) -> None:
     factors = [factor["Name"] for factor in analysis.config["NormFactors"]]
     if poi not in factors:
         raise InputError(
-            f"General needs a POI that is one of the NormFactors {', '.join(map(repr, factors))}, got {poi!r}"
+            f"the block General needs a POI that is one of the NormFactors {', '.join(map(repr, factors))}, got {poi!r}"
         )
     for sample in analysis.config["Samples"]:
         if "Tree" not in sample:

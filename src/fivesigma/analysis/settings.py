@@ -70,13 +70,13 @@ class Settings:
         if isinstance(features, str):
             features = [features]
         if not isinstance(features, list) or not features or not all(isinstance(name, str) for name in features):
-            raise InputError(f"Features must be a list of names or definitions, got {features!r}")
+            raise InputError(f"the Features must be a list of names or definitions, got {features!r}")
         preselection = block.get("Preselection")
         if preselection is not None:
             Expression(preselection, "Preselection")
         folds = number_of(block.get("Folds", 5), "Folds")
         if folds != int(folds) or folds < 2:
-            raise InputError(f"Folds must be a whole number of at least 2, got {folds:g}")
+            raise InputError(f"the number of Folds must be a whole number of at least 2, got {folds:g}")
         luminosity = block.get("Luminosity")
         categories, min_effective, min_background = _categories(block.get("Categories", {}))
         return cls(
@@ -161,7 +161,7 @@ def _categories(given: Any) -> tuple[int | str, float | None, float | None]:
     if isinstance(number, str) and number.lower() in ("auto", CUT):
         return number.lower(), floors[0], floors[1]
     if not is_number(number) or number != int(number) or number < 1:
-        raise InputError(f"Number of Categories must be a whole number of at least 1, auto or Cut, got {number!r}")
+        raise InputError(f"the Number of Categories must be a whole number of at least 1, auto or Cut, got {number!r}")
     return int(number), floors[0], floors[1]
 
 
