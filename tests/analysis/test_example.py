@@ -161,6 +161,15 @@ def test_pyhf_and_cabinetry_agree(example: Done) -> None:
     assert abs(found["mu"] - 1.0) < 4 * found["error"]
 
 
+def test_the_report_shows_both_numbers_and_the_waterfall(example: Done) -> None:
+    html, found = (example.out / "report.html").read_text(), example.found["record"]["categorise"]
+    assert f'<b id="expected">{found["cross_fitted"]["significance"]:.3f}</b>' in html
+    assert f'<span id="in-sample">{found["in_sample"]["significance"]:.3f}</span>' in html
+    for name, value in found["cross_fitted"]["waterfall"]:
+        assert f"<td>{name}</td><td>{value:.3f}</td>" in html
+    assert html.index('<a href="#expectation">') < html.index('<section id="expectation">') < html.index('id="verdict"')
+
+
 def test_the_quoted_number(example: Done) -> None:
     found = example.found["record"]["categorise"]
     names = [name for name, _ in found["cross_fitted"]["waterfall"]]

@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from fivesigma._files import written_whole
 from fivesigma._progress import steps as bar
 from fivesigma._types import Array
 from fivesigma.analysis import choosing, counting, ntuples
 from fivesigma.analysis.configuration import Analysis, read_analysis
 from fivesigma.analysis.layout import Layout, by_tree, layout_of
+from fivesigma.analysis.page import with_expectation
 from fivesigma.analysis.reading import Reader
 from fivesigma.analysis.record import STEPS, Record, digest
 from fivesigma.analysis.rewriting import NTUPLES, cabinetry_config
+from fivesigma.analysis.settings import CUT
 from fivesigma.analysis.templates import Template, templates_of
 from fivesigma.analysis.training import make_model, training_events
 from fivesigma.analysis.workspace import build_workspace, fitted, write_config
@@ -144,7 +147,8 @@ class _Run:
             return digest(chosen, reading, self._described(self.templates), record.outputs("train"))
         if name == "workspace":
             return digest(self.analysis.config, record.outputs("score"), self.unblind)
-        return digest(record.outputs("train", "categorise", "score", "workspace"), record["workspace"], self.unblind)
+        outputs = record.outputs("train", "score", "workspace")
+        return digest(outputs, record["categorise"], record["workspace"], self.unblind)
 
     def _described(self, templates: Sequence[Template]) -> list[Any]:
         """Templates with the contents of their files in place of the names."""
@@ -283,8 +287,13 @@ class _Run:
         scores = self.scores
         scored = ScoredEvents(scores.score, scores.signal, scores.weight, None, scores.process)
         title = f"{self.analysis.config['General']['Measurement']}, region {self.analysis.settings.region}"
-        with bar(1, bool(self.verbose), "report") as advance:
-            path = report(self.model, scored, title=title).write(self.folder / "report.html")
+        if self.analysis.settings.categories == CUT:
+            self.model.cut_ = float(self.edges[0])
+        path, found = self.folder / "report.html", self.record
+        with bar(1, bool(self.verbose), "report") as advance, written_whole(path) as beside:
+            html = report(self.model, scored, title=title).html
+            page = with_expectation(html, found["categorise"], found["workspace"], blind=self.layout.blind is not None)
+            beside.write_text(page, encoding="utf-8")
             advance(1, "")
         return [path], {}
 
