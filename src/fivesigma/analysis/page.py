@@ -11,10 +11,10 @@ __all__ = ["with_expectation"]
 
 _BEFORE = '<section id="verdict">'
 _LINK = '<a href="#verdict">'
-_AID = """<p class="aid">Systematic uncertainties and the statistics of the simulation are profiled. The first number is from
-edges that were chosen without the fold of the events that fill them. The number in sample is from the edges of the fit on
-the events that chose them, and tends to be too high. The sections below show the model by itself, at its own cut and
-without systematic uncertainties.</p>"""
+_AID = """<p class="aid">Systematic uncertainties and the statistics of the simulation are profiled. The first number is
+from edges that were chosen without the fold of the events that fill them. The number in sample is from the edges of the
+fit on the events that chose them, and tends to be too high. The sections below show the model by itself, at its own cut
+and without systematic uncertainties.</p>"""
 
 
 def with_expectation(html: str, categorise: dict[str, Any], workspace: dict[str, Any], *, blind: bool) -> str:
