@@ -17,7 +17,7 @@ from fivesigma.analysis.reading import Reader, check_finite, texts_of
 from fivesigma.analysis.templates import Template
 from fivesigma.errors import InputError
 
-__all__ = ["check_trees", "count", "table", "write_csv"]
+__all__ = ["check_trees", "check_varied", "count", "table", "write_csv"]
 
 
 def check_trees(reader: Reader, templates: Sequence[Template], advance: Callable[[int, str], None]) -> None:
@@ -73,15 +73,16 @@ def count(
                 if template.region == settings.region and not template.is_data:
                     is_signal = int(template.sample in analysis.signal)
                     folds[is_signal] += np.bincount(numbers[rows], minlength=settings.folds)
-            inside = np.sum([entries.truth(text) for text in {t.condition for t in users}], axis=0)
-            shared += int(np.sum(inside > 1)) if not any(t.is_data for t in users) else 0
+            for sample in {template.sample for template in users if not template.is_data}:
+                inside = [entries.truth(template.condition) for template in users if template.sample == sample]
+                shared += int(np.sum(np.sum(inside, axis=0) > 1))
             advance(1, tree.file.name)
     for sample, size in sizes.items():
         if size == 0:
             raise InputError(f"sample {sample!r} has no entries at all; leave it out")
     _check_regions(analysis, templates, sums)
     _check_folds(analysis, folds)
-    rows_ = [
+    found = [
         {
             "region": region,
             "sample": sample,
@@ -89,10 +90,10 @@ def count(
             "yield": float(w),
             "effective": float(w**2 / w2) if w2 > 0 else 0.0,
         }
-        for (region, sample), (n, w, w2) in sums.items()
+        for (region, sample), (n, w, w2) in ((t.key[:2], sums[t.key[:2]]) for t in templates if t.key[:2] in sums)
     ]
     notes = [] if not shared else [f"{shared:,} simulated events are in several regions: a fit counts them twice"]
-    return rows_, notes
+    return found, notes
 
 
 def _check_regions(analysis: Analysis, templates: Sequence[Template], sums: dict[tuple[str, str], Array]) -> None:
@@ -114,11 +115,23 @@ def _check_folds(analysis: Analysis, folds: Array) -> None:
             )
 
 
-def table(rows: Iterable[dict[str, Any]]) -> str:
+def check_varied(templates: Sequence[Template], rows: Iterable[dict[str, Any]]) -> None:
+    """Refuse a systematic of a sample that has no events in a region: cabinetry would divide by its yield."""
+    entries = {(row["region"], row["sample"]): row["entries"] for row in rows}
+    for template in templates:
+        if template.systematic is not None and entries[template.region, template.sample] == 0:
+            raise InputError(
+                f"sample {template.sample!r} has no events in region {template.region!r}, so that systematic "
+                f"{template.systematic!r} has no relative size there: leave the sample out with Regions"
+            )
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
     """Counts for a terminal."""
-    lines = [f"{'region':<12} {'sample':<16} {'entries':>12} {'yield':>14} {'effective':>12}"]
+    a, b = (max(len(key), *(len(row[key]) for row in rows)) for key in ("region", "sample"))
+    lines = [f"{'region':<{a}} {'sample':<{b}} {'entries':>12} {'yield':>14} {'effective':>12}"]
     lines += [
-        f"{r['region']:<12} {r['sample']:<16} {r['entries']:>12,} {r['yield']:>14,.6g} {r['effective']:>12,.1f}"
+        f"{r['region']:<{a}} {r['sample']:<{b}} {r['entries']:>12,} {r['yield']:>14,.6g} {r['effective']:>12,.1f}"
         for r in rows
     ]
     return "\n".join(lines)

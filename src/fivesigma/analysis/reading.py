@@ -184,9 +184,9 @@ class Reader:
         return Entries(tree, np.empty(0, dtype=np.intp), dict.fromkeys(texts, none), dict.fromkeys(columns, none), X)
 
     def flat(self, tree: Tree, names: Collection[str]) -> list[str]:
-        """Those of these branches that have one number per event."""
+        """Those of these branches that have one number per event, and a name that every program can read."""
         numbers = frozenset(self._source(tree).numbers)
-        return [name for name in names if name in numbers]
+        return [name for name in names if name in numbers and name.isidentifier()]
 
     def events(self, entries: Entries, weight: Array, *, signal: bool | None, sample: str) -> Events:
         """Entries as events that a model takes."""

@@ -182,8 +182,10 @@ class _Run:
 
     @cached_property
     def scores(self) -> choosing.RegionScores:
-        """Scores of the simulated events of the chosen region."""
-        return choosing.scores_of(self.model, self.reader, self.events)
+        """Scores of the simulated events of the chosen region, whose features are then no longer needed."""
+        found = choosing.scores_of(self.model, self.reader, self.events)
+        del self.events
+        return found
 
     @property
     def edges(self) -> Array:
@@ -205,6 +207,7 @@ class _Run:
         with bar(n_trees, bool(self.verbose), "read") as advance:
             counting.check_trees(self.reader, self.templates, advance)
             rows, notes = counting.count(self.reader, self.analysis, nominal, hidden=hidden, advance=advance)
+        counting.check_varied(self.templates, rows)
         # What later steps would refuse is refused before anything is trained.
         make_model(self.analysis.settings, checkpoint=None, n_jobs=None, verbose=0)
         layout_of(self.analysis, self.templates, np.array([0.0, 1.0]), blind=not self.unblind, friends=self.friends)

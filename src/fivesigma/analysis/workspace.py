@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,8 +45,9 @@ def build_workspace(config: dict[str, Any], folder: Path) -> tuple[Path, list[st
         "InputPath": str(folder.resolve() / config["General"]["InputPath"]),
         "HistogramFolder": str(histograms.resolve()),
     }
-    shutil.rmtree(histograms, ignore_errors=True)
-    histograms.mkdir(parents=True)
+    histograms.mkdir(parents=True, exist_ok=True)
+    for old in histograms.glob("*.npz"):
+        old.unlink()
     with _listening() as said:
         try:
             cabinetry.configuration.validate(here)
