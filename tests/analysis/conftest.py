@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,8 @@ class Small(NamedTuple):
 def example(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """The documented example, with few events."""
     folder = tmp_path_factory.mktemp("example")
-    with pytest.warns(DeprecationWarning, match="RefResolver"):  # pyhf 0.7.6 uses it
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "jsonschema.RefResolver", DeprecationWarning)  # pyhf 0.7.6 uses it
         found = load("ntuples_to_fit").main(folder, n=3_000, n_jobs=1, say=None)
     return Done(folder, folder / "out", found)
 

@@ -103,6 +103,10 @@ def test_a_step_runs_again_only_if_its_inputs_changed(small: Small, tmp_path: Pa
     other = changed(small.config, Categories={"Number": 1})
     done = run(other, out).steps
     assert [name for name, step in done.items() if step.ran] == ["categorise", "score", "workspace", "report"]
+    other["Regions"][1]["Binning"] = [30, 100, 600]
+    done = run(other, out).steps
+    assert [name for name, step in done.items() if step.ran] == ["score", "workspace", "report"]
+    assert len(template_rows(out)["Control_region", "Signal", "", ""]) == 2
     (out / "workspace.json").unlink()
     done = run(other, out).steps
     assert [name for name, step in done.items() if step.ran] == ["workspace"]

@@ -81,13 +81,8 @@ class Entries:
 
     def weight(self, template: Template) -> Array:
         """Weights of a template, with the factor of the luminosity."""
-        return weights(template, self.values, len(self))
-
-
-def weights(template: Template, values: Mapping[str, Array], n_entries: int) -> Array:
-    """Weights of a template from the values of expressions."""
-    own = np.ones(n_entries) if template.weight is None else values[template.weight]
-    return own if template.factor == 1.0 else template.factor * own
+        own = np.ones(len(self)) if template.weight is None else self.values[template.weight]
+        return own if template.factor == 1.0 else template.factor * own
 
 
 class Reader:

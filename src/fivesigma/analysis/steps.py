@@ -143,7 +143,9 @@ class _Run:
             own = [template for template in self.templates if template.region == settings["region"]]
             return digest(wanted, self._described(own), self.analysis.systematics, record.outputs("train"))
         if name == "score":
-            chosen = [self.edges.tolist(), self.unblind, self.friends, self.analysis.config["NormFactors"]]
+            layout = self.layout
+            chosen = [{name: edges.tolist() for name, edges in layout.binning.items()}, list(layout.files.values())]
+            chosen += [self.unblind, self.friends, self.analysis.config["NormFactors"]]
             return digest(chosen, reading, self._described(self.templates), record.outputs("train"))
         if name == "workspace":
             return digest(self.analysis.config, record.outputs("score"), self.unblind)
@@ -278,9 +280,9 @@ class _Run:
         config = cabinetry_config(self.analysis, self.templates, self.layout)
         path = self.folder / "cabinetry.yml"
         write_config(config, path)
-        with bar(2, bool(self.verbose), "workspace") as advance:
-            workspace, notes = build_workspace(config, self.folder)
-            advance(1, "fit")
+        with bar(len(self.templates) + 1, bool(self.verbose), "workspace") as advance:
+            workspace, notes = build_workspace(config, self.folder, advance)
+            advance(0, "fit")
             found = fitted(workspace)
             advance(1, "")
         return [path, workspace], {**found, "notes": list(dict.fromkeys(notes))}

@@ -6,7 +6,7 @@ import copy
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,17 @@ def write_config(config: dict[str, Any], path: Path) -> None:
         beside.write_text(text, encoding="utf-8")
 
 
-def build_workspace(config: dict[str, Any], folder: Path) -> tuple[Path, list[str]]:
+def build_workspace(
+    config: dict[str, Any], folder: Path, advance: Callable[[int, str], None]
+) -> tuple[Path, list[str]]:
     """Let cabinetry make templates and workspace, as it would in this folder.
+
+    Parameters
+    ----------
+    config : dict
+    folder : Path
+    advance : callable
+        Gets one step for each template.
 
     Returns
     -------
@@ -48,7 +57,7 @@ def build_workspace(config: dict[str, Any], folder: Path) -> tuple[Path, list[st
     histograms.mkdir(parents=True, exist_ok=True)
     for old in histograms.glob("*.npz"):
         old.unlink()
-    with _listening() as said:
+    with _listening(lambda: advance(1, "templates")) as said:
         try:
             cabinetry.configuration.validate(here)
             cabinetry.templates.build(here)
@@ -89,28 +98,36 @@ def fitted(path: Path) -> dict[str, float | None]:
     return out | {"mu": mu, "error": error} if np.isfinite([mu, error]).all() else out
 
 
-class _Collecting(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+class _Listener(logging.Handler):
+    """Collects warnings, and notices that a template is read."""
+
+    def __init__(self, on_template: Callable[[], None]) -> None:
+        super().__init__()
         self.said: list[str] = []
+        self.on_template = on_template
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(f"cabinetry: {record.getMessage()}")
+        if record.levelno >= logging.WARNING:
+            self.said.append(f"cabinetry: {record.getMessage()}")
+        elif record.name == "cabinetry.contrib.histogram_creator":
+            self.on_template()
 
 
 @contextmanager
-def _listening() -> Iterator[list[str]]:
+def _listening(on_template: Callable[[], None] = lambda: None) -> Iterator[list[str]]:
     """Collect cabinetry's and pyhf's warnings in place of printing them."""
-    handler, loggers = _Collecting(), [logging.getLogger(name) for name in ("cabinetry", "pyhf")]
-    before = [logger.propagate for logger in loggers]
+    handler, loggers = _Listener(on_template), [logging.getLogger(name) for name in ("cabinetry", "pyhf")]
+    before = [(logger.propagate, logger.level) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
         logger.propagate = False
+    loggers[0].setLevel(logging.DEBUG)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield handler.said
     finally:
-        for logger, propagate in zip(loggers, before, strict=True):
+        for logger, (propagate, level) in zip(loggers, before, strict=True):
             logger.removeHandler(handler)
             logger.propagate = propagate
+            logger.setLevel(level)
