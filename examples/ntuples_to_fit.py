@@ -85,7 +85,7 @@ def simulate(process: str, n: int, seed: int) -> dict[str, Any]:
         "phi1": rng.uniform(-np.pi, np.pi, n).astype(np.float32),
         "phi2": rng.uniform(-np.pi, np.pi, n).astype(np.float32),
         "jet_pt": ak.unflatten(30.0 + rng.exponential(50.0, int(jets.sum())), jets),
-        "mcWeight": rng.uniform(0.5, 1.5, n),
+        "mcWeight": rng.uniform(0.5, 1.5, n).astype(np.float32),
         "puWeight": rng.uniform(0.8, 1.2, n).astype(np.float32),
         "btagSF": sf,
         "btagSF_up": sf * np.where(jets > 3, 1.05, 1.02),
@@ -130,7 +130,7 @@ def make_ntuples(folder: Path, n: int) -> None:
                 tree: reconstructed(events, scale)
                 for tree, scale in (("Nominal", 1.0), ("JES_up", 1.03), ("JES_down", 0.97))
             }
-            total = float((events["mcWeight"] * events["puWeight"]).sum())
+            total = float((events["mcWeight"] * events["puWeight"]).sum(dtype=np.float64))
             write(folder / f"{name}.root", trees, total, rntuple=process == "Wjets")
         drawn.append(draw(process))
     data = {name: ak.concatenate([part[name] for part in drawn]) for name in drawn[0]}

@@ -140,6 +140,10 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "poi": (lambda c: c["General"].update(POI="mu"), "the block General needs a POI that is one of the NormFactors"),
     "all signal": (lambda c: c["NormFactors"][0].pop("Samples"), "scales every sample in region 'Signal_region'"),
     "symmetrize": (lambda c: systematic(c, {"Symmetrize": True}), "Symmetrize in Up"),
+    "one modifier": (
+        lambda c: c["Systematics"][2].update(ModifierName="Modeling"),
+        "two systematics move sample 'Background' by one modifier 'Modeling'",
+    ),
     "region path": (lambda c: c["Regions"][0].update(RegionPath="a"), "has a RegionPath"),
     "a number of its own files": (
         both(luminosity("2e3"), lambda c: systematic(c, {"Tree": "background", "SamplePath": "odd.root"})),

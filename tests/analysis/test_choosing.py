@@ -36,16 +36,38 @@ def variations(nominal: RegionScores) -> Variations:
     return {"shift": (events(shift=0.1), events(shift=-0.1)), "A": (heavier, None)}
 
 
-def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(nominal: RegionScores) -> None:
-    edges = choose(nominal, {}, SETTINGS)
-    found = cross_fitted(nominal, {}, SETTINGS, edges, advance=lambda *_: None)
+@pytest.mark.parametrize("uncertain", [False, True])
+def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
+    nominal: RegionScores, variations: Variations, uncertain: bool
+) -> None:
+    given = variations if uncertain else {}
+    edges = choose(nominal, given, SETTINGS)
+    found = cross_fitted(nominal, given, SETTINGS, edges, advance=lambda *_: None)
     totals = {True: np.zeros(3), False: np.zeros(3)}
     for k in range(3):
         rest, own = nominal.of(nominal.fold != k), nominal.of(nominal.fold == k)
-        weight = rest.weight.copy()
-        for c in (True, False):  # each class stands for its full yield
-            weight[rest.signal == c] *= nominal.weight[nominal.signal == c].sum() / weight[rest.signal == c].sum()
-        chosen = categorise(rest.score, rest.signal, weight, 3, min_effective=10.0)
+        factor = {  # each class stands for its full yield
+            c: nominal.weight[nominal.signal == c].sum() / rest.weight[rest.signal == c].sum() for c in (True, False)
+        }
+
+        def without(side: RegionScores | None, k: int = k, factor: dict[bool, float] = factor) -> Varied:
+            assert side is not None
+            rows = side.fold != k
+            signal = side.signal[rows]
+            weight = side.weight[rows] * np.where(signal, factor[True], factor[False])
+            return Varied(side.score[rows], weight, signal, side.process[rows])
+
+        scaled = without(rest)
+        others = {name: (without(up), None if down is None else without(down)) for name, (up, down) in given.items()}
+        chosen = categorise(
+            rest.score,
+            rest.signal,
+            scaled.weight,
+            3,
+            min_effective=10.0,
+            process=rest.process,
+            systematics=others or None,
+        )
         place = chosen.assign(own.score)
         for c in (True, False):
             rows = (own.signal == c) & (place >= 0)

@@ -58,7 +58,9 @@ def test_yields_are_those_of_numpy(example: Done) -> None:
                 events = file["Nominal"].arrays()
                 total += float(file["h_sumw"].values().sum())
             passed = events.passSel & (events.jet_pt[:, 0] > 45) & (events.nJet >= 4)
-            product = ak.values_astype(events.puWeight, np.float64) * events.mcWeight * events.btagSF
+            product = events.btagSF
+            for factor in ("mcWeight", "puWeight"):
+                product = product * ak.values_astype(events[factor], np.float64)
             weights.append(ak.to_numpy(product[passed]))
         w = 1000 * 140 * cross_section / total * np.concatenate(weights)
         assert rows["CR_top", sample]["entries"] == w.size

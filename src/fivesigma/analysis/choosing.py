@@ -90,16 +90,12 @@ def variations_of(
     region = analysis.chosen
     sides: dict[str, dict[str, list[RegionScores]]] = {}
     mirrored: dict[str, set[bool]] = {}
-    touched: set[tuple[str, str]] = set()
     for systematic in analysis.systematics:
         for sample in analysis.simulated:
             own = nominal.process == sample["Name"]
             if not acts(systematic, region, sample) or not own.any():
                 continue
             name = systematic.get("ModifierName", systematic["Name"])
-            if (name, sample["Name"]) in touched:
-                raise InputError(f"two systematics move sample {sample['Name']!r} by one modifier {name!r}; join them")
-            touched.add((name, sample["Name"]))
             side = sides.setdefault(name, {direction: [] for direction in DIRECTIONS})
             mirror = bool(systematic["Down"].get("Symmetrize", False))
             mirrored.setdefault(name, set()).add(mirror)

@@ -206,8 +206,15 @@ def _check_samples(analysis: Analysis) -> None:
 
 
 def _check_systematics(analysis: Analysis) -> None:
+    moved: set[tuple[str, str]] = set()
     for systematic in analysis.systematics:
-        name = systematic["Name"]
+        name, modifier = systematic["Name"], systematic.get("ModifierName", systematic["Name"])
+        for sample in analysis.simulated:
+            key = (modifier, sample["Name"])
+            if acts(systematic, analysis.chosen, sample):
+                if key in moved:
+                    raise InputError(f"two systematics move sample {key[1]!r} by one modifier {modifier!r}; join them")
+                moved.add(key)
         for direction in DIRECTIONS:
             template = systematic[direction]
             if systematic["Type"] == "Normalization" and "Normalization" not in template:

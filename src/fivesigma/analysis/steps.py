@@ -144,7 +144,10 @@ class _Run:
             return digest(wanted, self._described(own), self.analysis.systematics, record.outputs("train"))
         if name == "score":
             layout = self.layout
-            chosen = [{name: edges.tolist() for name, edges in layout.binning.items()}, list(layout.files.values())]
+            chosen: list[Any] = [
+                {name: edges.tolist() for name, edges in layout.binning.items()},
+                list(layout.files.values()),
+            ]
             chosen += [self.unblind, self.friends, self.analysis.config["NormFactors"]]
             return digest(chosen, reading, self._described(self.templates), record.outputs("train"))
         if name == "workspace":
