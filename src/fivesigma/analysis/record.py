@@ -42,7 +42,7 @@ class Step:
     ran: bool = False
 
 
-@dataclass
+@dataclass(repr=False)
 class Record:
     """A record of every step of an analysis.
 
@@ -55,7 +55,7 @@ class Record:
 
     folder: Path
     steps: dict[str, Step] = field(default_factory=dict)
-    _files: dict[str, tuple[int, int, str]] = field(default_factory=dict, repr=False)
+    _files: dict[str, tuple[int, int, str]] = field(default_factory=dict)
 
     @classmethod
     def opened(cls, folder: Path) -> Record:
@@ -76,6 +76,10 @@ class Record:
                 raise
             raise InputError(f"{path} cannot be read as a record of an analysis; remove it to start anew") from err
         return cls(folder, steps, files)
+
+    def __repr__(self) -> str:
+        ran = [f"{name}{'' if step.ran else ' (nothing changed)'}" for name, step in self.steps.items()]
+        return f"Record of {self.folder}: {', '.join(ran) or 'no step is done'}"
 
     def __getitem__(self, step: str) -> dict[str, Any]:
         """What a step found."""

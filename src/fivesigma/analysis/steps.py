@@ -23,6 +23,7 @@ from fivesigma.analysis.reading import Reader
 from fivesigma.analysis.record import STEPS, Record, digest
 from fivesigma.analysis.rewriting import NTUPLES, cabinetry_config
 from fivesigma.analysis.settings import CUT
+from fivesigma.analysis.summary import lines
 from fivesigma.analysis.templates import Template, templates_of
 from fivesigma.analysis.training import make_model, training_events
 from fivesigma.analysis.workspace import build_workspace, fitted, write_config
@@ -82,6 +83,16 @@ def analyse(
     ------
     InputError
         For anything that cannot be used, in one sentence.
+
+    Examples
+    --------
+    ``examples/ntuples_to_fit.py`` goes from ntuples to the fit.
+
+    >>> import fivesigma
+    >>> fivesigma.analyse({"Samples": []}, "out")
+    Traceback (most recent call last):
+        ...
+    fivesigma.errors.InputError: the configuration has no block 'Fivesigma'
     """
     if only is not None and only not in STEPS:
         raise InputError(f"only must be one of {', '.join(STEPS)}, got {only!r}{did_you_mean(str(only), STEPS)}")
@@ -89,6 +100,7 @@ def analyse(
     record = Record.opened(Path(output))
     run = _Run(analysis, record, unblind=unblind, friends=friends, n_jobs=n_jobs, verbose=verbose)
     record.folder.mkdir(parents=True, exist_ok=True)
+    run.look_at_files()
     tell = say or (lambda _: None)
     for name in STEPS:
         inputs = run.inputs(name)
@@ -102,7 +114,7 @@ def analyse(
         elif wanted:
             tell(f"{name}: nothing changed")
         if wanted:
-            for line in run.lines(name):
+            for line in lines(name, record, blind=run.hidden):
                 tell(line)
         if name == only:
             break
@@ -162,6 +174,16 @@ class _Run:
             for template in templates
         ]
 
+    def look_at_files(self) -> None:
+        """Form the digests of all files, which are then known: large ones take a while."""
+        files = list(by_tree(self.templates))
+        with bar(len(files), bool(self.verbose), "files") as advance:
+            for file in files:
+                advance(0, file.name)
+                self.record.file_digest(file)
+                advance(1, "")
+        self.record.write()
+
     # What several steps need.
 
     @cached_property
@@ -169,6 +191,11 @@ class _Run:
         """Nominal templates of the chosen region."""
         chosen = self.analysis.settings.region
         return [t for t in self.templates if t.region == chosen and t.systematic is None and not t.is_data]
+
+    @property
+    def hidden(self) -> str | None:
+        """Region whose data are not looked at."""
+        return None if self.unblind or self.analysis.data is None else self.analysis.settings.region
 
     @cached_property
     def reader(self) -> Reader:
@@ -208,10 +235,9 @@ class _Run:
         """Check all input, and count events."""
         nominal = [template for template in self.templates if template.systematic is None]
         n_trees = sum(map(len, by_tree(self.templates).values())) + sum(map(len, by_tree(nominal).values()))
-        hidden = None if self.unblind else self.analysis.settings.region
         with bar(n_trees, bool(self.verbose), "read") as advance:
             counting.check_trees(self.reader, self.templates, advance)
-            rows, notes = counting.count(self.reader, self.analysis, nominal, hidden=hidden, advance=advance)
+            rows, notes = counting.count(self.reader, self.analysis, nominal, hidden=self.hidden, advance=advance)
         counting.check_varied(self.templates, rows)
         # What later steps would refuse is refused before anything is trained.
         make_model(self.analysis.settings, checkpoint=None, n_jobs=None, verbose=0)
@@ -304,36 +330,3 @@ class _Run:
             beside.write_text(page, encoding="utf-8")
             advance(1, "")
         return [path], {}
-
-    # What each step says.
-
-    def lines(self, name: str) -> list[str]:
-        """What a step found, in lines."""
-        found = self.record[name]
-        if name == "read":
-            hidden = (
-                []
-                if self.unblind or self.analysis.data is None
-                else [f"data in region {self.analysis.settings.region!r} are blinded"]
-            )
-            return [counting.table(found["yields"]), *hidden, *(f"note: {note}" for note in found["notes"])]
-        if name == "train":
-            return [found["model"]]
-        if name == "categorise":
-            z, seen = found["cross_fitted"], found["in_sample"]["significance"]
-            steps = " -> ".join(f"{value:.3f} ({what})" for what, value in z["waterfall"])
-            edges = ", ".join(f"{edge:.4g}" for edge in self.edges)
-            return [
-                f"edges {edges}",
-                f"expected significance {z['significance']:.3f} by cross-fitted edges ({seen:.3f} in sample): {steps}",
-            ]
-        if name == "score":
-            names = ", ".join(found["expected_data"])
-            return [f"ntuples in {self.folder / NTUPLES}", *([f"expected data in {names}"] if names else [])]
-        if name == "workspace":
-            said = [f"note: {note}" for note in found["notes"]]
-            if found["mu"] is None or found["significance"] is None:
-                return [*said, "note: the fit of the workspace failed"]
-            fit = f"mu = {found['mu']:.3f} +- {found['error']:.3f}, expected significance {found['significance']:.3f}"
-            return [*said, f"{fit} (all regions); workspace in {self.folder / 'workspace.json'}"]
-        return [f"report in {self.folder / 'report.html'}"]
