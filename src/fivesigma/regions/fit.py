@@ -65,9 +65,13 @@ def fit(sample: Sample, settings: Settings) -> Fit:
         rows = [None if state is None else state.rows[_order(state.yields, goal)] for state in states]
     search: list[LinearRule | None] = []
     categories: list[IntArray | None] = []
+    counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
+    squares = np.square(counts)
     for found_rows in [*rows, *[None] * most][:most]:
         rule = None if found_rows is None else LinearRule(calibration, found_rows, discard)
-        kept, category = (None, None) if rule is None else _with_floors(rule, density, sample, settings)
+        kept, category = (
+            (None, None) if rule is None else _with_floors(rule, density, sample, (counts, squares), settings)
+        )
         search.append(kept)
         categories.append(category)
     return Fit(search, [None if way is None else way[0] for way in simple], categories, calibration, cells, density)
@@ -111,12 +115,12 @@ def envelope(edges: Array) -> Array:
 
 
 def _with_floors(
-    rule: LinearRule, density: Array, sample: Sample, settings: Settings
+    rule: LinearRule, density: Array, sample: Sample, counts: tuple[Array, Array], settings: Settings
 ) -> tuple[LinearRule, IntArray] | tuple[None, None]:
     """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
     category = rule.assign_density(density)
-    counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
-    floor = [added(category + 1, w, len(rule) + 1)[1:] for w in (counts, np.square(counts))]
+    number = category + 1
+    floor = [added(number, w, len(rule) + 1)[1:] for w in counts]
     if settings.floors.hold(*floor).all():
         return rule, category.astype(np.int16)  # several numbers of categories are kept beside each other
     problem = Problem(as_points(density, sample), settings.goal, settings.floors, settings.discard)
