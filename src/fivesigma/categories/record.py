@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,9 +27,10 @@ from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.profiled.profile import Counts, lowest
 from fivesigma.ranking import Ranking, rank_events
+from fivesigma.ratios import OneRatio
 from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.significance import AMS2, Utility
-from fivesigma.systematics import Systematics, YieldShifts, check_size, scaled, yield_shifts
+from fivesigma.systematics import Systematics, Varied, YieldShifts, check_size, scaled, yield_shifts
 from fivesigma.yields import (
     ProcessYields,
     check_weights,
@@ -74,6 +75,8 @@ class Categories:
         that drove the search: with ``rule="smooth"`` the smoothed ones. None if the edges were chosen on other events.
     gap : float or None
         The bound less the significance of these edges for the same yields; zero if they are the optimum.
+    ratio : OneRatio or None
+        How class probabilities become the score, if the edges were chosen on them.
     mc_statistics : bool
         Whether the statistics of the simulation are in the significance, as pyhf's ``staterror``.
     by_process : mapping of str to ProcessYields
@@ -102,6 +105,7 @@ class Categories:
     gap: float | None = None
     mc_statistics: bool = False
     correlated: bool = True
+    ratio: OneRatio | None = None
     _moved: Moved | None = None
 
     def __len__(self) -> int:
@@ -153,14 +157,15 @@ class Categories:
 
         Parameters
         ----------
-        score : array-like of shape (n_events,)
+        score : array-like of shape (n_events,) or (n_events, n_columns)
+            Class probabilities if the edges were chosen on them.
 
         Returns
         -------
         int array of shape (n_events,)
             From 0 to ``len(self) - 1``, or -1 for a discarded event.
         """
-        values = np.asarray(score, dtype=np.float64)
+        values = np.asarray(one_score(score, self.ratio), dtype=np.float64)
         missing = np.isnan(values)
         if missing.any():
             raise InputError(
@@ -210,6 +215,7 @@ class Categories:
                 "events as well, or {} to leave them out"
             )
         score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
+        score, systematics = one_score(score, self.ratio), as_one_score(systematics, self.ratio)
         if yields is not None:
             signal, _ = split_labels(y, pos_label)
             given = check_weights(weight, signal.size)
@@ -231,6 +237,7 @@ class Categories:
             shifts=shifts,
             mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
             correlated=self.correlated,
+            ratio=self.ratio,
             moved=self._moved,
         )
 
@@ -359,6 +366,31 @@ def combined_significance(utility: Utility, s: Array, b: Array, at: IntArray) ->
     return z
 
 
+def one_score(score: ArrayLike, ratio: OneRatio | None) -> ArrayLike:
+    """Scores as they are, or the ratio of class probabilities."""
+    if np.ndim(score) == 2 and ratio is None:
+        raise InputError(
+            f"score has shape {np.shape(score)}, and the edges were chosen on one score per event; give that one"
+        )
+    if ratio is not None and np.ndim(score) != 2:
+        raise InputError(
+            f"score has shape {np.shape(score)}; the edges were chosen on class probabilities of "
+            f"{', '.join(map(repr, ratio.processes))}: give these"
+        )
+    return score if ratio is None else ratio.of(score)
+
+
+def as_one_score(systematics: Systematics | None, ratio: OneRatio | None) -> Systematics | None:
+    """The same for varied events."""
+    if systematics is None or ratio is None:
+        return systematics
+
+    def of(varied: Varied) -> Varied:
+        return varied if varied.score is None else replace(varied, score=one_score(varied.score, ratio))
+
+    return {name: (of(up), None if down is None else of(down)) for name, (up, down) in systematics.items()}
+
+
 def fill(
     ranking: Ranking,
     edges: Array,
@@ -371,6 +403,7 @@ def fill(
     shifts: YieldShifts | None = None,
     mc_statistics: bool = False,
     correlated: bool = True,
+    ratio: OneRatio | None = None,
     moved: Moved | None = None,
     certificate: tuple[float, float] | None = None,
     said: tuple[str, ...] = (),
@@ -417,6 +450,7 @@ def fill(
         None if certificate is None else certificate[1],
         mc_statistics,
         correlated,
+        ratio,
         moved,
     )
 

@@ -26,6 +26,7 @@ from fivesigma.categories.optimum import (
 from fivesigma.categories.record import (
     Categories,
     CategoriesInterval,
+    as_one_score,
     combined_significance,
     edges_at,
     fill,
@@ -42,6 +43,7 @@ from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError
 from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.ranking import Ranking, rank_events
+from fivesigma.ratios import fit_ratio
 from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.significance import AMS2, Utility, resolve_utility
 from fivesigma.systematics import Systematics, YieldShifts, check_size, yield_shifts
@@ -70,6 +72,8 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     correlated: bool = True,
     process: ArrayLike | None = None,
     floor_processes: Sequence[str] | None = None,
+    processes: Sequence[str] | None = None,
+    calibrate: bool = True,
     pos_label: Any = None,
     random_state: int = 0,
 ) -> Categories:
@@ -80,9 +84,10 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
 
     Parameters
     ----------
-    score : array-like of shape (n_events,) or ScoredEvents
+    score : array-like of shape (n_events,) or (n_events, n_columns), or ScoredEvents
         Larger means more like signal. `ScoredEvents` bring labels, weights and processes with them: `y` and
-        `sample_weight` are then left out.
+        `sample_weight` are then left out. Class probabilities of one signal and several backgrounds, a column each,
+        become one score: the logarithm of the expected signal over the expected background.
     y : array-like of shape (n_events,)
         Labels of two classes.
     sample_weight : array-like of shape (n_events,)
@@ -119,6 +124,12 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     floor_processes : sequence of str, optional
         Backgrounds that count for the limits, by default all: if another signal is among the background, its many
         light events would satisfy a limit on effective counts without any real background.
+    processes : sequence of str, optional
+        Names of the columns of class probabilities, which also need `process`. The signal is one of them; a background
+        column without events of its name stands for all processes that no column names.
+    calibrate : bool, default=True
+        Whether to correct the ratio of the class probabilities on these events first, by a logit that is quadratic in
+        the logarithms of all ratios. Otherwise only the class shares of the training are found.
     pos_label : label, optional
         The signal; see `fivesigma.yields.split_labels`.
     random_state : int, default=0
@@ -157,6 +168,12 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     limits = check_limits(min_background, floor, max_relative_mc_error)
     most = _check_number(n_categories)
     score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
+    ratio = None
+    if np.ndim(score) == 2:
+        ratio = fit_ratio(score, y, sample_weight, process, processes, pos_label, calibrate=calibrate)
+        score, systematics = ratio.of(score), as_one_score(systematics, ratio)
+    elif processes is not None:
+        raise InputError("processes names columns of class probabilities, and these scores are one per event")
     ranking = rank_events(score, y, sample_weight, pos_label)
     cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
@@ -184,6 +201,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         held_out=False,
         correlated=correlated,
         mc_statistics=mc_statistics,
+        ratio=ratio,
     )
     if uncertain:
         shifts = None
