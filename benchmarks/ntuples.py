@@ -1,4 +1,4 @@
-"""How long five million events in ROOT files take to read, and how much memory, against uproot for the same branches."""
+"""Time and memory to read five million events from ROOT files, against uproot for the same branches."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
         if settled is None:
             settled, left_out, held_back = columns.settled(source)
             table = FeatureTable(settled.feature_names, settled.missing)
-        block = read_block(source, *settled.reading(source), table, settled.keep)
+        block = read_block(source, *settled.reading(source), table=table, keep=settled.keep)
         needed = frozenset(settled.named)
         for name in (settled.label, settled.process, settled.ids, *settled.keep):
             if name is not None:

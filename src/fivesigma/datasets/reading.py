@@ -58,6 +58,7 @@ def read_block(
     kinds: Mapping[str, Kind],
     derived: Mapping[str, Expression],
     cut: Expression | None,
+    *,
     table: FeatureTable | None = None,
     keep: Collection[str] = (),
 ) -> Block:
