@@ -17,6 +17,7 @@ from fivesigma.cli.options import (
     where_option,
     yields_option,
 )
+from fivesigma.cli.systematics import parsed, systematic_option, variations
 from fivesigma.errors import FivesigmaError
 
 __all__ = ["report_command"]
@@ -34,6 +35,7 @@ __all__ = ["report_command"]
 @click.option("--label", metavar="COLUMN", help="By default as in training.")
 @click.option("--weight", metavar="COLUMN", help="By default as in training; none gives every event the weight one.")
 @click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
+@systematic_option
 @yields_option
 @where_option
 @tree_option
@@ -46,6 +48,7 @@ def report_command(
     files: tuple[str, ...],
     output: Path,
     baseline: Path | None,
+    systematics: tuple[str, ...],
     yields: tuple[float, float] | None,
     title: str | None,
     replicas: int,
@@ -55,24 +58,31 @@ def report_command(
     """Write a page on MODEL from labelled EVENTS that were used for nothing else.
 
     The page is one file that works offline: verdict, progress of the cascade, significance against the cut with a
-    slider, scores, efficiencies, features, yields, provenance.
+    slider, scores, efficiencies, features, yields, systematics, provenance. Files of --systematic hold events like
+    EVENTS, with other values or other events.
     """
-    from fivesigma import load
+    import numpy as np
+
+    from fivesigma import ScoredEvents, load
     from fivesigma.reporting import report
 
+    asked = parsed(systematics)
     try:
         check_output(output, force=force)
         fitted = load(model)
         events = _read(fitted, files, **reading)
         for note in events.notes:
             click.echo(f"note: {note}", err=True)
+        # Normalisations need no scores.
+        nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
         found = report(
             fitted,
             events,
             baseline=None if baseline is None else load(baseline),
             yields=yields,
+            systematics=variations(asked, nominal, lambda file: _read(fitted, (file,), **reading)),
             title=title,
-            command=_command(model, files, output, baseline, yields, **reading),
+            command=_command(model, files, output, baseline, yields, systematics, **reading),
             n_boot=replicas,
         )
         found.write(output)
@@ -80,6 +90,11 @@ def report_command(
         raise click.ClickException(" ".join(str(err).split())) from err
     for finding in found.data.verdict.findings:
         click.echo(f"{finding.level}: {finding.text}", err=True)
+    if found.data.systematics is not None:
+        for note in found.data.systematics.notes:
+            click.echo(f"note: {note}", err=True)
+        for step in found.data.systematics.waterfall:
+            click.echo(f"{step.significance:8.4f}  {step.name}")
     low, high = found.data.verdict.interval
     click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
 
@@ -116,12 +131,13 @@ def _read(
     )
 
 
-def _command(
+def _command(  # noqa: PLR0917 - the words of one command
     model: Path,
     files: tuple[str, ...],
     output: Path,
     baseline: Path | None,
     yields: tuple[float, float] | None,
+    systematics: tuple[str, ...],
     **reading: str | None,
 ) -> str:
     """The same call once more, quoted for a shell."""
@@ -130,6 +146,8 @@ def _command(
         words += ["--baseline", str(baseline)]
     if yields is not None:
         words += ["--yields", *(f"{v!r}" for v in yields)]
+    for text in systematics:
+        words += ["--systematic", text]
     for name, value in reading.items():
         if value is not None:
             words += [f"--{name}", value]
