@@ -287,6 +287,22 @@ class Categories:
         refusal = f"no replica of these events allows {len(self)} categories"
         return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal))
 
+    def replicas(self, n_boot: int = 200, random_state: int = 0) -> Array:
+        """Significance of these edges in bootstrap replicas of the events; NaN where a category is not valid.
+
+        Parameters
+        ----------
+        n_boot : int, default=200
+            Replicas.
+        random_state : int, default=0
+            Seed; the same seed draws the same replicas of the same events, so that edges can be compared in pairs.
+        """
+        bounds = _bounds(self._ranking, self.edges)
+        inside = bounds[bounds > 0] - 1
+        cuts = np.unique(np.searchsorted(self._ranking.last, inside))
+        s, b = (from_zero(v) for v in replicas_above(self._ranking, cuts, n_boot, random_state))
+        return self._replica_significance(s, b, np.searchsorted(np.append(0, self._ranking.last[cuts] + 1), bounds))
+
     def _replica_significance(self, s: Array, b: Array, at: IntArray) -> Array:
         if not self._profiled:
             return combined_significance(self.utility, s, b, at)

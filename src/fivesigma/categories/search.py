@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -40,7 +41,7 @@ from fivesigma.categories.uncertain import (
     moved_background,
 )
 from fivesigma.cut import MIN_EFFECTIVE
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.ratios import fit_ratio
@@ -94,7 +95,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         Physics weights: expected yields, scaled so that the sample stands for the whole experiment.
     n_categories : int or "auto", default="auto"
         ``"auto"`` adds categories, up to 20, until one more gains less significance than the bootstrap uncertainty of
-        that gain.
+        that gain; with systematics it takes the least number that is within one standard error of the best.
     utility : Utility or str, default=AMS2()
         Its F is summed over the categories; its b_reg is added to the background of each.
     min_background : float, default=0.0
@@ -159,8 +160,6 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     uncertain = is_profiled(utility, None, systematics is not None, correlated)
     if uncertain or mc_statistics:
         OwnUncertainty.of(utility)
-        if n_categories == "auto":
-            raise InputError("n_categories='auto' is not available with systematics; give a number")
     rule = ("smooth" if uncertain else "peak") if rule is None else rule
     if rule not in RULES:
         raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
@@ -209,7 +208,14 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             shifts = yield_shifts(
                 edges_at(ranking, cuts), score, y, sample_weight, systematics, process=process, pos_label=pos_label
             )
-        return _with_systematics(filled, ranking, cuts, cells_of(grid, shifts, limits, utility), shifts, most)
+        cells = cells_of(grid, shifts, limits, utility)
+        if n_categories == "auto":
+            most = _within_error_of_best(
+                partial(_with_systematics, partial(filled, mc_statistics=False), ranking, cuts, cells, shifts),
+                feasible,
+                random_state,
+            )
+        return _with_systematics(filled, ranking, cuts, cells, shifts, most)
     if n_categories == "auto":
         trials = [best_edges(grid, utility, limits, best, k) for k in range(1, feasible + 1)]
         chosen = worthwhile(ranking, cuts, trials, utility, random_state)
@@ -295,3 +301,19 @@ def worthwhile(
                 return trials[k - 1]
         before = z, scatter
     return trials[-1]
+
+
+def _within_error_of_best(found: Callable[[int], Categories], feasible: int, random_state: int) -> int:
+    """Least number of categories whose significance is within one standard error of the highest.
+
+    With systematics the second category may gain little where the fifth gains much, so that all numbers are looked at.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)  # said of the chosen categories alone
+        trials = [found(k) for k in range(1, feasible + 1)]
+    z = np.array([trial.significance for trial in trials])
+    scatter = np.array([trial.replicas(AUTO_REPLICAS, random_state) for trial in trials])
+    best = int(z.argmax())
+    losses = scatter[best] - scatter
+    error = np.array([np.std(loss[np.isfinite(loss)]) if np.isfinite(loss).any() else 0.0 for loss in losses])
+    return 1 + int(np.argmax(z[best] - z <= error))

@@ -18,6 +18,7 @@ from fivesigma.cli.options import (
     where_option,
     yields_option,
 )
+from fivesigma.cli.systematics import parsed, systematic_option, variations
 from fivesigma.cli.words import sentence
 from fivesigma.errors import FivesigmaError
 
@@ -36,6 +37,7 @@ __all__ = ["report_command"]
 @click.option("--label", metavar="COLUMN", help="By default as in training.")
 @click.option("--weight", metavar="COLUMN", help="By default as in training; none gives every event the weight one.")
 @click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
+@systematic_option
 @yields_option
 @where_option
 @tree_option
@@ -49,6 +51,7 @@ def report_command(
     files: tuple[str, ...],
     output: Path,
     baseline: Path | None,
+    systematics: tuple[str, ...],
     yields: tuple[float, float] | None,
     title: str | None,
     replicas: int,
@@ -59,24 +62,31 @@ def report_command(
     """Write a page on MODEL from labelled EVENTS that were used for nothing else.
 
     The page is one file that works offline: verdict, progress of the cascade, significance against the cut with a
-    slider, scores, efficiencies, features, yields, provenance.
+    slider, scores, efficiencies, features, yields, systematics, provenance. Files of --systematic hold events like
+    EVENTS, with other values or other events.
     """
-    from fivesigma import load
+    import numpy as np
+
+    from fivesigma import ScoredEvents, load
     from fivesigma.reporting import report
 
+    asked = parsed(systematics)
     try:
         check_output(output, force=force)
         fitted = load(model, trusted=trusted)
         events = _read(fitted, files, **reading)
         for note in events.notes:
             click.echo(f"note: {note}", err=True)
+        # Normalisations need no scores.
+        nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
         found = report(
             fitted,
             events,
             baseline=None if baseline is None else load(baseline, trusted=trusted),
             yields=yields,
+            systematics=variations(asked, nominal, lambda file: _read(fitted, (file,), **reading)),
             title=title,
-            command=_command(model, files, output, baseline, yields, trusted=trusted, **reading),
+            command=_command(model, files, output, baseline, yields, systematics, trusted=trusted, **reading),
             n_boot=replicas,
         )
         found.write(output)
@@ -84,6 +94,11 @@ def report_command(
         raise click.ClickException(sentence(err)) from err
     for finding in found.data.verdict.findings:
         click.echo(f"{finding.level}: {finding.text}", err=True)
+    if found.data.systematics is not None:
+        for note in found.data.systematics.notes:
+            click.echo(f"note: {note}", err=True)
+        for step in found.data.systematics.waterfall:
+            click.echo(f"{step.significance:8.4f}  {step.name}")
     low, high = found.data.verdict.interval
     click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
 
@@ -120,12 +135,13 @@ def _read(
     )
 
 
-def _command(
+def _command(  # noqa: PLR0917 - the words of one command
     model: Path,
     files: tuple[str, ...],
     output: Path,
     baseline: Path | None,
     yields: tuple[float, float] | None,
+    systematics: tuple[str, ...],
     *,
     trusted: bool,
     **reading: str | None,
@@ -136,6 +152,8 @@ def _command(
         words += ["--baseline", str(baseline)]
     if yields is not None:
         words += ["--yields", *(f"{v!r}" for v in yields)]
+    for text in systematics:
+        words += ["--systematic", text]
     for name, value in reading.items():
         if value is not None:
             words += [f"--{name}", value]
