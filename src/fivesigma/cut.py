@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._drawing import axes_or_current, draw_significance
+from fivesigma._summary import Summary, curve, digits
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.cut_model import MIN_EVENTS
@@ -100,10 +101,39 @@ class CutScan:
     def __repr__(self) -> str:
         return (
             f"CutScan(significance={self.significance:.4f} at cut={self.cut:.6g}, fraction={self.fraction:.4f}, "
-            f"s={self.s:.4g}, b={self.b:.4g}, effective_background={self.effective_background:.4g}, "
+            f"s={_plain(self.s)}, b={_plain(self.b)}, effective_background={_plain(self.effective_background)}, "
             f"rule={self.rule!r}, utility={self.utility!r}"
             + (f", systematics={list(self.systematics)!r})" if self.systematics else ")")
         )
+
+    def _repr_html_(self) -> str:
+        points = self._grid()
+        rows = [
+            ("significance", f"{self.significance:.4f}"),
+            ("cut on the score", f"{self.cut:.6g}"),
+            ("selected fraction", f"{self.fraction:.4f}"),
+            ("signal s", digits(self.s)),
+            ("background b", digits(self.b)),
+            ("effective background", f"{self.effective_background:,.1f}"),
+        ]
+        if self.known is not None:
+            rows.insert(1, ("if the background were known", f"{self.known_background:.4f}"))
+        about = f"chosen by the rule {self.rule!r} for {self.utility!r}"
+        if self.systematics:
+            about += f", profiled over {', '.join(self.systematics)}"
+        return Summary(
+            "CutScan",
+            ("", "at the cut"),
+            rows,
+            (about, *self.notes),
+            curve(
+                self._fraction(points),
+                self.values[points],
+                at=self.fraction,
+                x_name="selected fraction of events",
+                y_name="significance",
+            ),
+        ).html()
 
     @property
     def known_background(self) -> float:
@@ -340,6 +370,11 @@ def scan(
         notes=notes,
         known=known,
     )
+
+
+def _plain(value: float) -> str:
+    """Digits without commas, which separate values in a repr."""
+    return digits(value).replace(",", "")
 
 
 def floor_for(available: float) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._drawing import axes_or_current
 from fivesigma._extras import need
+from fivesigma._summary import Summary, digits
 from fivesigma._types import Array, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.categories.dual import best_at
@@ -107,22 +108,31 @@ class Categories:
     def __len__(self) -> int:
         return self.s.size
 
-    def __repr__(self) -> str:
+    def _summary(self) -> Summary:
+        """Yields and significance of each category, as `repr` and notebooks show them."""
         where = "on held-out events" if self.held_out else "on the events that chose the edges"
-        lines = [f"{len(self)} categories, significance {self.significance:.4f} {where}, {self.utility!r}"]
-        lines.append(f"{'from':>12} {'to':>12} {'s':>10} {'b':>10} {'Z':>8} {'eff. b':>8}")
-        lines += [
-            f"{low:12.6g} {high:12.6g} {s:10.4g} {b:10.4g} {z:8.4f} {n:8.4g}"
-            for low, high, s, b, z, n in zip(
-                self.edges[:-1], self.edges[1:], self.s, self.b, self.by_category, self.effective_b, strict=True
-            )
-        ]
+        columns = (self.edges[:-1], self.edges[1:], self.s, self.b, self.by_category, self.effective_b)
+        notes = []
         if self.shifts is not None or self.mc_statistics:
             names = [*([] if self.shifts is None else self.shifts.up), *["simulation"][: self.mc_statistics]]
-            lines.append(f"profiled over {', '.join(names)}; {self.known_background:.4f} if the background were known")
+            notes.append(f"profiled over {', '.join(names)}; {self.known_background:.4f} if the background were known")
         if self.bound is not None and self.gap is not None:
-            lines.append(f"no such categories exceed {self.bound:.4f} in the search, {self.gap:.4f} above these")
-        return "\n".join([*lines, *self.notes])
+            notes.append(f"no such categories exceed {self.bound:.4f} in the search, {self.gap:.4f} above these")
+        return Summary(
+            f"{len(self)} categories, significance {self.significance:.4f} {where}, {self.utility!r}",
+            ("", "from", "to", "s", "b", "Z", "eff. b"),
+            [
+                (str(k), f"{low:.6g}", f"{high:.6g}", digits(s), digits(b), f"{z:.4f}", f"{n:,.1f}")
+                for k, (low, high, s, b, z, n) in enumerate(zip(*columns, strict=True))
+            ],
+            [*notes, *self.notes],
+        )
+
+    def __repr__(self) -> str:
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        return self._summary().html()
 
     @property
     def known_background(self) -> float:
