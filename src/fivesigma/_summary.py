@@ -106,9 +106,10 @@ class Summary:
     def _row(self, tag: str, row: Sequence[str]) -> str:
         line = f";border-bottom:{_BORDER}" if tag == "th" else ""
         span = f" colspan='{len(self.head)}'" if len(row) == 1 < len(self.head) else ""
+        align = ["left" if span else self._align(k, "left", "right") for k in range(len(row))]
         cells = [
-            f"<{tag}{span} style='{_CELL};text-align:{self._align(k, 'left', 'right')}{line}'>{escape(cell)}</{tag}>"
-            for k, cell in enumerate(row)
+            f"<{tag}{span} style='{_CELL};text-align:{side}{line}'>{escape(cell)}</{tag}>"
+            for side, cell in zip(align, row, strict=True)
         ]
         return f"<tr style='background:transparent'>{''.join(cells)}</tr>"
 
@@ -135,8 +136,8 @@ def curve(x: Array, y: Array, *, at: float | None, x_name: str, y_name: str) -> 
     if finite.sum() < 2 or not np.ptp(x[finite]) > 0:
         return ""
     low, high = float(x[finite].min()), float(x[finite].max())
-    top = max(float(y[finite].max()), 0.0) or 1.0
     chosen = np.unique(np.linspace(0, x.size - 1, min(x.size, _POINTS)).astype(np.intp))
+    top = max(float(np.max(y[chosen], where=finite[chosen], initial=0.0)), 0.0) or 1.0
     width, height, left, bottom, above = 420, 150, 46, 34, 12
 
     def across(value: float) -> float:

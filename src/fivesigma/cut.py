@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._drawing import axes_or_current, draw_significance
+from fivesigma._drawing import Label, axes_or_current, draw_label, draw_significance
 from fivesigma._summary import Summary, curve, digits
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
@@ -189,13 +189,15 @@ class CutScan:
         )
         return CutInterval(significance, (float(low), float(high)))
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Any = None, **label: Unpack[Label]) -> Any:
         """Draw the curve, its band of one standard error (simulation statistics), and the cut.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
             Where to draw; the current axes if not given.
+        **label
+            ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes; see `fivesigma.plot`.
 
         Returns
         -------
@@ -217,6 +219,7 @@ class CutScan:
         ax.set_xlabel("selected fraction of events")
         ax.set_ylabel(f"significance ({type(self.utility).__name__})")
         ax.set_xlim(0.0, 1.0)
+        draw_label(ax, **label)
         return ax
 
     def errors(self, cuts: IntArray) -> Array:
