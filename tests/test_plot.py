@@ -120,7 +120,7 @@ def observed(data: ReportData) -> Array:
 
 
 def total(data: ReportData) -> Array:
-    return np.sum([p.values for p in data.scores.processes], axis=0)
+    return np.asarray(np.sum([p.values for p in data.scores.processes], axis=0))
 
 
 def made_up_categories() -> Categories:

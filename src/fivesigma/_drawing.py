@@ -11,7 +11,7 @@ from scipy.special import gammaincinv
 
 from fivesigma._extras import need
 from fivesigma._types import Array
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, is_number
 
 CUT_LINE = {"color": "black", "linestyle": "--", "linewidth": 1}
 _ONE_SIDE = 0.15865525393145707  # probability beyond one standard deviation, on one side
@@ -54,12 +54,12 @@ def draw_label(
         Whether data are drawn; otherwise the label says that it is a simulation.
     """
     for name, value in (("luminosity", luminosity), ("energy", energy)):
-        if value is not None and not (np.isscalar(value) and np.isreal(value) and 0 < value < np.inf):
+        if value is not None and not (is_number(value) and 0 < value < np.inf):
             raise InputError(f"{name} must be a positive number, got {value!r}")
     if experiment is None and luminosity is None and energy is None:
         return
     name, _, text = (experiment or "").partition(" ")
-    known = getattr(need("mplhep"), name.lower(), None) if name else None
+    known: Any = getattr(need("mplhep"), name.lower(), None) if name else None
     draw = known.label if hasattr(known, "label") else partial(need("mplhep.label").exp_label, exp=name)
     size = need("matplotlib.font_manager").FontProperties(size=ax.xaxis.label.get_size()).get_size_in_points()
     options = {"text": text, "lumi": luminosity, "com": energy, "data": data or not name, "loc": 0, "ax": ax}

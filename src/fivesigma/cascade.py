@@ -346,7 +346,7 @@ class History(list[Round]):
         """The first and the last rounds, as `repr` and notebooks show them; ``*`` marks the highest so far."""
         restarts = len({r.restart for r in self}) > 1
         head = ("round", "u", "s", "b", "eff. b", "significance", "seconds", "")
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for r in self if len(self) <= 2 * _SHOWN else [*self[:_SHOWN], *self[-_SHOWN:]]:
             cells = (
                 str(r.index),

@@ -338,7 +338,7 @@ class Categories:
             if not rows.signal:
                 ax.bar(position, rows.sum_of_weights, bottom=floor, width=1.0, label=name)
                 floor = floor + rows.sum_of_weights
-        edges = np.arange(len(self) + 1) - 0.5
+        edges = np.arange(len(self) + 1, dtype=np.float64) - 0.5
         ax.stairs(self.s, edges, color="black", label="signal")
         ax.set_yscale("log")
         ax.set_xticks(position, [f"≥ {edge:.3g}" for edge in self.edges[:-1]], rotation=45)

@@ -73,8 +73,8 @@ def draw(
         inside = category == k
         if inside.sum() > 0.002 * inside.size:
             where = _middle(inside)
-            label = "discarded" if k < 0 else str(k)
-            ax.text(grid_x[where], grid_y[where], label, ha="center", va="center", fontsize="small")
+            number = "discarded" if k < 0 else str(k)
+            ax.text(grid_x[where], grid_y[where], number, ha="center", va="center", fontsize="small")
     ax.set_xlabel(f"log(p({x}) / p(background))")
     ax.set_ylabel(f"log(p({y}) / p(background))")
     title = f"{len(categories)} categories, {categories._settings.goal.name} goal {categories.value:.3f}"
