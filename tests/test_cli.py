@@ -87,19 +87,6 @@ class TestFrontDoor:
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
         assert done.stdout == f"fivesigma {fivesigma.__version__}\n[]\n"
 
-    def test_version_is_quick(self) -> None:
-        def best(command: list[str]) -> float:
-            times = []
-            for _ in range(5):
-                start = time.perf_counter()
-                subprocess.run(command, check=True, capture_output=True)
-                times.append(time.perf_counter() - start)
-            return min(times)
-
-        nothing = best([sys.executable, "-c", "pass"])
-        # 0.3 s where Python itself takes 0.02 s; in units of Python, so that a busy machine changes nothing.
-        assert best([sys.executable, "-m", "fivesigma", "--version"]) < 15 * nothing
-
     @pytest.mark.parametrize("flag", ["-h", "--help"])
     @pytest.mark.parametrize("command", ["", *COMMANDS])
     def test_help_has_an_example(self, command: str, flag: str) -> None:
@@ -203,14 +190,17 @@ def test_report_is_written_and_knows_training_events(folder: Path, tmp_path: Pat
 
 
 def test_three_formats_give_identical_scores(folder: Path, tmp_path: Path) -> None:
-    """End to end from the shell."""
+    """End to end, one of them from the shell."""
     scores, printed = [], []
     for ending in (".csv", ".parquet", ".root"):
         model, out = tmp_path / f"model{ending[1:]}", tmp_path / f"scores-{ending[1:]}.csv"
-        done = shell("train", folder / f"train{ending}", "-o", model, "--process", "Process", *QUICK)
-        assert (done.returncode, done.stderr) == (0, "")
-        done = shell("predict", model, folder / f"test{ending}", "-o", out)
-        assert (done.returncode, done.stderr) == (0, "")
+        train = ("train", folder / f"train{ending}", "-o", model, "--process", "Process", "--cascade", "grown", *QUICK)
+        for run in (train, ("predict", model, folder / f"test{ending}", "-o", out)):
+            if ending == ".root":
+                done = shell(*run)
+                assert (done.returncode, done.stderr) == (0, "")
+            else:
+                good(*run)
         scores.append(out.read_bytes())
         printed.append(json.loads(good("score", out, "--b-reg", 10, "--json")))
     assert scores[0] == scores[1] == scores[2]
@@ -304,7 +294,7 @@ class TestTrain:
         good("score", tmp_path / "s.csv", "--signal", 4)
 
     def test_nothing_is_overwritten_without_force(self, folder: Path, tmp_path: Path) -> None:
-        run = ("train", folder / "train.csv", "-o", tmp_path / "model", "--trees", 2, "--jobs", 1)
+        run = ("train", folder / "train.csv", "-o", tmp_path / "model", "--trees", 2, "--cascade", "none", "--jobs", 1)
         good(*run)
         before = (tmp_path / "model" / "manifest.json").stat().st_mtime_ns
         assert "there already" in bad(*run)
@@ -332,10 +322,10 @@ class TestTrain:
         assert not list(tmp_path.iterdir())
 
     @pytest.mark.skipif(os.name == "nt", reason="signals")
-    @pytest.mark.parametrize(("model", "trees", "unit"), [("grown", "400", "tree"), ("auto", "60", "fit")])
+    @pytest.mark.parametrize(("model", "trees", "unit"), [("grown", "400", "tree"), ("auto", "25", "fit")])
     def test_an_interrupted_run_goes_on(self, folder: Path, tmp_path: Path, model: str, trees: str, unit: str) -> None:
         run = ["train", str(folder / "train.parquet"), "-o", str(tmp_path / "model"), "--trees", trees, "--jobs", "1"]
-        run += ["--cascade", model]
+        run += ["--cascade", model, *(["--folds", "3"] if model == "auto" else [])]
         started = subprocess.Popen([sys.executable, "-m", "fivesigma", *run], stdout=-1, stderr=-1, text=True)
         kept = tmp_path / "model.checkpoint" / "checkpoint.json"
         while not kept.exists() and started.poll() is None:
@@ -451,11 +441,12 @@ class TestScan:
     def test_json_is_the_librarys(self, folder: Path) -> None:
         frame = pl.read_parquet(folder / "scores.parquet")
         for rule in ("model", "plateau", "peak", "smooth"):
-            found = json.loads(good("scan", folder / "scores.parquet", "--rule", rule, "--json", "--utility", "ams3"))
+            run = ("scan", folder / "scores.parquet", "--rule", rule, "--utility", "ams3", "--replicas", 100)
+            found = json.loads(good(*run, "--json"))
             score, label, weight = (frame[name].to_numpy() for name in ("score", "label", "weight"))
             best = fivesigma.scan(score, label, weight, fivesigma.AMS3(), rule)
             assert (found["cut"], found["significance"]) == (best.cut, best.significance)
-            assert tuple(found["cut_interval"]) == best.interval().cut
+            assert tuple(found["cut_interval"]) == best.interval(n_boot=100).cut
 
     def test_table_and_plot(self, folder: Path, tmp_path: Path) -> None:
         plot = tmp_path / "scan.png"

@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from fivesigma.cli.options import check_output, column_or_none, force_option, number_or_none, where_option
+from fivesigma.cli.options import (
+    check_output,
+    column_or_none,
+    force_option,
+    number_or_none,
+    trusted_option,
+    where_option,
+)
 from fivesigma.errors import InputError
 
 
@@ -36,6 +43,7 @@ from fivesigma.errors import InputError
               help="Write this column beside the scores, in its own type; may be repeated.")  # fmt: skip
 @click.option("--friend", is_flag=True, help="Write to .root the new branches alone, score and selected.")
 @where_option
+@trusted_option
 @force_option
 def predict(
     *,
@@ -50,6 +58,7 @@ def predict(
     keep: tuple[str, ...],
     friend: bool,
     where: str | None,
+    trusted: bool,
     force: bool,
 ) -> None:
     """Score events in FILE... with MODEL.
@@ -67,14 +76,14 @@ def predict(
 
     if output.suffix.lower() == ".root":
         check_output(output, force=force)
-        _to_root(load(model), files, output, trees, keep, friend=friend, where=where)
+        _to_root(load(model, trusted=trusted), files, output, trees, keep, friend=friend, where=where)
         return
     if friend or len(trees) > 1 or keep:
         raise InputError("--friend, --keep and several --tree need an output that ends in .root")
     tree = trees[0] if trees else None
     check_ending(output)
     check_output(output, force=force)
-    fitted = load(model)
+    fitted = load(model, trusted=trusted)
     trained = Columns.of_model(fitted)
     found = trained.there(column_names(files[0], tree=tree))
     asked = {"label": label, "weight": weight, "process": process}

@@ -14,9 +14,11 @@ from fivesigma.cli.options import (
     force_option,
     replicas_option,
     tree_option,
+    trusted_option,
     where_option,
     yields_option,
 )
+from fivesigma.cli.words import sentence
 from fivesigma.errors import FivesigmaError
 
 __all__ = ["report_command"]
@@ -39,6 +41,7 @@ __all__ = ["report_command"]
 @tree_option
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @replicas_option
+@trusted_option
 @force_option
 def report_command(
     *,
@@ -49,6 +52,7 @@ def report_command(
     yields: tuple[float, float] | None,
     title: str | None,
     replicas: int,
+    trusted: bool,
     force: bool,
     **reading: Any,
 ) -> None:
@@ -62,22 +66,22 @@ def report_command(
 
     try:
         check_output(output, force=force)
-        fitted = load(model)
+        fitted = load(model, trusted=trusted)
         events = _read(fitted, files, **reading)
         for note in events.notes:
             click.echo(f"note: {note}", err=True)
         found = report(
             fitted,
             events,
-            baseline=None if baseline is None else load(baseline),
+            baseline=None if baseline is None else load(baseline, trusted=trusted),
             yields=yields,
             title=title,
-            command=_command(model, files, output, baseline, yields, **reading),
+            command=_command(model, files, output, baseline, yields, trusted=trusted, **reading),
             n_boot=replicas,
         )
         found.write(output)
     except FivesigmaError as err:
-        raise click.ClickException(" ".join(str(err).split())) from err
+        raise click.ClickException(sentence(err)) from err
     for finding in found.data.verdict.findings:
         click.echo(f"{finding.level}: {finding.text}", err=True)
     low, high = found.data.verdict.interval
@@ -122,6 +126,8 @@ def _command(
     output: Path,
     baseline: Path | None,
     yields: tuple[float, float] | None,
+    *,
+    trusted: bool,
     **reading: str | None,
 ) -> str:
     """The same call once more, quoted for a shell."""
@@ -133,4 +139,4 @@ def _command(
     for name, value in reading.items():
         if value is not None:
             words += [f"--{name}", value]
-    return shlex.join(words)
+    return shlex.join([*words, *["--trusted"] * trusted])

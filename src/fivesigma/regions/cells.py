@@ -9,6 +9,8 @@ import numpy as np
 from fivesigma._types import Array, IntArray
 from fivesigma.regions.sample import Sample, added
 
+CHUNK = 1 << 16  # events at a time, so that what is computed on the way stays small
+_GROWERS = 1 << 16  # events that grow the tree of cells, if there are more
 _SAMPLE = 256  # events of a node that choose its split
 
 
@@ -68,15 +70,36 @@ def cells_of(coordinates: Array, max_cells: int, mass: Array | None = None) -> I
     n = coordinates.shape[0]
     if n <= max_cells:
         return np.arange(n)
-    columns = np.ascontiguousarray(coordinates.T)
+    step = max(1, n // _GROWERS)  # some of the events grow the tree, and all of them then walk down
+    axis, threshold, children = _grown_tree(
+        np.ascontiguousarray(coordinates[::step].T), max_cells, None if mass is None else mass[::step]
+    )
+    leaf = children[0] < 0
+    number = np.cumsum(leaf) - 1
+    children[:, leaf] = np.flatnonzero(leaf)
+    flat = children.ravel()
     cell = np.empty(n, dtype=np.intp)
-    nodes = [(np.arange(n), max_cells)]
-    number = 0
+    for start in range(0, n, CHUNK):
+        part = np.ascontiguousarray(coordinates[start : start + CHUNK])
+        first = np.arange(len(part)) * part.shape[1]
+        node = np.zeros(len(part), dtype=np.intp)
+        while True:
+            values = part.ravel().take(first + axis.take(node))
+            after = flat.take(node + leaf.size * (values > threshold.take(node)))
+            if np.array_equal(after, node):
+                break
+            node = after
+        cell[start : start + CHUNK] = number.take(node)
+    return cell
+
+
+def _grown_tree(columns: Array, max_leaves: int, mass: Array | None) -> tuple[IntArray, Array, IntArray]:
+    """Axis and threshold of each node, and its children: up to the threshold and above it; -1 for a leaf."""
+    axes, thresholds, children = [0], [np.inf], [[-1, -1]]
+    nodes = [(0, np.arange(columns.shape[1]), max_leaves)]
     while nodes:
-        members, leaves = nodes.pop()
+        node, members, leaves = nodes.pop()
         if leaves < 2 or members.size < 2:
-            cell[members] = number
-            number += 1
             continue
         some = members[:: max(1, members.size // _SAMPLE)]  # they show the widths and the median well enough
         known = columns[:, some]
@@ -90,13 +113,16 @@ def cells_of(coordinates: Array, max_cells: int, mass: Array | None = None) -> I
         values = columns[axis][members]
         below = values <= threshold
         if below.all():  # ties
-            below = values < threshold
+            threshold = np.nextafter(threshold, -np.inf)
+            below = values <= threshold
             if not below.any():
-                cell[members] = number
-                number += 1
                 continue
-        nodes += [(members[below], leaves // 2), (members[~below], leaves // 2)]
-    return cell
+        axes[node], thresholds[node], children[node] = axis, threshold, [len(axes), len(axes) + 1]
+        axes += [0, 0]
+        thresholds += [np.inf, np.inf]
+        children += [[-1, -1], [-1, -1]]
+        nodes += [(children[node][0], members[below], leaves // 2), (children[node][1], members[~below], leaves // 2)]
+    return np.array(axes), np.array(thresholds), np.array(children).T.copy()
 
 
 def information(ratios: Array, sample: Sample) -> Array:

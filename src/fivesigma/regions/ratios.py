@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError
-from fivesigma.regions.cells import cells_of, means, sums
+from fivesigma.regions.cells import CHUNK, cells_of, means, sums
 from fivesigma.regions.sample import Roles, Sample
 
 _SMALLEST = 1e-15  # probabilities below it are rounding
@@ -22,7 +22,6 @@ _RIDGE = 0.1  # over the effective events; keeps a correction that they do not a
 _NEWTON_STEPS = 30
 _CELLS = 1024
 _EVENTS = 1 << 16  # of a class; more would not change the correction within its use
-CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)

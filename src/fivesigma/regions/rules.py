@@ -9,8 +9,8 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.regions.ascent import assign
-from fivesigma.regions.cells import densities
-from fivesigma.regions.ratios import CHUNK, Ratios
+from fivesigma.regions.cells import CHUNK, densities
+from fivesigma.regions.ratios import Ratios
 
 
 @dataclass(frozen=True)
