@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
             "_files": "whole files",
             "_progress": "bars",
             "_sort": "sorting",
+            "_summary": "tables",
             "_threads": "threads",
         },
     ),

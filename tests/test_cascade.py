@@ -232,6 +232,7 @@ def test_resumed_cascade_goes_on_as_if_nothing_had_happened() -> None:
 def test_history_prints_as_a_table() -> None:
     history = History([make_round(k, 3.0 + 0.01 * k, improved=k == 60) for k in range(61)])
     lines = repr(history).splitlines()
-    assert lines[0].split()[:2] == ["round", "u"]
+    assert lines[:2] == ["61 rounds", lines[1]]
+    assert lines[1].split()[:2] == ["round", "u"]
     assert "(21 rounds)" in repr(history)
     assert lines[-1].endswith("*")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ pytest.importorskip("skops")
 pl = pytest.importorskip("polars")
 pytest.importorskip("uproot")
 
+ROOT = Path(__file__).parents[1]
 HIGGSML = ("higgsml", "higgsml fetch", "higgsml simulate", "higgsml score")
 COMMANDS = ("demo", "train", "predict", "score", "scan", "categorise", "report", "export", "env", *HIGGSML)
 QUICK = ("--trees", "12", "--jobs", "1", "--b-reg", "10")
@@ -101,6 +103,32 @@ class TestFrontDoor:
         assert f"fivesigma     {fivesigma.__version__}" in lines
         assert f"numpy         {np.__version__}" in lines
         assert any(line.startswith("platform") for line in lines)
+
+    def test_env_lists_every_extra_of_pyproject_with_what_it_adds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import tomllib
+        from importlib import metadata
+
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        extras: dict[str, list[str]] = project["optional-dependencies"]
+
+        def added(extra: str) -> set[str]:
+            names: set[str] = set()
+            for requirement in extras[extra]:
+                name, others = re.match(r"([\w-]+)(?:\[([\w,]+)\])?", requirement).groups()  # type: ignore[union-attr]
+                names |= set().union(*map(added, others.split(","))) if name == "fivesigma" else {name}
+            return names
+
+        shown = dict(line.split("]", 1) for line in good("env").splitlines() if line.startswith("["))
+        assert shown.keys() == {f"[{extra}" for extra in extras if extra != "all"}
+        for extra, text in shown.items():
+            assert {each.split()[0] for each in text.split(", ")} == added(extra[1:])
+        assert added("all") == set().union(*(added(extra[1:]) for extra in shown)) - {"xgboost"}  # xgboost-cpu is it
+
+        def missing(name: str) -> str:
+            raise metadata.PackageNotFoundError(name)
+
+        monkeypatch.setattr(metadata, "version", missing)
+        assert "[root]        uproot not installed" in good("env").splitlines()
 
     def test_interrupted_anywhere(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         def interrupt(*_: object, **__: object) -> None:
@@ -448,10 +476,30 @@ class TestDemo:
         score = json.loads(good("score", out / "scores.csv", "--b-reg", 10, "--json"))
         assert f"{score['significance']:.3f} [" in text
 
+        # Nobody sees bars here, so a line per step, each with the seconds so far, says what is under way.
+        steps = re.findall(r"^\[\d+ s\] (\w+)", text, flags=re.MULTILINE)
+        assert steps == ["simulating", "training", "training", "comparing", "making"]
+
         (out / "mine.txt").write_text("kept by mistake")
         good("demo", *self.RUN)
         assert sorted(p.name for p in tmp_path.iterdir()) == ["fivesigma-demo"]
         assert not (out / "mine.txt").exists(), "an earlier demo is replaced"
+
+    def test_steps_leave_at_once_if_piped_and_are_not_printed_on_a_terminal(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from fivesigma.demo import run_demo
+
+        command = [sys.executable, "-m", "fivesigma", "demo", "-o", str(tmp_path / "a"), *map(str, self.RUN)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "[0 s] simulating 4,000 events\n"
+            assert process.poll() is None, "the line came only at the end"
+            process.kill()
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        run_demo(tmp_path / "b", n_events=4000, n_trees=2, n_jobs=1)
+        assert "simulating" not in capsys.readouterr().out
 
     def test_only_its_own_folder_is_replaced(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("years of work")

@@ -22,12 +22,16 @@ from dataclasses import MISSING, dataclass, fields, replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from fivesigma._summary import Summary, curve, digits
 from fivesigma.errors import InputError, is_number
 from fivesigma.significance import Utility, VariationalUtility
 
 __all__ = ["ClassWeights", "History", "Outcome", "Round", "Schedule", "cascade", "plain_round", "until_no_increase"]
 
 
+_SHOWN = 20  # rounds at either end that a table shows
 _LEAST_U = 1e-6  # halving stops here: at so small a u every event is selected
 
 
@@ -338,23 +342,46 @@ def until_no_increase(rounds: Iterable[Round], extra_rounds: int, max_rounds: in
 class History(list[Round]):
     """Rounds of a cascade; its repr is a table."""
 
-    def __repr__(self) -> str:
+    def _summary(self) -> Summary:
+        """The first and the last rounds, as `repr` and notebooks show them; ``*`` marks the highest so far."""
         restarts = len({r.restart for r in self}) > 1
-        head = f"{'round':>5} {'u':>9} {'s':>10} {'b':>11} {'eff. b':>9} {'significance':>12} {'seconds':>8}"
-        lines = ["restart " + head if restarts else head]
-        shown = self if len(self) <= 40 else [*self[:20], None, *self[-20:]]
-        for r in shown:
-            if r is None:
-                lines.append(f"{'...':>5}  ({len(self) - 40} rounds)")
-                continue
-            u = "-" if r.u is None else f"{r.u:.5f}"
-            mark = "" if r.valid else "  not valid"
-            line = (
-                f"{r.index:>5} {u:>9} {r.s:>10.4g} {r.b:>11.5g} {r.effective_background:>9.1f} "
-                f"{r.significance:>12.4f} {r.seconds:>8.2f}{'  *' if r.improved else mark}"
+        head = ("round", "u", "s", "b", "eff. b", "significance", "seconds", "")
+        rows: list[tuple[str, ...]] = []
+        for r in self if len(self) <= 2 * _SHOWN else [*self[:_SHOWN], *self[-_SHOWN:]]:
+            cells = (
+                str(r.index),
+                "-" if r.u is None else f"{r.u:.5f}",
+                digits(r.s),
+                digits(r.b),
+                f"{r.effective_background:,.1f}",
+                f"{r.significance:.4f}",
+                f"{r.seconds:.2f}",
+                ("*" if r.improved else "") if r.valid else "not valid",
             )
-            lines.append(f"{r.restart:>7} {line}" if restarts else line)
-        return "\n".join(lines)
+            rows.append((str(r.restart), *cells) if restarts else cells)
+        if len(self) > 2 * _SHOWN:
+            rows.insert(_SHOWN, (f"... ({len(self) - 2 * _SHOWN} rounds)",))
+        return Summary(
+            f"{len(self)} round{'s' * (len(self) != 1)}" if self else "no rounds",
+            (("restart", *head) if restarts else head) if self else (),
+            rows,
+            picture="" if restarts else self._curve(),
+            named=False,
+        )
+
+    def _curve(self) -> str:
+        """Significance by round, a small picture; several cascades would need several curves."""
+        z = np.array([r.significance if r.valid else np.nan for r in self])
+        best = [r.index for r in self if r.improved]
+        index = np.array([r.index for r in self], dtype=np.float64)
+        at = float(best[-1]) if best else None
+        return curve(index, z, at=at, x_name="round", y_name="held-out significance")
+
+    def __repr__(self) -> str:
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        return self._summary().html()
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the rounds column by column, as numbers, flags and None: the one form in which they are stored."""

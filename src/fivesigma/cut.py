@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._drawing import axes_or_current, draw_significance
+from fivesigma._drawing import Label, axes_or_current, draw_label, draw_significance
+from fivesigma._summary import Summary, curve, digits
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.cut_model import MIN_EVENTS
@@ -100,10 +101,39 @@ class CutScan:
     def __repr__(self) -> str:
         return (
             f"CutScan(significance={self.significance:.4f} at cut={self.cut:.6g}, fraction={self.fraction:.4f}, "
-            f"s={self.s:.4g}, b={self.b:.4g}, effective_background={self.effective_background:.4g}, "
+            f"s={_plain(self.s)}, b={_plain(self.b)}, effective_background={_plain(self.effective_background)}, "
             f"rule={self.rule!r}, utility={self.utility!r}"
             + (f", systematics={list(self.systematics)!r})" if self.systematics else ")")
         )
+
+    def _repr_html_(self) -> str:
+        points = self._grid()
+        rows = [
+            ("significance", f"{self.significance:.4f}"),
+            ("cut on the score", f"{self.cut:.6g}"),
+            ("selected fraction", f"{self.fraction:.4f}"),
+            ("signal s", digits(self.s)),
+            ("background b", digits(self.b)),
+            ("effective background", f"{self.effective_background:,.1f}"),
+        ]
+        if self.known is not None:
+            rows.insert(1, ("if the background were known", f"{self.known_background:.4f}"))
+        about = f"chosen by the rule {self.rule!r} for {self.utility!r}"
+        if self.systematics:
+            about += f", profiled over {', '.join(self.systematics)}"
+        return Summary(
+            "CutScan",
+            ("", "at the cut"),
+            rows,
+            (about, *self.notes),
+            curve(
+                self._fraction(points),
+                self.values[points],
+                at=self.fraction,
+                x_name="selected fraction of events",
+                y_name="significance",
+            ),
+        ).html()
 
     @property
     def known_background(self) -> float:
@@ -159,7 +189,7 @@ class CutScan:
         )
         return CutInterval(significance, (float(low), float(high)))
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Any = None, **label: Unpack[Label]) -> Any:
         """Draw the curve, its band of one standard error (simulation statistics), and the cut.
 
         With systematics the curve that ignores them is beside it.
@@ -168,6 +198,8 @@ class CutScan:
         ----------
         ax : matplotlib axes, optional
             Where to draw; the current axes if not given.
+        **label
+            ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes; see `fivesigma.plot`.
 
         Returns
         -------
@@ -189,6 +221,7 @@ class CutScan:
         ax.set_xlabel("selected fraction of events")
         ax.set_ylabel(f"significance ({type(self.utility).__name__})")
         ax.set_xlim(0.0, 1.0)
+        draw_label(ax, **label)
         return ax
 
     def errors(self, cuts: IntArray) -> Array:
@@ -343,6 +376,11 @@ def scan(
         notes=notes,
         known=known,
     )
+
+
+def _plain(value: float) -> str:
+    """Digits without commas, which separate values in a repr."""
+    return digits(value).replace(",", "")
 
 
 def floor_for(available: float) -> float:

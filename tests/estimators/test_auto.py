@@ -209,6 +209,11 @@ def test_negative_weights_need_a_policy() -> None:
         ({"n_trees": 0}, "n_trees must be an integer of at least 1, got 0"),
         ({"params": {"n_estimators": 3}}, r"params\['n_estimators'\] is not yours to set: use n_trees"),
         ({"params": {"max_iter": 3}, "library": "histogram"}, r"params\['max_iter'\] is not yours to set"),
+        (
+            {"params": {"max_dept": 3}},
+            r"params\['max_dept'\] is not a parameter that xgboost uses; did you mean 'max_depth",
+        ),
+        ({"params": {"max_dpth": 3}, "library": "histogram"}, r"params\['max_dpth'\] .* did you mean 'max_depth'"),
         ({"params": [3], "library": "histogram"}, "params must be a dictionary of the library's parameters"),
     ],
 )

@@ -269,6 +269,8 @@ def test_plot_shows_every_large_region(five: ScoreCategories, events: Events) ->
     labels = {text.get_text() for text in ax.texts}
     assert labels <= {"discarded", *map(str, range(5))}
     assert len(labels) >= 4
+    five.plot(ax, experiment="Toy", luminosity=3.0)
+    assert {"Toy", "Simulation"} <= {text.get_text() for text in ax.texts}
     with pytest.raises(InputError, match=r"no signal is called 'ggf'; did you mean 'ggF'\?"):
         five.plot(ax, axes=("ggf", "VBF"))
     plt.close(fig)

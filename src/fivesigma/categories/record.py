@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._drawing import axes_or_current
+from fivesigma._drawing import Label, axes_or_current, draw_data, draw_label, legend_above
 from fivesigma._extras import need
+from fivesigma._summary import Summary, digits
 from fivesigma._types import Array, IntArray
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.categories.dual import best_at
@@ -111,22 +112,31 @@ class Categories:
     def __len__(self) -> int:
         return self.s.size
 
-    def __repr__(self) -> str:
+    def _summary(self) -> Summary:
+        """Yields and significance of each category, as `repr` and notebooks show them."""
         where = "on held-out events" if self.held_out else "on the events that chose the edges"
-        lines = [f"{len(self)} categories, significance {self.significance:.4f} {where}, {self.utility!r}"]
-        lines.append(f"{'from':>12} {'to':>12} {'s':>10} {'b':>10} {'Z':>8} {'eff. b':>8}")
-        lines += [
-            f"{low:12.6g} {high:12.6g} {s:10.4g} {b:10.4g} {z:8.4f} {n:8.4g}"
-            for low, high, s, b, z, n in zip(
-                self.edges[:-1], self.edges[1:], self.s, self.b, self.by_category, self.effective_b, strict=True
-            )
-        ]
+        columns = (self.edges[:-1], self.edges[1:], self.s, self.b, self.by_category, self.effective_b)
+        notes = []
         if self.shifts is not None or self.mc_statistics:
             names = [*([] if self.shifts is None else self.shifts.up), *["simulation"][: self.mc_statistics]]
-            lines.append(f"profiled over {', '.join(names)}; {self.known_background:.4f} if the background were known")
+            notes.append(f"profiled over {', '.join(names)}; {self.known_background:.4f} if the background were known")
         if self.bound is not None and self.gap is not None:
-            lines.append(f"no such categories exceed {self.bound:.4f} in the search, {self.gap:.4f} above these")
-        return "\n".join([*lines, *self.notes])
+            notes.append(f"no such categories exceed {self.bound:.4f} in the search, {self.gap:.4f} above these")
+        return Summary(
+            f"{len(self)} categories, significance {self.significance:.4f} {where}, {self.utility!r}",
+            ("", "from", "to", "s", "b", "Z", "eff. b"),
+            [
+                (str(k), f"{low:.6g}", f"{high:.6g}", digits(s), digits(b), f"{z:.4f}", f"{n:,.1f}")
+                for k, (low, high, s, b, z, n) in enumerate(zip(*columns, strict=True))
+            ],
+            [*notes, *self.notes],
+        )
+
+    def __repr__(self) -> str:
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        return self._summary().html()
 
     @property
     def known_background(self) -> float:
@@ -327,13 +337,19 @@ class Categories:
             out.view()[i] = np.stack([rows.sum_of_weights, rows.sum_of_squares], axis=-1)
         return out
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Any = None, *, data: ArrayLike | None = None, ratio: Any = None, **label: Unpack[Label]) -> Any:
         """Draw the expected events of every category, backgrounds stacked and signal as a line.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
             Where to draw; the current axes if not given.
+        data : array-like of shape (n_categories,), optional
+            Observed events of each category, drawn as points; their ratio to s + b is in a panel below.
+        ratio : matplotlib axes, optional
+            For the ratio; by default the axes are divided into two panels.
+        **label
+            ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes; see `fivesigma.plot`.
 
         Returns
         -------
@@ -345,13 +361,22 @@ class Categories:
             if not rows.signal:
                 ax.bar(position, rows.sum_of_weights, bottom=floor, width=1.0, label=name)
                 floor = floor + rows.sum_of_weights
-        ax.stairs(self.s, np.arange(len(self) + 1) - 0.5, color="black", label="signal")
+        edges = np.arange(len(self) + 1, dtype=np.float64) - 0.5
+        ax.stairs(self.s, edges, color="black", label="signal")
         ax.set_yscale("log")
         ax.set_xticks(position, [f"≥ {edge:.3g}" for edge in self.edges[:-1]], rotation=45)
         ax.set_xlabel("score")
-        ax.set_ylabel("expected events")
-        ax.set_title(f"significance {self.significance:.3f}")
-        ax.legend()
+        ax.set_ylabel("expected events" if data is None else "events")
+        counts = np.zeros(len(self)) if data is None else np.asarray(data, dtype=np.float64)
+        if counts.shape != (len(self),):
+            raise InputError(f"data must be one number per category, {len(self)} in all, got the shape {counts.shape}")
+        drawn = np.concatenate([self.s, floor, counts])
+        ax.set_ylim(bottom=drawn[drawn > 0].min(initial=1.0) / 3)
+        if data is not None:
+            variance = sum(rows.sum_of_squares for rows in self.by_process.values())
+            draw_data(ax, edges, counts, self.s + self.b, error=np.sqrt(variance), ratio=ratio)
+        draw_label(ax, **label, data=data is not None)
+        legend_above(ax, 1.5 * float(drawn.max()), title=f"significance {self.significance:.3f}")
         return ax
 
 

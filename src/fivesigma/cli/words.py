@@ -23,6 +23,8 @@ _OWN_WORDS = (
     (r"\bset negative_weights to\b", "set --negative-weights to"),
     (r"\bnegative_weights\b", "--negative-weights"),
     (r"\b(features|tree|signal|missing)=(?![\w'\"])", r"--\1"),
+    (r"\blabel= or --label\b", "--label"),
+    (r"\blabel=None reads\b", "predict --label none reads"),
     (r"\bb_reg=", "--b-reg "),
     (r"\bsample_weight\b", "the weight"),
 )

@@ -215,6 +215,8 @@ def normalisation(
 def column_names(path: str | os.PathLike[str], *, tree: str | None = None) -> tuple[str, ...]:
     r"""Return the column names of a file, or of the first file that a pattern matches.
 
+    If a ROOT file has several trees and none is named, all columns of all trees are returned, as ``"tree:column"``.
+
     Examples
     --------
     >>> import pathlib, tempfile
@@ -224,7 +226,13 @@ def column_names(path: str | os.PathLike[str], *, tree: str | None = None) -> tu
     ...     column_names(file)
     ('mass', 'Weight')
     """
-    return tuple(_source(_files(path)[0], tree).names)
+    target = _files(path)[0]
+    if tree is None and target.tree is None and target.path.name.lower().endswith(".root"):
+        trees = RootTree.trees_of(target.path)
+        if len(trees) > 1:
+            check_digest(target.path)
+            return tuple(f"{each}:{name}" for each in trees for name in RootTree(target.path, each).names)
+    return tuple(_source(target, tree).names)
 
 
 def source_of(path: str | os.PathLike[str]) -> Source:

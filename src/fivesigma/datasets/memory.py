@@ -109,9 +109,9 @@ def from_frame(
     --------
     >>> from_frame({"mass": [125.0, 91.0], "Label": ["s", "b"], "Weight": [0.1, 5.0]})
     Events: 2 rows, 1 feature, signal 's'
-                   rows     sum of weights    effective
-    s                 1                0.1          1.0
-    b                 1                  5          1.0
+       rows  sum of weights  effective
+    s     1             0.1        1.0
+    b     1               5        1.0
     """
     columns = Columns.asked(
         features=features,

@@ -32,8 +32,6 @@ class RootTree:
     def __init__(self, path: Path, tree: str | None) -> None:
         self.path = path
         self.name = path.name
-        if path.stat().st_size == 0:
-            raise InputError(f"{self.name} is empty")
         with self._opened() as file:
             self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
             types = {str(k): str(v) for k, v in file[self.tree].typenames().items()}
@@ -105,6 +103,8 @@ class RootTree:
     def _opened(self) -> Iterator[Any]:
         """Open the file; whatever uproot raises on damaged bytes becomes one sentence."""
         uproot = need("uproot")
+        if self.path.stat().st_size == 0:
+            raise InputError(f"{self.name} is empty")
         try:
             with uproot.open(self.path) as file:
                 yield file

@@ -10,7 +10,7 @@ import numpy as np
 from fivesigma._extras import installed, need
 from fivesigma._threads import threads_for
 from fivesigma._types import Array
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.blend_choice import Choice, choose_blend
 from fivesigma.estimators.blended import BlendedClassifier, held_out_scores
@@ -217,11 +217,18 @@ def _checked_params(library: str, params: dict[str, Any] | None) -> dict[str, An
     """Refuse parameters that are set here."""
     if library != "histogram":
         return check_library(library, params)
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     if params is not None and not isinstance(params, dict):
         raise InputError(f"params must be a dictionary of the library's parameters, got {params!r}")
     for name in ("max_iter", "early_stopping", "warm_start", "random_state", "class_weight", "loss"):
         if name in (params or {}):
             raise InputError(f"params[{name!r}] is not yours to set: it is set by AutoClassifier")
+    known = HistGradientBoostingClassifier().get_params()
+    for name in params or {}:
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise InputError(f"params[{name!r}] is not a parameter of HistGradientBoostingClassifier{hint}")
     return dict(params or {})
 
 

@@ -124,14 +124,21 @@ def add_forest(graph: Graph, table: str, forest: Forest) -> str:
 
 
 def xgboost_probability(graph: Graph, table: str, model: XGBoostModel) -> str:
-    """P(signal) of an XGBoost model, rounded to float32 as XGBoost does."""
+    """P(signal) of an XGBoost model, rounded to float32 at each step as XGBoost does, so that it is the same number."""
     forest, objective = xgboost_forest(model)
     if objective != "binary:logistic":
         raise InputError(
             f"an XGBoost classifier with the objective {objective} cannot be exported: only binary:logistic"
         )
-    margin = graph.cast(add_forest(graph, _without(graph, table, model.missing), forest), np.float64)
-    return graph.cast(graph.cast(graph.add("Sigmoid", margin), np.float32), np.float64)
+    margin = add_forest(graph, _without(graph, table, model.missing), forest)
+    one = np.ones(1, dtype=np.float32)
+    odds = _exponential(graph, graph.add("Neg", margin))
+    return graph.cast(graph.add("Div", one, graph.add("Add", odds, one)), np.float64)
+
+
+def _exponential(graph: Graph, single: str) -> str:
+    """Exponential in float32, rounded once, as those of C libraries nearly always are."""
+    return graph.cast(graph.add("Exp", graph.cast(single, np.float64)), np.float32)
 
 
 def lightgbm_probability(graph: Graph, table: str, boosters: Sequence[Any], *, averaged: bool = False) -> str:
@@ -146,15 +153,18 @@ def regression(graph: Graph, table: str, regressor: Any) -> str:
     """Prediction of a regressor of XGBoost or LightGBM."""
     if type(regressor).__name__ == "XGBRegressor":
         forest, objective = xgboost_forest(XGBoostModel(regressor.get_booster()))
-        table = _without(graph, table, regressor.missing)
+        out = add_forest(graph, _without(graph, table, regressor.missing), forest)
+        if objective in _EXPONENTIAL:
+            return graph.cast(_exponential(graph, out), np.float64)
     elif type(regressor).__name__ == "LGBMRegressor":
         forest, objective = lightgbm_forest(regressor.booster_, averaged=True)
+        out = add_forest(graph, table, forest)
     else:
         raise InputError(
             f"the weights are regressed by a {type(regressor).__name__}, which cannot be exported; use an XGBRegressor "
             "or an LGBMRegressor as weight_estimator"
         )
-    out = graph.cast(add_forest(graph, table, forest), np.float64)
+    out = graph.cast(out, np.float64)
     if objective in _EXPONENTIAL:
         return graph.add("Exp", out)
     if objective not in _IDENTITY:
