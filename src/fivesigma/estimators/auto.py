@@ -30,7 +30,6 @@ from fivesigma.store.checkpoint import Checkpoint
 
 PLAIN, CASCADE, DECOMPOSED = "plain", "cascade", "decomposed"
 LIBRARIES = ("auto", "xgboost", "lightgbm", "histogram")
-UPDATE_EVERY = 5  # trees between two updates of u
 
 
 class AutoClassifier(BlendedClassifier):
@@ -232,7 +231,7 @@ def _members(library: str, params: dict[str, Any], n_trees: int, *, plain_only: 
     if plain_only:
         return members
     if library != "histogram":
-        members[CASCADE] = GrownCascadeClassifier(library, n_trees=n_trees, params=params, update_every=UPDATE_EVERY)
+        members[CASCADE] = GrownCascadeClassifier(library, n_trees=n_trees, params=params)
     members[DECOMPOSED] = DecomposedClassifier(classifier)
     return members
 

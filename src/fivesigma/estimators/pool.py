@@ -174,8 +174,9 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         **options
             Of the pool.
         """
+        shared: dict[str, Any] = {"n_trees": n_trees, "params": params}
         members = [
-            (f"{name}-{k}", GrownCascadeClassifier(library, n_trees=n_trees, params=params, cascade=cascade))
+            (f"{name}-{k}", GrownCascadeClassifier(library, cascade=cascade, update_every=1, **shared))
             for name, cascade in (("plain", False), ("grown", True))
             for k in range(1, 6)
         ]
