@@ -93,10 +93,14 @@ def test_the_number_of_trees_has_the_lowest_held_out_loss() -> None:
     assert 10 < found < 150
 
 
-def test_trees_are_counted_if_no_number_is_given() -> None:
-    model = AutoClassifier(fast=True, cv=3, random_state=0, n_jobs=1, params={"learning_rate": 0.3}).fit(X, Y, W)
-    assert model.n_trees_ % 10 == 0
+def test_trees_are_counted_if_no_number_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits that are averaged have half as many again as are best for one."""
+    monkeypatch.setattr(auto, "find_tree_count", lambda *_: 30)
+    options: dict[str, Any] = {"fast": True, "random_state": 0, "n_jobs": 1, "params": {"learning_rate": 0.3}}
+    model = AutoClassifier(cv=3, **options).fit(X, Y, W)
+    assert model.n_trees_ == 45
     assert model.choice_ == f"plain, {model.n_trees_} trees on 3 splits"
+    assert AutoClassifier(cv=0.25, **options).fit(X, Y, W).n_trees_ == 30
 
 
 class TestChoice:

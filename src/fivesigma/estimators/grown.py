@@ -273,9 +273,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
 
     def _schedule(self, floor: float) -> Schedule:
         if not self.cascade:
-            return Schedule(
-                self.utility_, update_every=self.update_every, warmup=int(self.n_trees), floor=floor
-            )
+            return Schedule(self.utility_, update_every=self.update_every, warmup=int(self.n_trees), floor=floor)
         return Schedule(
             self.utility_,
             update_every=self.update_every,
