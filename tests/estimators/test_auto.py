@@ -14,6 +14,7 @@ from sklearn.metrics import log_loss
 from fivesigma import AMS2, AutoClassifier, load, save
 from fivesigma._types import Array
 from fivesigma.blend import Blend
+from fivesigma.datasets import from_arrays
 from fivesigma.errors import InputError
 from fivesigma.estimators import auto, fits
 from fivesigma.estimators.blend_choice import WINDOW, choose_blend
@@ -101,6 +102,8 @@ def test_trees_are_counted_if_no_number_is_given(monkeypatch: pytest.MonkeyPatch
     assert model.n_trees_ == 45
     assert model.choice_ == f"plain, {model.n_trees_} trees on 3 splits"
     assert AutoClassifier(cv=0.25, **options).fit(X, Y, W).n_trees_ == 30
+    events = from_arrays(X, Y, W, signal=1, keep={"number": np.arange(Y.size) // 2})
+    assert AutoClassifier(cv=3, by="number", **options).fit(events).n_trees_ == 30  # new events meet one fit
 
 
 class TestChoice:

@@ -40,9 +40,10 @@ class AutoClassifier(BlendedClassifier):
 
     On the same folds a plain model, a grown cascade and a decomposed learner are trained; each event is scored by
     models that did not see it. The number of trees is 1.5 times the one with which the loss of held-out events is
-    lowest for one model, since new events are scored by the mean of several, which scatters less. All members are
-    blended, unless another blend of them is better by more than a standard error on held-out events; then the best one
-    is. The cut is tuned on the held-out scores of all events. `choice_` says what was chosen and why.
+    lowest for one model, since new events are scored by the mean of several, which scatters less (with `by` they are
+    scored by one, and the number is that of one). All members are blended, unless another blend of them is better by
+    more than a standard error on held-out events; then the best one is. The cut is tuned on the held-out scores of all
+    events. `choice_` says what was chosen and why.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ class AutoClassifier(BlendedClassifier):
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
         threads = threads_for(self.n_jobs, sample.n_cells)
         first = Binding(sample.X, sample.target, *splits[0], derived_seed(root, 0), threads)
-        more = MORE_TREES if len(splits) > 1 else 1.0
+        more = MORE_TREES if self.by is None and len(splits) > 1 else 1.0
         self.n_trees_ = self._count_trees(sample, first, library, params, more=more, checkpoint=checkpoint)
         members = _members(library, params, self.n_trees_, plain_only=self.fast)
         tasks = plan(list(members), lambda _: splits, root)
