@@ -259,7 +259,10 @@ def write_page() -> None:
 def main(what: str, *arguments: str) -> None:
     """See the module."""
     warnings.simplefilter("ignore")
-    {"run": run, "tables": write_page}[what](*arguments)
+    if what == "tables":
+        write_page()
+    else:
+        run(*arguments)
 
 
 if __name__ == "__main__":

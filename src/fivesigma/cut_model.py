@@ -129,7 +129,7 @@ def _mean_weights(total: Array, squares: Array) -> Array:
     least = np.sqrt(_FIRST_SCALE * squares)
     first = int(np.argmax((total >= least) & (squares > 0)))  # the last cut keeps enough
     scale = squares[first:] / np.maximum(total, least)[first:]  # negative weights may make a total small again
-    return np.minimum(np.append(np.full(first, scale[0]), scale), scale[-1])
+    return np.asarray(np.minimum(np.append(np.full(first, scale[0]), scale), scale[-1]))
 
 
 def _by_fraction(fraction: Array, measured: tuple[Array, Array], scales: tuple[Array, Array]) -> tuple[Array, Array]:

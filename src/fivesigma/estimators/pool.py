@@ -167,6 +167,8 @@ class CascadePool(BlendedClassifier, _BaseComposition):
     def paper_ten(cls, n_trees: int = 500, library: str = "xgboost", params: Any = None, **options: Any) -> CascadePool:
         """Return the paper's post-challenge recipe: five plain and five grown models of 500 trees, averaged.
 
+        u is updated after each tree, as in the paper.
+
         Parameters
         ----------
         n_trees, library, params
