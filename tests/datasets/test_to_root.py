@@ -20,7 +20,7 @@ pytest.importorskip("xgboost")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("root")
     for process in ("VH", "ggH", "ttbar"):
-        write(out / f"{process}.root", make(process, 0), "ttree")
+        write(out / f"{process}.root", {"Nominal": make(process, 0)}, "ttree")
     with uproot.recreate(out / "two.root") as file:
         for tree, process in (("Nominal", "VH"), ("JES_up", "ttbar")):
             branches = make(process, 0)
