@@ -126,6 +126,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     )
     for note in events.notes:
         click.echo(f"note: {note}", err=True)
+    if not options["features"] and not any(note.startswith("Features: ") for note in events.notes):
+        click.echo(f"note: Features: {', '.join(events.feature_names)}.", err=True)
     model = make_model(checkpoint, **options)
     try:
         model.fit(events)
