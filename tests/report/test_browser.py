@@ -206,7 +206,7 @@ def test_pages_of_other_models_have_no_errors(
     numbers = replace(synthetic(), importance=None)
     bare = replace(numbers, progress=replace(numbers.progress, series=[], minorants=[], note="none"))
     without_u = fivesigma.report(plain_model, test_events, n_boot=10)
-    for report, figures in ((Report(numbers), 7), (Report(bare), 4), (without_u, 5)):
+    for report, figures in ((Report(numbers), 8), (Report(bare), 5), (without_u, 5)):
         open_page(browser, report, tmp_path)
         assert len(browser.find_elements("css selector", ".plot svg")) == figures
         assert shown(browser)["cut"][0] == pytest.approx(report.data.verdict.cut, rel=1e-6)
@@ -220,4 +220,29 @@ def test_hostile_names_are_text(browser: Any, cascade: Any, test_events: Events,
     assert browser.find_elements("tag name", "img") == []
     names = browser.execute_script("return [...document.querySelectorAll('.legend span')].map(e => e.textContent)")
     assert HOSTILE in names
+    assert browser.get_log("browser") == []
+
+
+def test_systematics_follow_the_slider(browser: Any, tmp_path: Path) -> None:
+    """Both curves and the waterfall, wide and narrow; the numbers are the library's."""
+    data = synthetic()
+    assert data.systematics is not None
+    assert data.cuts.profiled is not None
+    for width in (1100, 390):
+        open_page(browser, Report(data), tmp_path)
+        emulate(browser, width=width)
+        browser.refresh()
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        lines = browser.find_elements("css selector", "#fig-systematics svg g path")
+        assert len(lines) == 2
+        cell = browser.find_element("css selector", "[data-live=profiled]")
+        for row in (data.cuts.chosen, data.cuts.best):
+            move_to(browser, row)
+            assert cell.text == number(data.cuts.profiled[row])
+    bars = browser.find_elements("css selector", "#table-waterfall .bar span")
+    steps = data.systematics.waterfall
+    widths = [bar.size["width"] for bar in bars]
+    assert len(widths) == len(steps) + 1
+    shares = [1.0, *(-step.change / steps[0].significance for step in steps[1:])]
+    np.testing.assert_allclose(np.divide(widths[:-1], widths[0]), shares, atol=0.02)
     assert browser.get_log("browser") == []

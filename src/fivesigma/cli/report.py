@@ -12,7 +12,10 @@ from fivesigma.cli.options import (
     check_output,
     column_or_none,
     force_option,
+    model_samples,
     replicas_option,
+    samples_options,
+    source_options,
     tree_option,
     trusted_option,
     where_option,
@@ -20,9 +23,17 @@ from fivesigma.cli.options import (
 )
 from fivesigma.cli.systematics import parsed, systematic_option, variations
 from fivesigma.cli.words import sentence
-from fivesigma.errors import FivesigmaError
+from fivesigma.errors import FivesigmaError, InputError
 
 __all__ = ["report_command"]
+
+SAMPLE_WORDS = {
+    "samples": "--sample",
+    "signal": "--signal",
+    "luminosity": "--luminosity",
+    "cross_sections": "--cross-section",
+    "sums_of_weights": "--sum-of-weights",
+}
 
 
 @click.command(
@@ -31,12 +42,14 @@ __all__ = ["report_command"]
     epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain",
 )
 @click.argument("model", type=click.Path(path_type=Path))
-@click.argument("files", nargs=-1, required=True, metavar="EVENTS...")
+@click.argument("files", nargs=-1, metavar="[EVENTS...]")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="HTML", help="File to write.")
 @click.option("--baseline", type=click.Path(path_type=Path), metavar="MODEL", help="Saved model to compare with.")
 @click.option("--label", metavar="COLUMN", help="By default as in training.")
 @click.option("--weight", metavar="COLUMN", help="By default as in training; none gives every event the weight one.")
 @click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
+@samples_options
+@click.option("--signal", metavar="PROCESSES", help="Take these processes of --sample as signal, separated by commas.")
 @systematic_option
 @yields_option
 @where_option
@@ -71,10 +84,15 @@ def report_command(
     from fivesigma.reporting import report
 
     asked = parsed(systematics)
+    samples = {name: reading.pop(name) for name in SAMPLE_WORDS}
+    source = source_options(files, **samples)
+    if samples["samples"] and any(one.files for one in asked):
+        raise click.UsageError("files of --systematic need a column of labels, and --sample has none: write scores of "
+                               "the samples with fivesigma predict, and use fivesigma scan or categorise.")  # fmt: skip
     try:
         check_output(output, force=force)
         fitted = load(model, trusted=trusted)
-        events = _read(fitted, files, **reading)
+        events = _read_samples(fitted, source, **reading) if samples["samples"] else _read(fitted, files, **reading)
         for note in events.notes:
             click.echo(f"note: {note}", err=True)
         # Normalisations need no scores.
@@ -86,7 +104,7 @@ def report_command(
             yields=yields,
             systematics=variations(asked, nominal, lambda file: _read(fitted, (file,), **reading)),
             title=title,
-            command=_command(model, files, output, baseline, yields, systematics, trusted=trusted, **reading),
+            command=_command(model, files, output, baseline, yields, systematics, samples, trusted=trusted, **reading),
             n_boot=replicas,
         )
         found.write(output)
@@ -101,6 +119,24 @@ def report_command(
             click.echo(f"{step.significance:8.4f}  {step.name}")
     low, high = found.data.verdict.interval
     click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
+
+
+def _read_samples(
+    model: Any,
+    source: dict[str, Any],
+    *,
+    label: str | None,
+    weight: str | None,
+    process: str | None,
+    where: str | None,
+    tree: str | None,
+) -> Any:
+    """Read the files of processes as the model was trained."""
+    from fivesigma.datasets.columns import Columns
+
+    if label or process:
+        raise InputError("--sample says what an event is; leave --label and --process out")
+    return model_samples(Columns.of_model(model), source, weight=weight, tree=tree, cut=where)
 
 
 def _read(
@@ -142,6 +178,7 @@ def _command(  # noqa: PLR0917 - the words of one command
     baseline: Path | None,
     yields: tuple[float, float] | None,
     systematics: tuple[str, ...],
+    samples: dict[str, Any],
     *,
     trusted: bool,
     **reading: str | None,
@@ -154,6 +191,10 @@ def _command(  # noqa: PLR0917 - the words of one command
         words += ["--yields", *(f"{v!r}" for v in yields)]
     for text in systematics:
         words += ["--systematic", text]
+    for name, given in samples.items():
+        several = given if isinstance(given, tuple) else () if given is None else (given,)
+        for text in several:
+            words += [SAMPLE_WORDS[name], str(text)]
     for name, value in reading.items():
         if value is not None:
             words += [f"--{name}", value]

@@ -16,6 +16,7 @@ from fivesigma.cli.options import (
     column_or_none,
     force_option,
     jobs_option,
+    keep_option,
     number_or_none,
     samples_options,
     signal_option,
@@ -68,6 +69,7 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that al
               help="Read the labels of signal and background from this column.")  # fmt: skip
 @signal_option
 @samples_options
+@keep_option
 @click.option("--weight", default="Weight", show_default=True, metavar="COLUMN",
               help="Read the expected yield of each event from this column, or from an expression of columns such as "
               "'mcWeight * sf'; none means that each is one.")  # fmt: skip
@@ -124,6 +126,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     )
     for note in events.notes:
         click.echo(f"note: {note}", err=True)
+    if not options["features"] and not any(note.startswith("Features: ") for note in events.notes):
+        click.echo(f"note: Features: {', '.join(events.feature_names)}.", err=True)
     model = make_model(checkpoint, **options)
     try:
         model.fit(events)
