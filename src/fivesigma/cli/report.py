@@ -23,6 +23,8 @@ from fivesigma.errors import FivesigmaError
 
 __all__ = ["report_command"]
 
+_REPLICAS = 1000  # the default of the option
+
 
 @click.command(
     "report",
@@ -33,6 +35,8 @@ __all__ = ["report_command"]
 @click.argument("files", nargs=-1, required=True, metavar="EVENTS...")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="HTML", help="File to write.")
 @click.option("--baseline", type=click.Path(path_type=Path), metavar="MODEL", help="Saved model to compare with.")
+@click.option("--trained-on", "trained_on", multiple=True, metavar="FILE",
+              help="Training events: those that are also among EVENTS lead to a warning; may be repeated.")  # fmt: skip
 @click.option("--label", metavar="COLUMN", help="By default as in training.")
 @click.option("--weight", metavar="COLUMN", help="By default as in training; none gives every event the weight one.")
 @click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
@@ -49,6 +53,7 @@ def report_command(
     files: tuple[str, ...],
     output: Path,
     baseline: Path | None,
+    trained_on: tuple[str, ...],
     yields: tuple[float, float] | None,
     title: str | None,
     replicas: int,
@@ -58,8 +63,8 @@ def report_command(
 ) -> None:
     """Write a page on MODEL from labelled EVENTS that were used for nothing else.
 
-    The page is one file that works offline: verdict, progress of the cascade, significance against the cut with a
-    slider, scores, efficiencies, features, yields, provenance.
+    The page is one file that works offline: verdict, significance against the cut with a slider, progress of the
+    cascade, scores, efficiencies, features, yields, provenance.
     """
     from fivesigma import load
     from fivesigma.reporting import report
@@ -76,7 +81,18 @@ def report_command(
             baseline=None if baseline is None else load(baseline, trusted=trusted),
             yields=yields,
             title=title,
-            command=_command(model, files, output, baseline, yields, trusted=trusted, **reading),
+            trained_on=_read(fitted, trained_on, **reading) if trained_on else None,
+            command=_command(
+                model,
+                files,
+                output,
+                baseline,
+                yields,
+                trusted=trusted,
+                trained_on=trained_on,
+                page={"title": title, "replicas": None if replicas == _REPLICAS else str(replicas)},
+                **reading,
+            ),
             n_boot=replicas,
         )
         found.write(output)
@@ -128,15 +144,19 @@ def _command(
     yields: tuple[float, float] | None,
     *,
     trusted: bool,
+    trained_on: tuple[str, ...],
+    page: dict[str, str | None],
     **reading: str | None,
 ) -> str:
-    """The same call once more, quoted for a shell."""
+    """The same call once more, quoted for a shell; the page that it replaces is there."""
     words = ["fivesigma", "report", str(model), *files, "-o", str(output)]
     if baseline is not None:
         words += ["--baseline", str(baseline)]
     if yields is not None:
         words += ["--yields", *(f"{v!r}" for v in yields)]
-    for name, value in reading.items():
+    for file in trained_on:
+        words += ["--trained-on", file]
+    for name, value in {**reading, **page}.items():
         if value is not None:
             words += [f"--{name}", value]
-    return shlex.join([*words, *["--trusted"] * trusted])
+    return shlex.join([*words, *["--trusted"] * trusted, "--force"])
