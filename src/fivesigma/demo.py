@@ -105,10 +105,9 @@ def run_demo(
     console.print(table((plain, cascade), result, test.is_signal, test.weight))
     console.print(sentence(result))
     step("making the report")
-    words = ["fivesigma", "demo", "-o", str(folder), "--events", str(n_events), "--trees", str(n_trees)]
-    words += ["--seed", str(seed), *([] if n_jobs is None else ["--jobs", str(n_jobs)])]
-    again = shlex.join(words)
-    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train, command=again)
+    again = ["fivesigma", "demo", "-o", str(folder), "--events", str(n_events), "--trees", str(n_trees)]
+    again += ["--seed", str(seed), *([] if n_jobs is None else ["--jobs", str(n_jobs)])]
+    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train, command=shlex.join(again))
     write(folder, cascade, test, page)
     console.print(f"Model, scores of the test events and figure of the cascade in {folder}/. Open the report:")
     console.print(f"{(folder / 'report.html').resolve()}", soft_wrap=True)
