@@ -43,7 +43,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
             "_drawing": "axes",
         },
     ),
-    ("scores", {"scored": "scored events"}),
+    ("scores", {"scored": "scored events", "ratios": "class probabilities"}),
     ("ranking", {"ranking": "events by score"}),
     ("bootstrap", {"bootstrap": "Poisson replicas", "cut_model": "modelled yields"}),
     ("variations", {"systematics": "varied yields", "cut_rule": "how a cut is chosen"}),

@@ -176,8 +176,8 @@ class CutScan:
         last, error, squares = self.ranking.last[points], self.errors(points), _squares(self.ranking)
         best = [
             choose_by_model(self.utility, s[i], b[i], squares, row, last, error.__getitem__)
-            if self.rule == "model" and not self.systematics
-            else choose("plateau" if self.rule == "model" else self.rule, row, last, error.__getitem__)
+            if self.rule == "model"
+            else choose(self.rule, row, last, error.__getitem__)
             for i, row in enumerate(z if self.rule != "model" else z[:MAX_MODELLED])
             if np.isfinite(row).any()
         ]
@@ -192,6 +192,8 @@ class CutScan:
     def plot(self, ax: Any = None, **label: Unpack[Label]) -> Any:
         """Draw the curve, its band of one standard error (simulation statistics), and the cut.
 
+        With systematics the curve that ignores them is beside it.
+
         Parameters
         ----------
         ax : matplotlib axes, optional
@@ -204,18 +206,18 @@ class CutScan:
         matplotlib axes
         """
         ax, points = axes_or_current(ax), self._grid()
+        if self.known is not None:  # first, so that the axis has room for both
+            known = self.known[points]
+            ax.plot(self._fraction(points), known, color="0.5", linestyle=":", label="if the background were known")
         draw_significance(
             ax,
             self._fraction(points),
             self.values[points],
             self.errors(points),
-            label="significance",
+            label="significance" if self.known is None else "with systematics",
             at=self.fraction,
             at_label=f"cut at {self.cut:.4g}: {self.significance:.3f}",
         )
-        if self.known is not None:
-            ax.plot(self._fraction(points), self.known[points], linestyle=":", label="if the background were known")
-            ax.legend()
         ax.set_xlabel("selected fraction of events")
         ax.set_ylabel(f"significance ({type(self.utility).__name__})")
         ax.set_xlim(0.0, 1.0)
@@ -239,7 +241,7 @@ class CutScan:
         """
         error = np.full(cuts.size, np.nan)
         valid = np.isfinite(self.values[cuts])
-        error[valid] = _standard_errors(self.utility, self.ranking, cuts[valid])
+        error[valid] = _errors_of(self._value(cuts[valid]), self.ranking, cuts[valid])
         return error
 
     def _fraction(self, cuts: Any) -> Array:
@@ -288,7 +290,7 @@ def scan(
         What to maximise.
     rule : {"model", "plateau", "peak", "smooth"}, default="model"
         ``"model"`` takes the best cut for yields that are modelled by smooth curves, which loses least on other events
-        (docs/cut.md); with too few events or distinct scores for that it is ``"plateau"``.
+        (docs/cut.md); with too few events or distinct scores for that, and with systematics, it is ``"plateau"``.
         ``"peak"`` takes the highest point, which follows every fluctuation. ``"plateau"`` takes the middle of the
         widest stretch of cuts that lie within half a standard error of the peak. ``"smooth"`` takes the peak of a
         moving average over 2 % of the events.
@@ -322,7 +324,7 @@ def scan(
     utility = resolve_utility(utility)
     if rule not in RULES:
         raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
-    score, y, sample_weight, _ = arrays_of(score, y, sample_weight, pos_label=pos_label)
+    score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
     ranking = rank_events(score, y, sample_weight, pos_label)
     floor = _default_floor(ranking) if min_effective is None else min_effective
     valid = ranking.valid(floor)
@@ -332,6 +334,7 @@ def scan(
         z = significance_or_nan(utility, ranking.s, ranking.b, valid)
         value: Callable[[IntArray], _Value] = lambda _: partial(significance_or_nan, utility)  # noqa: E731
     else:
+        rule = "plateau" if rule == "model" else rule  # the model of the yields knows no systematics
         own = OwnUncertainty.of(utility)
         shifts = running_shifts(
             ranking.thresholds(), score, y, sample_weight, systematics, process=process, pos_label=pos_label
@@ -351,12 +354,12 @@ def scan(
     def error_at(cut: int) -> float:
         return float(_errors_of(value(np.array([cut])), ranking, np.array([cut]))[0])
 
-    if rule == "model" and systematics is None:
+    if rule == "model":
         squares = _squares(ranking)
         _warn_if_not_modelled(ranking, squares)
         chosen = choose_by_model(utility, ranking.s, ranking.b, squares, z, ranking.last, error_at)
-    else:  # the model of the yields knows no systematics
-        chosen = choose("plateau" if rule == "model" else rule, z, ranking.last, error_at)
+    else:
+        chosen = choose(rule, z, ranking.last, error_at)
     return CutScan(
         cut=float(ranking.thresholds([chosen])[0]),
         fraction=float(ranking.last[chosen] + 1) / ranking.score.size,
@@ -411,11 +414,6 @@ def _uncertain(utility: Utility, ranking: Ranking, z: Array, points: IntArray) -
         return np.where(valid, np.sqrt(2 * found), np.nan)
 
     return value
-
-
-def _standard_errors(utility: Utility, ranking: Ranking, cuts: IntArray) -> Array:
-    """Standard errors of the significance without systematics."""
-    return _errors_of(partial(significance_or_nan, utility), ranking, cuts)
 
 
 def _errors_of(value: _Value, ranking: Ranking, cuts: IntArray) -> Array:

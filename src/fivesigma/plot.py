@@ -29,7 +29,19 @@ from fivesigma.errors import InputError
 if TYPE_CHECKING:
     from fivesigma.reporting import Report, ReportData
 
-__all__ = ["importance", "progress", "purity", "roc", "rounds", "scores", "significance", "style", "u_path"]
+__all__ = [
+    "importance",
+    "progress",
+    "purity",
+    "roc",
+    "rounds",
+    "scores",
+    "significance",
+    "style",
+    "systematics",
+    "u_path",
+    "waterfall",
+]
 
 # Petroff's sequence for backgrounds, which survives colour blindness and grey print; warm colours for signal.
 BACKGROUNDS = ("#3f90da", "#ffa90e", "#94a4a2", "#832db6", "#a96b59", "#b9ac70", "#717581")
@@ -294,6 +306,39 @@ def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Labe
     ax.barh(found.names[::-1], found.share[::-1])
     _frame(ax, "share of the gain", "")
     draw_label(ax, **label)
+    return ax
+
+
+def systematics(report: Report | ReportData, ax: Any = None) -> Any:
+    """Draw significance against the cut with all systematics, and beside it the curve that ignores them."""
+    data, ax = _data(report), axes_or_current(ax)
+    cuts = data.cuts
+    if cuts.profiled is None or cuts.known is None:
+        raise InputError("this report has no systematics; give fivesigma.report systematics=")
+    ax.plot(cuts.cut, cuts.known, color="0.5", linestyle=":", label="if the background were known")
+    ax.plot(cuts.cut, cuts.profiled, label="with all systematics")
+    ax.axvline(data.verdict.cut, label=f"cut at {data.verdict.cut:.4g}", **CUT_LINE)
+    ax.set_ylim(bottom=0.0)
+    valid = cuts.cut[np.isfinite(cuts.known)]
+    _frame(ax, "cut on the score", "significance (σ)", (valid.min(), valid.max()))
+    return _legend_of_several(ax)
+
+
+def waterfall(report: Report | ReportData, ax: Any = None) -> Any:
+    """Draw what each systematic and the statistics of the simulation cost, from a known background to a fit."""
+    data, ax = _data(report), axes_or_current(ax)
+    if data.systematics is None:
+        raise InputError("this report has no systematics; give fivesigma.report systematics=")
+    steps = data.systematics.waterfall
+    first, last = steps[0].significance, steps[-1].significance
+    labels = ["statistics alone", *(step.name for step in steps[1:-1]), "statistics of\nthe simulation", "fit"]
+    left = [0.0, *(step.significance for step in steps[1:]), 0.0]
+    width = [first, *(-step.change for step in steps[1:]), last]
+    colours = [BACKGROUNDS[0], *[SIGNALS[0]] * (len(steps) - 1), BACKGROUNDS[0]]
+    ax.barh(np.arange(len(labels)), width, left=left, color=colours)
+    ax.set_yticks(np.arange(len(labels)), labels)
+    ax.invert_yaxis()
+    ax.set_xlabel("significance (σ)")
     return ax
 
 

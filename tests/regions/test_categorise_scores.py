@@ -209,8 +209,8 @@ def _simple(events: Events) -> ScoreCategories:
     """A record of the simple way."""
     from dataclasses import replace
 
+    from fivesigma.ratios.sample import check_sample
     from fivesigma.regions.fit import fit
-    from fivesigma.regions.sample import check_sample
 
     searched = categorise_scores(*events, 3, **ROLES)
     sample = check_sample(*events, searched._settings.roles)

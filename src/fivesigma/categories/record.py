@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -28,9 +28,10 @@ from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.profiled.profile import Counts, lowest
 from fivesigma.ranking import Ranking, rank_events
+from fivesigma.ratios import OneRatio
 from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.significance import AMS2, Utility
-from fivesigma.systematics import Systematics, YieldShifts, check_size, scaled, yield_shifts
+from fivesigma.systematics import Systematics, Varied, YieldShifts, check_size, scaled, yield_shifts
 from fivesigma.yields import (
     ProcessYields,
     check_weights,
@@ -75,6 +76,8 @@ class Categories:
         that drove the search: with ``rule="smooth"`` the smoothed ones. None if the edges were chosen on other events.
     gap : float or None
         The bound less the significance of these edges for the same yields; zero if they are the optimum.
+    ratio : OneRatio or None
+        How class probabilities become the score, if the edges were chosen on them.
     mc_statistics : bool
         Whether the statistics of the simulation are in the significance, as pyhf's ``staterror``.
     by_process : mapping of str to ProcessYields
@@ -103,6 +106,7 @@ class Categories:
     gap: float | None = None
     mc_statistics: bool = False
     correlated: bool = True
+    ratio: OneRatio | None = None
     _moved: Moved | None = None
 
     def __len__(self) -> int:
@@ -163,14 +167,15 @@ class Categories:
 
         Parameters
         ----------
-        score : array-like of shape (n_events,)
+        score : array-like of shape (n_events,) or (n_events, n_columns)
+            Class probabilities if the edges were chosen on them.
 
         Returns
         -------
         int array of shape (n_events,)
             From 0 to ``len(self) - 1``, or -1 for a discarded event.
         """
-        values = np.asarray(score, dtype=np.float64)
+        values = np.asarray(one_score(score, self.ratio), dtype=np.float64)
         missing = np.isnan(values)
         if missing.any():
             raise InputError(
@@ -220,6 +225,7 @@ class Categories:
                 "events as well, or {} to leave them out"
             )
         score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
+        score, systematics = one_score(score, self.ratio), as_one_score(systematics, self.ratio)
         if yields is not None:
             signal, _ = split_labels(y, pos_label)
             given = check_weights(weight, signal.size)
@@ -241,6 +247,7 @@ class Categories:
             shifts=shifts,
             mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
             correlated=self.correlated,
+            ratio=self.ratio,
             moved=self._moved,
         )
 
@@ -289,6 +296,22 @@ class Categories:
                 edges.append(edges_at(ranking, cuts[chosen - 1]))
         refusal = f"no replica of these events allows {len(self)} categories"
         return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal))
+
+    def replicas(self, n_boot: int = 200, random_state: int = 0) -> Array:
+        """Significance of these edges in bootstrap replicas of the events; NaN where a category is not valid.
+
+        Parameters
+        ----------
+        n_boot : int, default=200
+            Replicas.
+        random_state : int, default=0
+            Seed; the same seed draws the same replicas of the same events, so that edges can be compared in pairs.
+        """
+        bounds = _bounds(self._ranking, self.edges)
+        inside = bounds[bounds > 0] - 1
+        cuts = np.unique(np.searchsorted(self._ranking.last, inside))
+        s, b = (from_zero(v) for v in replicas_above(self._ranking, cuts, n_boot, random_state))
+        return self._replica_significance(s, b, np.searchsorted(np.append(0, self._ranking.last[cuts] + 1), bounds))
 
     def _replica_significance(self, s: Array, b: Array, at: IntArray) -> Array:
         if not self._profiled:
@@ -384,6 +407,31 @@ def combined_significance(utility: Utility, s: Array, b: Array, at: IntArray) ->
     return z
 
 
+def one_score(score: ArrayLike, ratio: OneRatio | None) -> ArrayLike:
+    """Scores as they are, or the ratio of class probabilities."""
+    if np.ndim(score) == 2 and ratio is None:
+        raise InputError(
+            f"score has shape {np.shape(score)}, and the edges were chosen on one score per event; give that one"
+        )
+    if ratio is not None and np.ndim(score) != 2:
+        raise InputError(
+            f"score has shape {np.shape(score)}; the edges were chosen on class probabilities of "
+            f"{', '.join(map(repr, ratio.processes))}: give these"
+        )
+    return score if ratio is None else ratio.of(score)
+
+
+def as_one_score(systematics: Systematics | None, ratio: OneRatio | None) -> Systematics | None:
+    """The same for varied events."""
+    if systematics is None or ratio is None:
+        return systematics
+
+    def of(varied: Varied) -> Varied:
+        return varied if varied.score is None else replace(varied, score=one_score(varied.score, ratio))
+
+    return {name: (of(up), None if down is None else of(down)) for name, (up, down) in systematics.items()}
+
+
 def fill(
     ranking: Ranking,
     edges: Array,
@@ -396,6 +444,7 @@ def fill(
     shifts: YieldShifts | None = None,
     mc_statistics: bool = False,
     correlated: bool = True,
+    ratio: OneRatio | None = None,
     moved: Moved | None = None,
     certificate: tuple[float, float] | None = None,
     said: tuple[str, ...] = (),
@@ -442,6 +491,7 @@ def fill(
         None if certificate is None else certificate[1],
         mc_statistics,
         correlated,
+        ratio,
         moved,
     )
 

@@ -18,6 +18,7 @@ from fivesigma.cli.options import (
     where_option,
     yields_option,
 )
+from fivesigma.cli.systematics import parsed, systematic_option, variations
 from fivesigma.cli.words import sentence
 from fivesigma.errors import FivesigmaError
 
@@ -40,6 +41,7 @@ _REPLICAS = 1000  # the default of the option
 @click.option("--label", metavar="COLUMN", help="By default as in training.")
 @click.option("--weight", metavar="COLUMN", help="By default as in training; none gives every event the weight one.")
 @click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
+@systematic_option
 @yields_option
 @where_option
 @tree_option
@@ -54,6 +56,7 @@ def report_command(
     output: Path,
     baseline: Path | None,
     trained_on: tuple[str, ...],
+    systematics: tuple[str, ...],
     yields: tuple[float, float] | None,
     title: str | None,
     replicas: int,
@@ -64,34 +67,43 @@ def report_command(
     """Write a page on MODEL from labelled EVENTS that were used for nothing else.
 
     The page is one file that works offline: verdict, significance against the cut with a slider, progress of the
-    cascade, scores, efficiencies, features, yields, provenance.
+    cascade, scores, efficiencies, features, yields, systematics, provenance. Files of --systematic hold events like
+    EVENTS, with other values or other events.
     """
-    from fivesigma import load
+    import numpy as np
+
+    from fivesigma import ScoredEvents, load
     from fivesigma.reporting import report
 
+    asked = parsed(systematics)
     try:
         check_output(output, force=force)
         fitted = load(model, trusted=trusted)
         events = _read(fitted, files, **reading)
         for note in events.notes:
             click.echo(f"note: {note}", err=True)
+        # Normalisations need no scores.
+        nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
         found = report(
             fitted,
             events,
             baseline=None if baseline is None else load(baseline, trusted=trusted),
             yields=yields,
+            systematics=variations(asked, nominal, lambda file: _read(fitted, (file,), **reading)),
             title=title,
             trained_on=_read(fitted, trained_on, **reading) if trained_on else None,
             command=_command(
                 model,
                 files,
                 output,
-                baseline,
-                yields,
+                yields=yields,
                 trusted=trusted,
+                baseline=baseline,
                 trained_on=trained_on,
-                page={"title": title, "replicas": None if replicas == _REPLICAS else str(replicas)},
+                systematic=systematics,
                 **reading,
+                title=title,
+                replicas=None if replicas == _REPLICAS else replicas,
             ),
             n_boot=replicas,
         )
@@ -100,6 +112,11 @@ def report_command(
         raise click.ClickException(sentence(err)) from err
     for finding in found.data.verdict.findings:
         click.echo(f"{finding.level}: {finding.text}", err=True)
+    if found.data.systematics is not None:
+        for note in found.data.systematics.notes:
+            click.echo(f"note: {note}", err=True)
+        for step in found.data.systematics.waterfall:
+            click.echo(f"{step.significance:8.4f}  {step.name}")
     low, high = found.data.verdict.interval
     click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
 
@@ -140,23 +157,16 @@ def _command(
     model: Path,
     files: tuple[str, ...],
     output: Path,
-    baseline: Path | None,
-    yields: tuple[float, float] | None,
     *,
+    yields: tuple[float, float] | None,
     trusted: bool,
-    trained_on: tuple[str, ...],
-    page: dict[str, str | None],
-    **reading: str | None,
+    **options: Any,
 ) -> str:
-    """The same call once more, quoted for a shell; the page that it replaces is there."""
+    """The same call once more, quoted for a shell; options may be repeated, and the page that it replaces is there."""
     words = ["fivesigma", "report", str(model), *files, "-o", str(output)]
-    if baseline is not None:
-        words += ["--baseline", str(baseline)]
     if yields is not None:
         words += ["--yields", *(f"{v!r}" for v in yields)]
-    for file in trained_on:
-        words += ["--trained-on", file]
-    for name, value in {**reading, **page}.items():
-        if value is not None:
-            words += [f"--{name}", value]
+    for name, value in options.items():
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [] if each is None else [f"--{name.replace('_', '-')}", str(each)]
     return shlex.join([*words, *["--trusted"] * trusted, "--force"])

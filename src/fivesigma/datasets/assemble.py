@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fivesigma.datasets.columns import WEIGHT, join_parts, known_signal
 from fivesigma.datasets.events import Events
+from fivesigma.datasets.features import FeatureTable
 from fivesigma.datasets.reading import Block, read_block
 from fivesigma.errors import InputError, shortened
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Processes", "assemble"]
 
 SIGNAL, BACKGROUND = "signal", "background"  # labels where files say what an event is
-
-# Rows copied from columns to the table at a time: a piece that stays in the processor's cache.
-_PIECE = 1_024
 
 
 class Processes(NamedTuple):
@@ -50,11 +47,13 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
     settled: Columns | None = None
     left_out: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()
+    table = FeatureTable((), None)
     blocks: list[Block] = []
     for at, source in enumerate(sources):
         if settled is None:
             settled, left_out, held_back = columns.settled(source)
-        block = read_block(source, *settled.reading(source))
+            table = FeatureTable(settled.feature_names, settled.missing)
+        block = read_block(source, *settled.reading(source), table=table, keep=settled.keep)
         needed = frozenset(settled.named)
         for name in (settled.label, settled.process, settled.ids, *settled.keep):
             if name is not None:
@@ -82,8 +81,10 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
     w = np.ones(n) if settled.weight is None else _weights(blocks, settled.weight)
     if processes is not None:
         w = w * np.repeat(processes.factors, [block.n_rows for block in blocks])
-    events = Events(
-        X=np.empty((n, len(settled.features)), dtype=np.float32),
+    if table.n_empty:
+        notes += (f"{table.n_empty:,} empty or NaN feature values are read as missing.",)
+    return Events(
+        X=table.finished(),
         y=y,
         weight=w,
         signal=meant,
@@ -92,11 +93,8 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
         ids=None if settled.ids is None else _unique_ids(blocks, settled.ids),
         kept={name: _joined(blocks, name) for name in settled.keep},
         columns=settled,
+        notes=notes,
     )
-    n_empty = _fill(events.X, blocks, settled.feature_names, settled.missing)
-    if n_empty:
-        notes += (f"{n_empty:,} empty or NaN feature values are read as missing.",)
-    return replace(events, notes=notes)
 
 
 def _check_processes(blocks: list[Block], processes: Processes, signal: Sequence[str]) -> None:
@@ -146,32 +144,6 @@ def _notes(
         names = ", ".join(map(shortened, left_out))
         notes.append(f"Not features, because they do not hold one number per event: {names}.")
     return tuple(notes)
-
-
-def _fill(X: NDArray[np.float32], blocks: list[Block], features: Sequence[str], missing: float | None) -> int:
-    """Move the feature columns into `X`, freeing each block when it is done; count NaN in the source."""
-    start = n_empty = 0
-    while blocks:
-        block = blocks.pop(0)
-        for first in range(0, block.n_rows, _PIECE):
-            last = min(first + _PIECE, block.n_rows)
-            piece = X[start + first : start + last]
-            with np.errstate(over="ignore"):  # too large for float32 is infinite, and refused below
-                for j, name in enumerate(features):
-                    piece[:, j] = block.columns[name][first:last]
-            n_empty += int(np.isnan(piece).sum())
-            if missing is not None:
-                piece[piece == np.float32(missing)] = np.nan
-            infinite = np.isinf(piece)
-            if infinite.any():
-                i, j = np.argwhere(infinite)[0]
-                msg = (
-                    f"column {features[j]!r} is infinite (or too large for float32) in "
-                    f"{block.where(first + int(i))}: mark it as missing, or leave the column out"
-                )
-                raise InputError(msg)
-        start += block.n_rows
-    return n_empty
 
 
 def _labels(blocks: list[Block], label: str | None, signal: Any, where: str) -> tuple[NDArray[Any], Any]:

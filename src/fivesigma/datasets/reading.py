@@ -11,12 +11,13 @@ from fivesigma._extras import need
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
     from fivesigma.datasets.columns import Kind, Source
     from fivesigma.datasets.expression import Expression
+    from fivesigma.datasets.features import FeatureTable
 
 __all__ = ["Block", "read_block"]
 
@@ -53,7 +54,13 @@ class Block:
 
 
 def read_block(
-    source: Source, kinds: Mapping[str, Kind], derived: Mapping[str, Expression], cut: Expression | None
+    source: Source,
+    kinds: Mapping[str, Kind],
+    derived: Mapping[str, Expression],
+    cut: Expression | None,
+    *,
+    table: FeatureTable | None = None,
+    keep: Collection[str] = (),
 ) -> Block:
     """Read the columns of a source, and the values of expressions, of the events that pass the cut.
 
@@ -66,11 +73,16 @@ def read_block(
         Expressions whose values are wanted, by the name that the value gets.
     cut : Expression, optional
         Condition that events must pass.
+    table : FeatureTable, optional
+        Gets the features, which are then no columns of the block.
+    keep : collection of str
+        Features that are columns of the block nevertheless.
     """
     expressions = [*derived.values(), *([] if cut is None else [cut])]
     raw = frozenset[str]().union(*(e.columns for e in expressions))
     wanted: dict[str, Kind] = {**kinds, **dict.fromkeys(sorted(raw), "raw")}
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (*kinds, *derived)}
+    only_features = frozenset(() if table is None else table.names).difference(keep)
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (*kinds, *derived) if name not in only_features}
     passed: list[NDArray[np.intp]] = []
     n_read = 0
     for chunk in source.chunks(wanted):
@@ -80,10 +92,13 @@ def read_block(
         if cut is not None:
             kept = np.flatnonzero(cut.condition(columns, n))
             passed.append(kept + n_read)
-        for name in kinds:
-            parts[name].append(_flat(chunk[name], name, source)[kept])
-        for name, expression in derived.items():
-            parts[name].append(expression.number(columns, n)[kept])
+        values = {name: _flat(chunk[name], name, source)[kept] for name in kinds}
+        values |= {name: expression.number(columns, n)[kept] for name, expression in derived.items()}
+        if table is not None:
+            here = Block(source.name, {}, n, n, np.arange(n_read, n_read + n)[kept])
+            table.add(values, here.where)
+        for name, arrays in parts.items():
+            arrays.append(values[name])
         n_read += n
     if n_read == 0:
         raise InputError(f"{source.name} holds no events")

@@ -23,7 +23,7 @@ _TREES = ("TTree", "TNtuple", "TNtupleD", "TChain", "ROOT::RNTuple", "ROOT::Expe
 _NUMBERS = {"float", "double", "bool", "char", "short", "int", "long"}
 _NUMBERS |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 # How much of a tree is in memory before it is cut down to the wanted types.
-_STEP = "100 MB"
+_STEP = "50 MB"
 
 
 class RootTree:

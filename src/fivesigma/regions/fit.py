@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fivesigma._types import Array, IntArray
+from fivesigma.ratios.calibration import Ratios, fit_ratios
+from fivesigma.ratios.cells import Points, as_points, cells_of, densities, information, summed
+from fivesigma.ratios.sample import Sample, added
 from fivesigma.regions.ascent import Problem, State, climb, repair_floors, state_of
-from fivesigma.regions.cells import Points, as_points, cells_of, densities, information, summed
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.growth import first, one_more, polish, rearrange
 from fivesigma.regions.intervals import best_intervals
-from fivesigma.regions.ratios import Ratios, fit_ratios
 from fivesigma.regions.rules import ArgmaxRule, LinearRule
-from fivesigma.regions.sample import Sample, added
 from fivesigma.regions.settings import Settings
 from fivesigma.regions.simple import simple_way
 
@@ -40,7 +41,7 @@ class Fit:
 
     search: list[LinearRule | None]
     simple: list[ArgmaxRule | None]
-    categories: list[IntArray | None]
+    categories: list[NDArray[np.int16] | None]
     calibration: Ratios
     cells: Points
     density: Array
@@ -64,7 +65,7 @@ def fit(sample: Sample, settings: Settings) -> Fit:
         states = _grown(Problem(cells, goal, floors, discard), starts)
         rows = [None if state is None else state.rows[_order(state.yields, goal)] for state in states]
     search: list[LinearRule | None] = []
-    categories: list[IntArray | None] = []
+    categories: list[NDArray[np.int16] | None] = []
     counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
     squares = np.square(counts)
     for found_rows in [*rows, *[None] * most][:most]:
@@ -116,7 +117,7 @@ def envelope(edges: Array) -> Array:
 
 def _with_floors(
     rule: LinearRule, density: Array, sample: Sample, counts: tuple[Array, Array], settings: Settings
-) -> tuple[LinearRule, IntArray] | tuple[None, None]:
+) -> tuple[LinearRule, NDArray[np.int16]] | tuple[None, None]:
     """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
     category = rule.assign_density(density)
     number = category + 1

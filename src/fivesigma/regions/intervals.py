@@ -12,7 +12,7 @@ import numpy as np
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.optimum import MAX_EDGES, Grid, Limits, best_edges, best_totals, candidate_cuts
 from fivesigma.ranking import rank_events
-from fivesigma.regions.sample import Sample
+from fivesigma.ratios.sample import Sample
 from fivesigma.regions.settings import Settings
 
 FEWER_EDGES = 1024

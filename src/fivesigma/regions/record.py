@@ -15,9 +15,9 @@ from fivesigma._drawing import Label
 from fivesigma._types import Array, IntArray
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.ratios.sample import Sample, added, check_sample, check_scores
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.rules import Rule
-from fivesigma.regions.sample import Sample, added, check_sample, check_scores
 from fivesigma.regions.settings import Settings
 from fivesigma.yields.processes import Processes, ProcessYields, process_yields
 

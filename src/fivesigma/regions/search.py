@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 from fivesigma._types import Array
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError
+from fivesigma.ratios.calibration import check_prior
+from fivesigma.ratios.cells import densities
+from fivesigma.ratios.sample import Roles, Sample, check_sample
 from fivesigma.regions.ascent import Floors
-from fivesigma.regions.cells import densities
 from fivesigma.regions.fit import Fit, bound_of_any, bounds, fit
 from fivesigma.regions.goal import Goal
-from fivesigma.regions.ratios import check_prior
 from fivesigma.regions.record import Bound, Judged, ScoreCategories, filled, goal_of
 from fivesigma.regions.rules import Rule, assigned
-from fivesigma.regions.sample import Roles, Sample, check_sample
 from fivesigma.regions.settings import Settings
 from fivesigma.significance import AMS2, Utility, resolve_utility
 

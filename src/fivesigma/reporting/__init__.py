@@ -91,7 +91,7 @@ def report(
         A fitted `CascadeClassifier`, `GrownCascadeClassifier` or `CascadePool`.
     events : Events or ScoredEvents
         Labelled and weighted events that were used for nothing else. Scored events must have the scores of this model;
-        `baseline`, `systematics` and `trained_on` need features and therefore `Events`.
+        `baseline` and `trained_on` need features and therefore `Events`.
     baseline : estimator, optional
         The model to compare with, usually the plain one of the same budget; each has its own cut.
     yields : (float, float), optional
@@ -100,7 +100,8 @@ def report(
         Those to show beside the model's own. By default all, with its ``b_reg``: `OnOff` with tau = 1,
         `RelativeBackground` with 10 %, `GaussianBackground` with 10 % of the background at the cut.
     systematics : mapping of str to (up, down), optional
-        The events one standard deviation up and down, as tables or as weights; see the estimators' `yield_shifts`.
+        The events one standard deviation up and down: tables or weights of the same events, `Events` of their own, or
+        `Varied`; see the estimators' `yield_shifts`. Scored events take `Varied` alone.
     trained_on : Events, optional
         The training events: events that are also here lead to a warning. Without them a model that has ``data_hash_``
         is compared by that.

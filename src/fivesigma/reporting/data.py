@@ -22,7 +22,7 @@ from fivesigma.reporting.provenance import (
     shared_events,
 )
 from fivesigma.reporting.rounds import Progress, progress_of
-from fivesigma.reporting.shifts import Systematics, systematics_of
+from fivesigma.reporting.shifts import Systematics, systematics_of, variations_of
 from fivesigma.reporting.verdict import Verdict, verdict_of
 from fivesigma.scored import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
@@ -64,7 +64,7 @@ def gather(
     """Compute all numbers of a report; parameters as in `fivesigma.report`."""
     _need_cut(model)
     if isinstance(events, ScoredEvents):
-        for name, given in (("baseline", baseline), ("systematics", systematics), ("trained_on", trained_on)):
+        for name, given in (("baseline", baseline), ("trained_on", trained_on)):
             if given is not None:
                 raise InputError(f"{name} needs the features of the events: give Events, not ScoredEvents")
         scored = events if yields is None else events.scaled_to(*yields)
@@ -81,7 +81,8 @@ def gather(
     if not (selected & ~signal).any():
         raise InputError(f"the model's cut at {model.cut_:.6g} keeps no background of these events; report on more")
     utility: Utility = model.utility_
-    table = cut_table(scored, utility, float(model.cut_), utilities)
+    variations = variations_of(model, events, scored, systematics)
+    table = cut_table(scored, utility, float(model.cut_), utilities, variations)
     processes = number_processes(signal, scored.process, split_mixed=True)
     other = None
     if baseline is not None and isinstance(events, Events):
@@ -110,7 +111,7 @@ def gather(
         cuts=table,
         scores=score_histogram(score, weight, processes),
         processes=process_rows(weight, selected, processes),
-        systematics=systematics_of(model, events, yields, systematics),
+        systematics=systematics_of(scored, float(model.cut_), variations),
         importance=importance_of(model, feature_names_of(model, events)),
         provenance=provenance_of(model, events, trained_on, again if command is None else command),
     )

@@ -79,6 +79,20 @@
     mark: (i) => [cuts.cut[i], cuts.significance[i]],
   });
 
+  if (cuts.profiled) {
+    add("fig-systematics", {
+      alt: "Significance against the cut without and with systematics",
+      x: { label: "cut on the score", domain: cutDomain },
+      y: { label: "significance (σ)", domain: [0, 1.05 * Math.max(...known(cuts.known))] },
+      layers: [
+        { type: "line", x: cuts.cut, y: cuts.known, colour: "var(--soft)", dash: "5 4", label: "if the background were known" },
+        { type: "line", x: cuts.cut, y: cuts.profiled, colour: "var(--accent)", label: "with all systematics" },
+      ],
+      markLine: true,
+      mark: (i) => [cuts.cut[i], cuts.profiled[i]],
+    });
+  }
+
   const stacked = [];
   let floor = scores.error.map(() => 0);
   const numbers = { true: 0, false: 0 };

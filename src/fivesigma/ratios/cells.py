@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.regions.sample import Sample, added
+from fivesigma.ratios.sample import Sample, added
 
 CHUNK = 1 << 16  # events at a time, so that what is computed on the way stays small
 _GROWERS = 1 << 16  # events that grow the tree of cells, if there are more

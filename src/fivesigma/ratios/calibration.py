@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError
-from fivesigma.regions.cells import CHUNK, cells_of, means, sums
-from fivesigma.regions.sample import Roles, Sample
+from fivesigma.ratios.cells import CHUNK, cells_of, means, sums
+from fivesigma.ratios.sample import Roles, Sample
 
 _SMALLEST = 1e-15  # probabilities below it are rounding
 _RIDGE = 0.1  # over the effective events; keeps a correction that they do not ask for near zero
