@@ -57,6 +57,7 @@ def test_the_command_of_a_page_writes_the_same_page_again(folder: Path, train: E
     write_events(train, folder / "training events.parquet")
     words = ["fivesigma", "report", "model", "the events.parquet", "-o", "a page.html", "--baseline", "plain"]
     words += ["--yields", "692.5", "411000.25", "--trained-on", "training events.parquet", "--replicas", "7"]
+    words += ["--systematic", "top=6%@ttbar", "--systematic", "W=3%@wjets"]
     words += ["--title", "It's <mine>", "--where", "Weight >= 0", "--process", "Process"]
 
     def run(command: str) -> str:
