@@ -17,10 +17,10 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -53,8 +53,14 @@ class Outcome(NamedTuple):
     train: tuple[float, float] | None = None  # (s, b) on the training events, if asked for
 
 
-Step = Callable[[ClassWeights, bool, bool], Outcome]
-"""Train g_t with class weights; the flags ask for the yields at the best cut and on the training events."""
+class Step(Protocol):
+    """What trains and measures the classifiers of a cascade."""
+
+    def train(self, weights: ClassWeights) -> None:
+        """Train g_t with class weights."""
+
+    def measure(self, *, tuned: bool, monitored: bool) -> Outcome:
+        """Yields of g_t; if asked for, also those at the best cut and those on the training events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,8 @@ class Round:
     class_weights : (float, float)
         Weights of signal and background, (u, f*(u)).
     s, b : float
-        Yields of the new classifier on the events that drive the update, at the update cut.
+        Yields of the new classifier on the events that drive the update, at the update cut; between two updates those
+        of the last one.
     effective_background : float
         Effective background count there.
     significance : float
@@ -131,7 +138,7 @@ class Schedule:
     utility : Utility
         What is maximised.
     update_every : int
-        Rounds between two updates of u.
+        Rounds between two updates of u; in between the yields are not measured, and rounds repeat the last ones.
     damping : float
         d in u <- (1 - d) u_new + d u_old.
     warmup : int
@@ -221,8 +228,8 @@ def cascade(
 
     Parameters
     ----------
-    step : callable
-        Trains the next classifier with given class weights and reports its yields.
+    step : Step
+        Trains the next classifier with given class weights and measures its yields.
     schedule : Schedule
         How u follows the yields.
     start : ClassWeights
@@ -249,8 +256,12 @@ def cascade(
         clock = time.perf_counter()
         updating = t - first >= schedule.warmup and (t - first - schedule.warmup) % schedule.update_every == 0
         find_u = start.u is None and t - first == schedule.warmup
-        outcome = step(weights, find_u, monitor_every > 0 and t % monitor_every == 0)
-
+        monitored = monitor_every > 0 and t % monitor_every == 0
+        step.train(weights)
+        if previous is None or monitored or (t - first - schedule.warmup) % schedule.update_every == 0:
+            outcome = step.measure(tuned=find_u, monitored=monitored)
+        else:
+            outcome = previous._replace(tuned=None, train=None)  # nothing depends on it, and yields take time
         this = _judged(
             schedule, t, weights, outcome, previous=previous, best=best, p=p, seconds=time.perf_counter() - clock
         )

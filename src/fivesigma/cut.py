@@ -173,9 +173,14 @@ class CutScan:
         points = self._grid()
         s, b = replicas_above(self.ranking, points, n_boot, random_state)
         z = self._value(points)(s, b, np.isfinite(self.values[points]) & valid_yields(s, b))
-        last, error, squares = self.ranking.last[points], self.errors(points), _squares(self.ranking)
+        last, error = self.ranking.last[points], self.errors(points)
+        squares = self.ranking.variances(points)
+
+        def variances(cuts: IntArray) -> tuple[Array, Array]:
+            return squares[0][cuts], squares[1][cuts]
+
         best = [
-            choose_by_model(self.utility, s[i], b[i], squares, row, last, error.__getitem__)
+            choose_by_model(self.utility, s[i], b[i], variances, row, last, error.__getitem__)
             if self.rule == "model"
             else choose(self.rule, row, last, error.__getitem__)
             for i, row in enumerate(z if self.rule != "model" else z[:MAX_MODELLED])
@@ -355,9 +360,8 @@ def scan(
         return float(_errors_of(value(np.array([cut])), ranking, np.array([cut]))[0])
 
     if rule == "model":
-        squares = _squares(ranking)
-        _warn_if_not_modelled(ranking, squares)
-        chosen = choose_by_model(utility, ranking.s, ranking.b, squares, z, ranking.last, error_at)
+        _warn_if_not_modelled(ranking)
+        chosen = choose_by_model(utility, ranking.s, ranking.b, ranking.variances, z, ranking.last, error_at)
     else:
         chosen = choose(rule, z, ranking.last, error_at)
     return CutScan(
@@ -425,14 +429,9 @@ def _errors_of(value: _Value, ranking: Ranking, cuts: IntArray) -> Array:
     return np.hypot(value(s + np.sqrt(var_s), b, every) - z, value(s, b + np.sqrt(var_b), every) - z)
 
 
-def _squares(ranking: Ranking) -> tuple[float, float]:
-    """Sums of the squared weights of all signal and of all background."""
+def _warn_if_not_modelled(ranking: Ranking) -> None:
     signal = ranking.weight[ranking.signal]
-    return float(signal @ signal), ranking.squares
-
-
-def _warn_if_not_modelled(ranking: Ranking, squares: tuple[float, float]) -> None:
-    totals = float(ranking.s[-1]), float(ranking.b[-1])
+    totals, squares = (float(ranking.s[-1]), float(ranking.b[-1])), (float(signal @ signal), ranking.squares)
     counts = [max(t, 0.0) ** 2 / q if q > 0 else 0.0 for t, q in zip(totals, squares, strict=True)]
     if min(counts) < MIN_EVENTS:
         warnings.warn(

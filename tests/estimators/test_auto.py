@@ -14,6 +14,7 @@ from sklearn.metrics import log_loss
 from fivesigma import AMS2, AutoClassifier, load, save
 from fivesigma._types import Array
 from fivesigma.blend import Blend
+from fivesigma.datasets import from_arrays
 from fivesigma.errors import InputError
 from fivesigma.estimators import auto, fits
 from fivesigma.estimators.blend_choice import WINDOW, choose_blend
@@ -93,10 +94,16 @@ def test_the_number_of_trees_has_the_lowest_held_out_loss() -> None:
     assert 10 < found < 150
 
 
-def test_trees_are_counted_if_no_number_is_given() -> None:
-    model = AutoClassifier(fast=True, cv=3, random_state=0, n_jobs=1, params={"learning_rate": 0.3}).fit(X, Y, W)
-    assert model.n_trees_ % 10 == 0
+def test_trees_are_counted_if_no_number_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits that are averaged have half as many again as are best for one."""
+    monkeypatch.setattr(auto, "find_tree_count", lambda *_: 30)
+    options: dict[str, Any] = {"fast": True, "random_state": 0, "n_jobs": 1, "params": {"learning_rate": 0.3}}
+    model = AutoClassifier(cv=3, **options).fit(X, Y, W)
+    assert model.n_trees_ == 45
     assert model.choice_ == f"plain, {model.n_trees_} trees on 3 splits"
+    assert AutoClassifier(cv=0.25, **options).fit(X, Y, W).n_trees_ == 30
+    events = from_arrays(X, Y, W, signal=1, keep={"number": np.arange(Y.size) // 2})
+    assert AutoClassifier(cv=3, by="number", **options).fit(events).n_trees_ == 30  # new events meet one fit
 
 
 class TestChoice:

@@ -55,7 +55,7 @@ def test_reaches_nearly_the_best_cut(library: str, options: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_round_for_each_tree_and_u_follows_the_yields_of_the_round_before(library: str) -> None:
-    history = grown(library).fit(X, Y, W).history_
+    history = grown(library, update_every=1).fit(X, Y, W).history_
     assert [r.index for r in history] == list(range(30))
     for before, after in itertools.pairwise(history[1:]):
         expected = float(AMS2().u(before.s, before.b)) if before.valid else (before.u or 0.0) / 2
@@ -306,7 +306,7 @@ def test_refit_grows_one_booster_on_all_events_along_the_same_path(library: str)
 
 def test_refit_gives_each_tree_the_class_weights_of_its_round() -> None:
     params: dict[str, Any] = {"max_depth": 3, "learning_rate": 0.2, "subsample": 1.0, "colsample_bytree": 1.0}
-    model = grown(n_trees=10, params=params, refit=True).fit(X, Y, W)
+    model = grown(n_trees=10, params=params, update_every=2, refit=True).fit(X, Y, W)
     assert len({r.class_weights for r in model.history_}) > 3
     matrix = xgboost.QuantileDMatrix(X, label=Y)
     fixed = {"objective": "binary:logistic", "base_score": 0.5, "tree_method": "hist", "nthread": 1}

@@ -61,8 +61,9 @@ class GrownCascadeClassifier(SignificanceClassifier):
         Yields that u follows: of the held-out events; of all events, each scored by a booster that did not train on it
         (a fraction as `cv` then means as many folds as it takes, at least two); or of the training events, on which u
         runs away.
-    update_every : int, default=1
-        Trees between two updates of u.
+    update_every : int, default=5
+        Trees between two updates of u, which look at the yields; rounds in between repeat those of the last look. The
+        paper has 1, which takes longer.
     damping : float, default=0.0
         d in u <- (1 - d) u_new + d u_old.
     warmup : int, default=0
@@ -155,7 +156,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         u_init: float | str = "auto",
         cv: Any = 0.25,
         update: str = "held-out",
-        update_every: int = 1,
+        update_every: int = 5,
         damping: float = 0.0,
         warmup: int = 0,
         u_bounds: tuple[float, float] | None = None,
@@ -272,7 +273,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
 
     def _schedule(self, floor: float) -> Schedule:
         if not self.cascade:
-            return Schedule(self.utility_, warmup=int(self.n_trees), floor=floor)
+            return Schedule(self.utility_, update_every=self.update_every, warmup=int(self.n_trees), floor=floor)
         return Schedule(
             self.utility_,
             update_every=self.update_every,
