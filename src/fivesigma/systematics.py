@@ -343,7 +343,10 @@ class _Nominal(NamedTuple):
         if self.named is (varied.process is None):
             which = "no process, which the nominal events have" if self.named else "process, which the nominal lack"
             raise InputError(f"{name} has {which}: give process for both samples or for none")
-        found = number_processes(signal, varied.process)
+        try:
+            found = number_processes(signal, varied.process)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
         known = self.processes.names
         missing = [key for key in found.names if key not in known]
         if missing:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -129,3 +130,20 @@ def test_errors_are_one_line(folder: Path) -> None:
         assert sentence in result.stderr
         assert len(result.stderr.splitlines()) == 1
     assert not (folder / "out.html").exists()
+
+
+def test_systematics_from_files(folder: Path, cascade: Any, test_events: Events) -> None:
+    write_events(test_events[::2], folder / "half.parquet")
+    words = [f"{folder}/model", f"{folder}/the events.parquet", "-o", f"{folder}/report.html", "--replicas", "10"]
+    more = ["--systematic", f"half={folder}/half.parquet", "--systematic", "W=10%@wjets"]
+    result = CliRunner().invoke(report_command, [*words, *more])
+    assert result.exit_code == 0, result.output
+    heavier = test_events.weight * np.where(test_events.process == "wjets", 1.1, 1.0)
+    given = {"half": (test_events[::2], None), "W": (heavier, None)}
+    steps = cascade.yield_shifts(test_events, None, None, given).waterfall()
+    for name, significance in steps:
+        assert f"{significance:8.4f}  {name}" in result.stdout
+    page = html.unescape((folder / "report.html").read_text(encoding="utf-8"))
+    assert f"--systematic half={folder}/half.parquet --systematic W=10%@wjets" in page
+    wrong = CliRunner().invoke(report_command, [*words, "--force", "--systematic", "W=10%@wjet"])
+    assert "W scales the process 'wjet', of which there are no events; did you mean 'wjets'" in wrong.output

@@ -74,12 +74,12 @@ samples_options = several(
         metavar="PROCESS=SUM",
         help="Divide by this sum of weights, or by the sum of the histogram of this name; may be repeated.",
     ),
-    click.option(
-        "--keep",
-        multiple=True,
-        metavar="COLUMN",
-        help="Carry this column beside the features in its own type, such as an event number; may be repeated.",
-    ),
+)
+keep_option = click.option(
+    "--keep",
+    multiple=True,
+    metavar="COLUMN",
+    help="Carry this column beside the features in its own type, such as an event number; may be repeated.",
 )
 
 
@@ -106,13 +106,25 @@ def source_options(
         paths.setdefault(name, []).extend(part for part in text.split(",") if part)
     return {
         "path": paths,
-        "signal": [] if signal is None else signal.split(","),
+        "signal": None if signal is None else [] if signal == "none" else signal.split(","),
         "luminosity": luminosity,
         "cross_section": {
             name: _number("--cross-section", text) for name, text in _pairs("--cross-section", cross_sections)
         },
         "sum_of_weights": {name: _number_or_name(text) for name, text in _pairs("--sum-of-weights", sums_of_weights)},
     }
+
+
+def model_samples(trained: Any, source: dict[str, Any], **reading: Any) -> Any:
+    """Read the files of processes as the training events of a model were read, but for what is asked otherwise."""
+    from fivesigma.datasets import load_events
+
+    asked = {name: column_or_none(value) for name, value in reading.items() if value is not None}
+    return load_events(
+        **source,
+        **{"features": trained.features, "weight": trained.weight, "missing": trained.missing} | asked,
+        keep=trained.keep,
+    )
 
 
 def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -12,7 +12,10 @@ from fivesigma.cli.options import (
     check_output,
     column_or_none,
     force_option,
+    model_samples,
     number_or_none,
+    samples_options,
+    source_options,
     trusted_option,
     where_option,
 )
@@ -21,7 +24,7 @@ from fivesigma.errors import InputError
 
 @click.command(epilog="Example: fivesigma predict model test.root -o scores.parquet")
 @click.argument("model", type=click.Path(path_type=Path))
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, metavar="[FILE...]")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="SCORES",
               help="Write the scores to this file, which must end in .csv, .parquet or .root.")  # fmt: skip
 @click.option("--label", metavar="COLUMN",
@@ -41,6 +44,10 @@ from fivesigma.errors import InputError
               "ends in .root: each tree gets one of the same name.")  # fmt: skip
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="Write this column beside the scores, in its own type; may be repeated.")  # fmt: skip
+@samples_options
+@click.option("--signal", metavar="PROCESSES",
+              help="Take these processes of --sample as signal, separated by commas, or none of them with the word "
+              "none.")  # fmt: skip
 @click.option("--friend", is_flag=True, help="Write to .root the new branches alone, score and selected.")
 @where_option
 @trusted_option
@@ -60,21 +67,23 @@ def predict(
     where: str | None,
     trusted: bool,
     force: bool,
+    **samples: Any,
 ) -> None:
-    """Score events in FILE... with MODEL.
+    """Score events in FILE..., or those of --sample, with MODEL.
 
     SCORES gets the columns id (the row number if the events have none), score, selected (at the model's cut), and
     label, weight and process where the events have them. If it ends in .root it gets TTrees with score, selected and
     the kept columns, entry by entry in the order of the one file that is read.
     """
-    from dataclasses import replace
-
-    from fivesigma import ScoredEvents, load
+    from fivesigma import load
     from fivesigma.datasets import column_names, load_events
     from fivesigma.datasets.columns import Columns
     from fivesigma.scored import check_ending
 
+    source = source_options(files, **samples)
     if output.suffix.lower() == ".root":
+        if samples["samples"]:
+            raise InputError("scores in ROOT files belong to one file each; name it instead of --sample")
         check_output(output, force=force)
         _to_root(load(model, trusted=trusted), files, output, trees, keep, friend=friend, where=where)
         return
@@ -85,6 +94,12 @@ def predict(
     check_output(output, force=force)
     fitted = load(model, trusted=trusted)
     trained = Columns.of_model(fitted)
+    if samples["samples"]:
+        if label or process:
+            raise InputError("--sample says what an event is; leave --label and --process out")
+        reading = {"weight": weight, "missing": missing, "tree": tree, "cut": where}
+        _score(fitted, model_samples(trained, source, **reading), output)
+        return
     found = trained.there(column_names(files[0], tree=tree))
     asked = {"label": label, "weight": weight, "process": process}
     roles = {role: getattr(found, role) if name is None else column_or_none(name) for role, name in asked.items()}
@@ -98,10 +113,19 @@ def predict(
         tree=tree,
         cut=where,
     )
+    _score(fitted, events, output, weighted=roles["weight"] is not None)
+
+
+def _score(fitted: Any, events: Any, output: Path, *, weighted: bool = True) -> None:
+    """Score events, write them, and say how many they are."""
+    from dataclasses import replace
+
+    from fivesigma import ScoredEvents
+
     for note in events.notes:
         click.echo(f"note: {note}", err=True)
     scored = ScoredEvents.of(fitted, events)
-    if roles["weight"] is None:
+    if not weighted:
         scored = replace(scored, weight=None)
     scored.write(output)
     selected = 0 if scored.selected is None else int(scored.selected.sum())

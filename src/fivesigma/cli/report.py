@@ -12,7 +12,10 @@ from fivesigma.cli.options import (
     check_output,
     column_or_none,
     force_option,
+    model_samples,
     replicas_option,
+    samples_options,
+    source_options,
     tree_option,
     trusted_option,
     where_option,
@@ -20,11 +23,18 @@ from fivesigma.cli.options import (
 )
 from fivesigma.cli.systematics import parsed, systematic_option, variations
 from fivesigma.cli.words import sentence
-from fivesigma.errors import FivesigmaError
+from fivesigma.errors import FivesigmaError, InputError
 
 __all__ = ["report_command"]
 
 _REPLICAS = 1000  # the default of the option
+_SAMPLE_WORDS = {
+    "samples": "sample",
+    "signal": "signal",
+    "luminosity": "luminosity",
+    "cross_sections": "cross-section",
+    "sums_of_weights": "sum-of-weights",
+}
 
 
 @click.command(
@@ -33,7 +43,7 @@ _REPLICAS = 1000  # the default of the option
     epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain",
 )
 @click.argument("model", type=click.Path(path_type=Path))
-@click.argument("files", nargs=-1, required=True, metavar="EVENTS...")
+@click.argument("files", nargs=-1, metavar="[EVENTS...]")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="HTML", help="File to write.")
 @click.option("--baseline", type=click.Path(path_type=Path), metavar="MODEL", help="Saved model to compare with.")
 @click.option("--trained-on", "trained_on", multiple=True, metavar="FILE",
@@ -41,6 +51,8 @@ _REPLICAS = 1000  # the default of the option
 @click.option("--label", metavar="COLUMN", help="By default as in training.")
 @click.option("--weight", metavar="COLUMN", help="By default as in training; none gives every event the weight one.")
 @click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
+@samples_options
+@click.option("--signal", metavar="PROCESSES", help="Take these processes of --sample as signal, separated by commas.")
 @systematic_option
 @yields_option
 @where_option
@@ -76,10 +88,15 @@ def report_command(
     from fivesigma.reporting import report
 
     asked = parsed(systematics)
+    samples = {name: reading.pop(name) for name in _SAMPLE_WORDS}
+    source = source_options(files, **samples)
+    if samples["samples"] and any(one.files for one in asked):
+        raise click.UsageError("files of --systematic need a column of labels, and --sample has none: write scores of "
+                               "the samples with fivesigma predict, and use fivesigma scan or categorise.")  # fmt: skip
     try:
         check_output(output, force=force)
         fitted = load(model, trusted=trusted)
-        events = _read(fitted, files, **reading)
+        events = _read_samples(fitted, source, **reading) if samples["samples"] else _read(fitted, files, **reading)
         for note in events.notes:
             click.echo(f"note: {note}", err=True)
         # Normalisations need no scores.
@@ -101,6 +118,7 @@ def report_command(
                 baseline=baseline,
                 trained_on=trained_on,
                 systematic=systematics,
+                **{word: samples[name] for name, word in _SAMPLE_WORDS.items()},
                 **reading,
                 title=title,
                 replicas=None if replicas == _REPLICAS else replicas,
@@ -119,6 +137,24 @@ def report_command(
             click.echo(f"{step.significance:8.4f}  {step.name}")
     low, high = found.data.verdict.interval
     click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
+
+
+def _read_samples(
+    model: Any,
+    source: dict[str, Any],
+    *,
+    label: str | None,
+    weight: str | None,
+    process: str | None,
+    where: str | None,
+    tree: str | None,
+) -> Any:
+    """Read the files of processes as the model was trained."""
+    from fivesigma.datasets.columns import Columns
+
+    if label or process:
+        raise InputError("--sample says what an event is; leave --label and --process out")
+    return model_samples(Columns.of_model(model), source, weight=weight, tree=tree, cut=where)
 
 
 def _read(

@@ -16,6 +16,7 @@ from fivesigma.cli.options import (
     column_or_none,
     force_option,
     jobs_option,
+    keep_option,
     number_or_none,
     samples_options,
     signal_option,
@@ -68,6 +69,7 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that al
               help="Read the labels of signal and background from this column.")  # fmt: skip
 @signal_option
 @samples_options
+@keep_option
 @click.option("--weight", default="Weight", show_default=True, metavar="COLUMN",
               help="Read the expected yield of each event from this column, or from an expression of columns such as "
               "'mcWeight * sf'; none means that each is one.")  # fmt: skip

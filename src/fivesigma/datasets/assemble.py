@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from fivesigma.datasets.reading import Block, read_block
 from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,17 +51,11 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
     table = FeatureTable((), None)
     blocks: list[Block] = []
     for at, source in enumerate(sources):
-        if settled is None:
-            settled, left_out, held_back = columns.settled(source)
-            table = FeatureTable(settled.feature_names, settled.missing)
-        block = read_block(source, *settled.reading(source), table=table, keep=settled.keep)
-        needed = frozenset(settled.named)
-        for name in (settled.label, settled.process, settled.ids, *settled.keep):
-            if name is not None:
-                block.columns[name] = _plain(block.columns[name], name, source.name, nan=name not in needed)
-        for name in frozenset(settled.keep).intersection(settled.features or ()):
-            if block.columns[name].dtype.kind == "U":
-                raise InputError(f"column {name!r} of {source.name} holds text and cannot be a feature; only keep it")
+        with _of_process(None if processes is None else processes.names[at]):
+            if settled is None:
+                settled, left_out, held_back = columns.settled(source)
+                table = FeatureTable(settled.feature_names, settled.missing)
+            block = _checked_block(source, settled, table)
         if processes is not None:
             block.process = processes.names[at]
         blocks.append(block)
@@ -95,6 +90,30 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
         columns=settled,
         notes=notes,
     )
+
+
+@contextmanager
+def _of_process(name: str | None) -> Iterator[None]:
+    """Say in an error of which process the file is."""
+    try:
+        yield
+    except InputError as err:
+        if name is None:
+            raise
+        raise InputError(f"{err} (process {name!r})") from err
+
+
+def _checked_block(source: Source, settled: Columns, table: FeatureTable) -> Block:
+    """Read a source: features go into the table, and other columns are checked."""
+    block = read_block(source, *settled.reading(source), table=table, keep=settled.keep)
+    needed = frozenset(settled.named)
+    for name in (settled.label, settled.process, settled.ids, *settled.keep):
+        if name is not None:
+            block.columns[name] = _plain(block.columns[name], name, source.name, nan=name not in needed)
+    for name in frozenset(settled.keep).intersection(settled.features or ()):
+        if block.columns[name].dtype.kind == "U":
+            raise InputError(f"column {name!r} of {source.name} holds text and cannot be a feature; only keep it")
+    return block
 
 
 def _check_processes(blocks: list[Block], processes: Processes, signal: Sequence[str]) -> None:

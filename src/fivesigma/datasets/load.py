@@ -67,7 +67,8 @@ def load_events(
         Column of the two labels; None for events without labels.
     signal : optional
         The label that means signal.  It must be given unless the labels are s/b, sig/bkg, signal/background
-        (in any case), true/false, 1/0 or 1/-1. With a mapping of processes, one process or a list of them.
+        (in any case), true/false, 1/0 or 1/-1. With a mapping of processes, one process or a list of them; an empty
+        list if none is, as in a varied sample of some backgrounds.
     weight : str, optional
         Column of expected yields, or an expression such as ``"mcWeight * puWeight"``; None gives every event the weight
         one.
@@ -157,9 +158,9 @@ def _load_processes(
     """Read files whose processes are known."""
     if not paths:
         raise InputError("there is no process to read")
-    signals = [signal] if isinstance(signal, str) else list(signal or ())
-    if not signals:
+    if signal is None:
         raise InputError("name the processes that are signal with signal=['...']")
+    signals = [signal] if isinstance(signal, str) else list(signal)
     for kind, names in (("signal", signals), ("cross_section", cross_section), ("sum_of_weights", sum_of_weights)):
         for name in names:
             if name not in paths:

@@ -118,9 +118,10 @@ def _precise(column: Any) -> Any:
 def _flat(column: Any, name: str, source: Source) -> NDArray[Any]:
     """A column that is wanted by itself, and used in an expression as well."""
     if _is_jagged(column) or column.ndim != 1:
+        shape = column.type if _is_jagged(column) else " * ".join(map(str, (*column.shape, column.dtype)))
         raise InputError(
-            f"column {name!r} of {source.name} does not hold one value per event; pick one with '{name}[0]', or use "
-            f"sum, max, min, count, any, all"
+            f"column {name!r} of {source.name} does not hold one value per event but the shape {shape}; pick one with "
+            f"'{name}[0]', or use sum, max, min, count, any, all"
         )
     return np.asarray(column)
 

@@ -72,9 +72,12 @@ class RootTree:
         text = column.dtype.kind == "O" and kind == "value" and isinstance(next(iter(column), ""), str)
         if column.ndim != 1 or (column.dtype.kind == "O" and name not in self._numbers and not text):
             what = "value" if kind == "value" else "number"
+            jagged = column.dtype.kind == "O"
+            inside = ["var", getattr(next(iter(column), None), "dtype", "?")] if jagged else [column.dtype]
+            shape = " * ".join(map(str, (*column.shape, *inside)))
             raise InputError(
-                f"branch {name!r} of {self.name} does not hold one {what} per event: "
-                "flatten it first, or leave it out with features="
+                f"branch {name!r} of {self.name} does not hold one {what} per event but the shape {shape}; pick one "
+                f"with '{name}[0]', or use sum, max, min, count, any, all"
             )
         with np.errstate(over="ignore"):
             return column if kind == "value" else column.astype(kind)

@@ -12,7 +12,6 @@ from fivesigma._types import BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.systematics import Systematics, Varied
-from fivesigma.yields import check_weights
 
 __all__ = ["scored_variations"]
 
@@ -43,7 +42,7 @@ def scored_variations(model: Any, signal: BoolArray, systematics: Mapping[str, t
             score = model.predict_proba(moved)[:, 1]
             return Varied(score, moved.weight, _is_signal(model, name, moved.y), moved.process)
         if np.ndim(moved) == 1:
-            return Varied(weight=check_weights(moved, signal.size))
+            return Varied(weight=moved)
         score = model.predict_proba(moved)[:, 1]
         if score.size != signal.size:
             raise InputError(f"systematics[{name!r}] has {score.size} events for {signal.size} nominal ones")
