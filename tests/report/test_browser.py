@@ -252,7 +252,7 @@ def test_pages_of_other_models_have_no_errors(
     numbers = replace(synthetic(), importance=None)
     bare = replace(numbers, progress=replace(numbers.progress, series=[], minorants=[], note="none"))
     without_u = fivesigma.report(plain_model, test_events, n_boot=10)
-    for report, figures in ((Report(numbers), 7), (Report(bare), 4), (without_u, 5)):
+    for report, figures in ((Report(numbers), 8), (Report(bare), 5), (without_u, 5)):
         open_page(browser, report, tmp_path)
         assert len(browser.find_elements("css selector", ".plot svg")) == figures
         assert shown(browser)["cut"][0] == pytest.approx(report.data.verdict.cut, rel=1e-6)
