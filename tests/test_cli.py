@@ -481,7 +481,13 @@ class TestDemo:
         assert steps == ["simulating", "training", "training", "comparing", "making"]
 
         (out / "mine.txt").write_text("kept by mistake")
-        good("demo", *self.RUN)
+        page = (out / "report.html").read_text(encoding="utf-8")
+        (again,) = re.findall(r'<pre id="command">fivesigma (.*?)</pre>', page)
+        assert "--events 4000 --trees 8 --seed 0 --jobs 1" in again
+        good(*again.split())
+        times = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC|rounds in [\d.,e-]+ s"
+        written = (out / "report.html").read_text(encoding="utf-8")
+        assert re.sub(times, "", written) == re.sub(times, "", page), "the page's command writes the same page again"
         assert sorted(p.name for p in tmp_path.iterdir()) == ["fivesigma-demo"]
         assert not (out / "mine.txt").exists(), "an earlier demo is replaced"
 

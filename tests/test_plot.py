@@ -78,7 +78,7 @@ def small_figure(**size: Any) -> tuple[Any, Any]:
 
 
 # Without text, images are the same wherever matplotlib draws alike, whatever the fonts.
-@pytest.mark.parametrize("name", ["significance", "u_path", "rounds", "roc", "purity"])
+@pytest.mark.parametrize("name", ["significance", "u_path", "rounds", "roc", "purity", "systematics", "waterfall"])
 @pytest.mark.mpl_image_compare(baseline_dir=BASELINES, tolerance=5, style="default", remove_text=True)
 def test_images(name: str, data: ReportData) -> Any:
     figure, ax = small_figure()

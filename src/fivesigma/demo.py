@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -104,7 +105,9 @@ def run_demo(
     console.print(table((plain, cascade), result, test.is_signal, test.weight))
     console.print(sentence(result))
     step("making the report")
-    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train)
+    again = ["fivesigma", "demo", "-o", str(folder), "--events", str(n_events), "--trees", str(n_trees)]
+    again += ["--seed", str(seed), *([] if n_jobs is None else ["--jobs", str(n_jobs)])]
+    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train, command=shlex.join(again))
     write(folder, cascade, test, page)
     console.print(f"Model, scores of the test events and figure of the cascade in {folder}/. Open the report:")
     console.print(f"{(folder / 'report.html').resolve()}", soft_wrap=True)

@@ -309,7 +309,7 @@ def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Labe
     return ax
 
 
-def systematics(report: Report | ReportData, ax: Any = None) -> Any:
+def systematics(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw significance against the cut with all systematics, and beside it the curve that ignores them."""
     data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
@@ -321,10 +321,11 @@ def systematics(report: Report | ReportData, ax: Any = None) -> Any:
     ax.set_ylim(bottom=0.0)
     valid = cuts.cut[np.isfinite(cuts.known)]
     _frame(ax, "cut on the score", "significance (σ)", (valid.min(), valid.max()))
+    draw_label(ax, **label)
     return _legend_of_several(ax)
 
 
-def waterfall(report: Report | ReportData, ax: Any = None) -> Any:
+def waterfall(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw what each systematic and the statistics of the simulation cost, from a known background to a fit."""
     data, ax = _data(report), axes_or_current(ax)
     if data.systematics is None:
@@ -339,6 +340,7 @@ def waterfall(report: Report | ReportData, ax: Any = None) -> Any:
     ax.set_yticks(np.arange(len(labels)), labels)
     ax.invert_yaxis()
     ax.set_xlabel("significance (σ)")
+    draw_label(ax, **label)
     return ax
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -178,6 +179,51 @@ def test_no_width_scrolls_sideways(opened: Any, width: int) -> None:
     overlap = """const f = [...document.querySelectorAll('.plot')].map(e => e.getBoundingClientRect());
         return f.every(r => r.width > 200 && r.right <= innerWidth)"""
     assert opened.execute_script(overlap)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_tables_that_are_too_wide_for_a_phone_show_that_they_scroll(opened: Any, scheme: str) -> None:
+    emulate(opened, width=390, scheme=scheme)
+    opened.refresh()
+    wide = """return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(
+        e => [e.tabIndex, getComputedStyle(e).backgroundImage, getComputedStyle(e).backgroundAttachment,
+              e.querySelector('table').id])"""
+    boxes = opened.execute_script(wide)
+    assert {"comparison", "table-yields"} <= {name for *_, name in boxes}
+    for tab, image, attachment, _ in boxes:
+        assert tab == 0, "the keyboard cannot scroll it"
+        # Shadows that stay at the sides, below covers that move with the table and hide them at its ends.
+        assert image.count("linear-gradient") == 4
+        assert attachment == "local, local, scroll, scroll"
+    # The shadow is there to be seen: the last pixels of the table are darker, or lighter in the dark, than the paper.
+    from PIL import Image
+
+    box = opened.find_element("css selector", ".scroll:has(#table-yields)")
+    rows = np.asarray(Image.open(io.BytesIO(box.screenshot_as_png)).convert("L"), dtype=float)
+    paper = np.median(rows)
+    assert abs(np.median(rows[:, -1]) - paper) > 30
+    assert abs(np.median(rows[:, 0]) - paper) < 5, "nothing is hidden at the left"
+    opened.execute_script("document.querySelector('#table-yields').parentElement.scrollLeft = 1e6")
+    rows = np.asarray(Image.open(io.BytesIO(box.screenshot_as_png)).convert("L"), dtype=float)
+    assert abs(np.median(rows[:, -1]) - paper) < 5, "the end is reached"
+    assert abs(np.median(rows[:, 0]) - paper) > 30
+
+
+def test_signal_is_a_line_of_its_own_over_the_stack(opened: Any) -> None:
+    script = """const paths = [...document.querySelectorAll('#fig-scores g:not(.marker) > path')];
+        return paths.slice(-2).map(p => [p.getAttribute('d'), p.style.stroke, p.style.strokeWidth, p.style.fill])"""
+    halo, line = opened.execute_script(script)
+    assert halo[0] == line[0]
+    assert (halo[1], line[1]) == ("var(--paper)", "var(--signal)")
+    assert float(halo[2]) > float(line[2]) >= 3
+    assert line[3] == "none"
+
+
+def test_rounds_that_are_not_monitored_do_not_interrupt_the_line(opened: Any) -> None:
+    script = """return [...document.querySelectorAll('#fig-rounds g > path')].map(p => p.getAttribute('d'))"""
+    held_out, training = opened.execute_script(script)
+    assert held_out.count("M") == training.count("M") == 1
+    assert training.count("L") >= 4
 
 
 def test_dark_is_dark_and_print_is_light(opened: Any) -> None:

@@ -58,9 +58,21 @@ def test_page_needs_nothing_else(made: Report) -> None:
     assert len(outline.scripts) == 2
 
 
+def test_the_cut_comes_before_the_progress_which_needs_no_paper(made: Report) -> None:
+    ids = [i for i in Outline(made.html).ids if i in ("verdict", "cuts", "progress", "scores", "provenance")]
+    assert ids == ["verdict", "cuts", "progress", "scores", "provenance"]
+    links = re.findall(r'<a href="#(\w+)">', made.html)
+    assert links.index("cuts") + 1 == links.index("progress")
+    section = made.html.split('<section id="progress">')[1].split("</section>")[0]
+    for word in ("minorant", "surrogate", "R(·"):
+        assert word not in section.split("<details>")[0]
+    for words in ("cannot be trained on significance itself", "The thick curve is the goal", "filled dot", "open dot"):
+        assert words in section
+
+
 def test_every_figure_has_an_aid_and_a_table(made: Report) -> None:
     outline = Outline(made.html)
-    figures = ["progress", "u", "rounds", "significance", "scores", "roc", "purity"]
+    figures = ["significance", "progress", "u", "rounds", "scores", "roc", "purity"]
     assert [i for i in outline.ids if i.startswith("fig-")] == [f"fig-{name}" for name in figures]
     for name in ("progress", "rounds", "cuts", "scores", "rates", "features", "yields"):
         assert f"table-{name}" in outline.ids

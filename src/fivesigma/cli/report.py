@@ -27,12 +27,13 @@ from fivesigma.errors import FivesigmaError, InputError
 
 __all__ = ["report_command"]
 
-SAMPLE_WORDS = {
-    "samples": "--sample",
-    "signal": "--signal",
-    "luminosity": "--luminosity",
-    "cross_sections": "--cross-section",
-    "sums_of_weights": "--sum-of-weights",
+_REPLICAS = 1000  # the default of the option
+_SAMPLE_WORDS = {
+    "samples": "sample",
+    "signal": "signal",
+    "luminosity": "luminosity",
+    "cross_sections": "cross-section",
+    "sums_of_weights": "sum-of-weights",
 }
 
 
@@ -45,6 +46,8 @@ SAMPLE_WORDS = {
 @click.argument("files", nargs=-1, metavar="[EVENTS...]")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="HTML", help="File to write.")
 @click.option("--baseline", type=click.Path(path_type=Path), metavar="MODEL", help="Saved model to compare with.")
+@click.option("--trained-on", "trained_on", multiple=True, metavar="FILE",
+              help="Training events: those that are also among EVENTS lead to a warning; may be repeated.")  # fmt: skip
 @click.option("--label", metavar="COLUMN", help="By default as in training.")
 @click.option("--weight", metavar="COLUMN", help="By default as in training; none gives every event the weight one.")
 @click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
@@ -64,6 +67,7 @@ def report_command(
     files: tuple[str, ...],
     output: Path,
     baseline: Path | None,
+    trained_on: tuple[str, ...],
     systematics: tuple[str, ...],
     yields: tuple[float, float] | None,
     title: str | None,
@@ -74,8 +78,8 @@ def report_command(
 ) -> None:
     """Write a page on MODEL from labelled EVENTS that were used for nothing else.
 
-    The page is one file that works offline: verdict, progress of the cascade, significance against the cut with a
-    slider, scores, efficiencies, features, yields, systematics, provenance. Files of --systematic hold events like
+    The page is one file that works offline: verdict, significance against the cut with a slider, progress of the
+    cascade, scores, efficiencies, features, yields, systematics, provenance. Files of --systematic hold events like
     EVENTS, with other values or other events.
     """
     import numpy as np
@@ -84,7 +88,7 @@ def report_command(
     from fivesigma.reporting import report
 
     asked = parsed(systematics)
-    samples = {name: reading.pop(name) for name in SAMPLE_WORDS}
+    samples = {name: reading.pop(name) for name in _SAMPLE_WORDS}
     source = source_options(files, **samples)
     if samples["samples"] and any(one.files for one in asked):
         raise click.UsageError("files of --systematic need a column of labels, and --sample has none: write scores of "
@@ -104,7 +108,21 @@ def report_command(
             yields=yields,
             systematics=variations(asked, nominal, lambda file: _read(fitted, (file,), **reading)),
             title=title,
-            command=_command(model, files, output, baseline, yields, systematics, samples, trusted=trusted, **reading),
+            trained_on=_read(fitted, trained_on, **reading) if trained_on else None,
+            command=_command(
+                model,
+                files,
+                output,
+                yields=yields,
+                trusted=trusted,
+                baseline=baseline,
+                trained_on=trained_on,
+                systematic=systematics,
+                **{word: samples[name] for name, word in _SAMPLE_WORDS.items()},
+                **reading,
+                title=title,
+                replicas=None if replicas == _REPLICAS else replicas,
+            ),
             n_boot=replicas,
         )
         found.write(output)
@@ -171,31 +189,20 @@ def _read(
     )
 
 
-def _command(  # noqa: PLR0917 - the words of one command
+def _command(
     model: Path,
     files: tuple[str, ...],
     output: Path,
-    baseline: Path | None,
-    yields: tuple[float, float] | None,
-    systematics: tuple[str, ...],
-    samples: dict[str, Any],
     *,
+    yields: tuple[float, float] | None,
     trusted: bool,
-    **reading: str | None,
+    **options: Any,
 ) -> str:
-    """The same call once more, quoted for a shell."""
+    """The same call once more, quoted for a shell; options may be repeated, and the page that it replaces is there."""
     words = ["fivesigma", "report", str(model), *files, "-o", str(output)]
-    if baseline is not None:
-        words += ["--baseline", str(baseline)]
     if yields is not None:
         words += ["--yields", *(f"{v!r}" for v in yields)]
-    for text in systematics:
-        words += ["--systematic", text]
-    for name, given in samples.items():
-        several = given if isinstance(given, tuple) else () if given is None else (given,)
-        for text in several:
-            words += [SAMPLE_WORDS[name], str(text)]
-    for name, value in reading.items():
-        if value is not None:
-            words += [f"--{name}", value]
-    return shlex.join([*words, *["--trusted"] * trusted])
+    for name, value in options.items():
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [] if each is None else [f"--{name.replace('_', '-')}", str(each)]
+    return shlex.join([*words, *["--trusted"] * trusted, "--force"])

@@ -17,7 +17,13 @@ from fivesigma.reporting.categories import CategoryTable, category_table
 from fivesigma.reporting.cuts import CutTable, cut_table
 from fivesigma.reporting.histogram import ProcessRow, ScoreHistogram, process_rows, score_histogram
 from fivesigma.reporting.importance import Importance, importance_of
-from fivesigma.reporting.provenance import Provenance, feature_names_of, provenance_of, shared_events
+from fivesigma.reporting.provenance import (
+    Provenance,
+    feature_names_of,
+    provenance_of,
+    python_call,
+    shared_events,
+)
 from fivesigma.reporting.rounds import Progress, progress_of
 from fivesigma.reporting.shifts import Systematics, systematics_of, variations_of
 from fivesigma.reporting.verdict import Verdict, verdict_of
@@ -100,6 +106,10 @@ def gather(
         n_boot=n_boot,
         random_state=random_state,
     )
+    again = python_call(
+        {"baseline": baseline, "trained_on": trained_on, "utilities": utilities, "systematics": systematics},
+        {"yields": yields, "title": title, "level": level, "n_boot": n_boot, "random_state": random_state},
+    )
     return ReportData(
         title=f"{type(model).__name__} on {len(events):,} events" if title is None else title,
         verdict=verdict,
@@ -110,7 +120,7 @@ def gather(
         categories=category_table(categories, cross_fitted),
         systematics=systematics_of(scored, float(model.cut_), variations),
         importance=importance_of(model, feature_names_of(model, events)),
-        provenance=provenance_of(model, events, trained_on, command),
+        provenance=provenance_of(model, events, trained_on, again if command is None else command),
     )
 
 
