@@ -73,11 +73,13 @@ os.environ |= {
     "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
 }
 
+
 # Reference
 def _skip_inherited(app, what, name, obj, skip, options):  # noqa: ARG001, PLR0917 - Sphinx calls it with these
-    """Leave out what scikit-learn documents itself."""
+    """Leave out what scikit-learn documents itself, and what estimators do for each other."""
     of_sklearn = str(getattr(obj, "__module__", "")).startswith("sklearn.")
-    return skip or of_sklearn or (name.startswith("set_") and name.endswith("_request"))
+    internal = name in {"check_parameters", "fit_sample", "score_checked", "tune_on"}
+    return skip or internal or of_sklearn or (name.startswith("set_") and name.endswith("_request"))
 
 
 def setup(app):
@@ -91,6 +93,7 @@ autodoc_typehints = "none"  # docstrings say what arguments are
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
+toc_object_entries_show_parents = "hide"
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -42,7 +42,11 @@ def test_every_public_name_is_in_the_reference() -> None:
     objects = {id(value) for value in names.values()}
     for module in MODULES:
         public = importlib.import_module(f"fivesigma.{module}")
-        missing = [n for n in public.__all__ if f"fivesigma.{module}.{n}" not in names and id(getattr(public, n)) not in objects]
+        missing = [
+            n
+            for n in public.__all__
+            if f"fivesigma.{module}.{n}" not in names and id(getattr(public, n)) not in objects
+        ]
         assert not missing, f"fivesigma.{module}: {missing} are public and not in docs/api"
 
 

@@ -23,7 +23,7 @@ class ShellCells(SphinxPostTransform):
                 block["language"] = "sh"
                 block.rawsource = text.removeprefix(MAGIC)
                 block.children = []
-                block += nodes.Text(block.rawsource)
+                block.append(nodes.Text(block.rawsource))
 
 
 def setup(app: Any) -> dict[str, bool]:
