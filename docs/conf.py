@@ -53,7 +53,7 @@ nb_number_source_lines = False
 _ipython = Path(tempfile.mkdtemp(prefix="fivesigma-docs-"))
 _startup = _ipython / "profile_default" / "startup"
 _startup.mkdir(parents=True)
-shutil.copy(HERE / "_style" / "figures.py", _startup / "00-figures.py")
+shutil.copy(HERE / "_style" / "kernel.py", _startup / "00-kernel.py")
 (_ipython / "profile_default" / "ipython_kernel_config.py").write_text(
     # The kernel talks to the build on this machine only, so that its warning about open ports says nothing new.
     'c = get_config()\nc.IPKernelApp.log_level = "ERROR"\nc.InlineBackend.figure_formats = set()\n'
@@ -65,7 +65,6 @@ os.environ |= {
     "FIVESIGMA_DOCS_EXTRA": str(EXTRA),
     "IPYTHONDIR": str(_ipython),
     "MATPLOTLIBRC": str(HERE / "_style" / "matplotlibrc"),
-    "BASH_ENV": str(HERE / "_style" / "strict.sh"),  # a command that fails ends its cell
     "COLUMNS": "100",
     "NO_COLOR": "1",
     "OMP_NUM_THREADS": "1",

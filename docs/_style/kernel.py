@@ -1,4 +1,4 @@
-"""Run at the start of every page's kernel: a figure becomes SVG inside the page, in the colours of its theme."""
+"""Run at the start of every page's kernel: figures are SVG in the colours of the theme, shell cells print once."""
 
 
 def _in_page(figure):
@@ -42,4 +42,16 @@ def _register():
         html.for_type(sys.modules["matplotlib.figure"].Figure, _in_page)
 
 
+def _bash(line, cell):  # noqa: ARG001 - magics have both
+    """Run the commands, show what they print in one piece, and end the build if one of them fails."""
+    import subprocess
+
+    done = subprocess.run(
+        ["bash", "-e", "-c", cell], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    print(done.stdout, end="")
+    done.check_returncode()
+
+
 get_ipython().events.register("post_execute", _register)  # noqa: F821
+get_ipython().register_magic_function(_bash, "cell", "bash")  # noqa: F821
