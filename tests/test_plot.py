@@ -37,6 +37,8 @@ FIGURES = [
     plot.scores,
     plot.roc,
     plot.purity,
+    plot.systematics,
+    plot.waterfall,
     plot.importance,
 ]
 Figure = Callable[..., Any]
@@ -68,7 +70,7 @@ def test_figures_take_axes_return_them_and_never_show(
     finally:
         plt.close(other)
     assert ax.get_xlabel()
-    assert ax.get_ylabel() or draw is plot.importance
+    assert ax.get_ylabel() or draw in (plot.importance, plot.waterfall)
     assert set(plot.__all__) == {*(f.__name__ for f in FIGURES), "style"}
 
 
@@ -311,3 +313,10 @@ def test_refusals_are_one_sentence(data: ReportData, ax: Any) -> None:
 def test_every_figure_is_documented() -> None:
     for name in plot.__all__:
         assert inspect.getdoc(getattr(plot, name))
+
+
+@pytest.mark.parametrize("draw", [plot.systematics, plot.waterfall])
+def test_a_report_without_systematics_has_no_figure_of_them(draw: Figure, data: ReportData, ax: Any) -> None:
+    without = replace(data, systematics=None, cuts=replace(data.cuts, known=None, profiled=None))
+    with pytest.raises(InputError, match=r"this report has no systematics; give fivesigma\.report systematics="):
+        draw(without, ax)
