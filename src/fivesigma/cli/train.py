@@ -126,8 +126,6 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     )
     for note in events.notes:
         click.echo(f"note: {note}", err=True)
-    if not options["features"] and not any(note.startswith("Features: ") for note in events.notes):
-        click.echo(f"note: Features: {', '.join(events.feature_names)}.", err=True)
     model = make_model(checkpoint, **options)
     try:
         model.fit(events)
@@ -135,6 +133,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
         click.get_current_context().exit(INTERRUPTED)
     save(model, output, force=force)
     shutil.rmtree(checkpoint, ignore_errors=True)
+    if not options["features"]:
+        click.echo(f"features: {', '.join(events.feature_names)}")
     click.echo(_summary(model, events, output))
 
 
