@@ -82,7 +82,7 @@ def _sample(seed: int, n: int, kind: str, negative: float, dtype: Any) -> Sample
     elif kind == "narrow":
         score = 1.0 + 1e-7 * np.round(score, 2)
     elif kind == "huge":
-        score = np.sign(score) * 10.0 ** (score * (1 if dtype is np.float16 else 10 if dtype is np.float32 else 50))
+        score = np.sign(score) * 10.0 ** (score.clip(-6, 6) * (1 if dtype is np.float16 else 10 if dtype is np.float32 else 50))
     elif kind == "lopsided":
         score = np.exp(5 * score)
     w = rng.exponential(size=n) * np.where(y, 0.05, 1.0)

@@ -11,14 +11,14 @@ from fivesigma._extras import need
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from fivesigma.datasets.columns import Kind, Source
     from fivesigma.datasets.expression import Expression
 
-__all__ = ["Block", "read_block"]
+__all__ = ["Block", "read_block", "read_blocks"]
 
 
 @dataclass(slots=True)
@@ -67,29 +67,50 @@ def read_block(
     cut : Expression, optional
         Condition that events must pass.
     """
+    blocks = list(read_blocks(source, kinds, derived, cut))
+    n_read = sum(block.n_read for block in blocks)
+    if n_read == 0:
+        raise InputError(f"{source.name} holds no events")
+    if len(blocks) == 1:
+        return blocks[0]
+    out = {name: np.concatenate([block.columns[name] for block in blocks]) for name in blocks[0].columns}
+    rows = None if cut is None else np.concatenate([block.passed for block in blocks if block.passed is not None])
+    return Block(source.name, out, n_read, n_read if rows is None else rows.size, rows)
+
+
+def read_blocks(
+    source: Source,
+    kinds: Mapping[str, Kind],
+    derived: Mapping[str, Expression],
+    cut: Expression | None,
+    rows: int | None = None,
+) -> Iterator[Block]:
+    """Read a source as `read_block` does, one chunk after the other; rows are counted from its beginning.
+
+    Parameters
+    ----------
+    source, kinds, derived, cut
+        As in `read_block`.
+    rows : int, optional
+        Events per chunk, before the cut; by default as the format is best read.
+    """
     expressions = [*derived.values(), *([] if cut is None else [cut])]
     raw = frozenset[str]().union(*(e.columns for e in expressions))
     wanted: dict[str, Kind] = {**kinds, **dict.fromkeys(sorted(raw), "raw")}
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (*kinds, *derived)}
-    passed: list[NDArray[np.intp]] = []
-    n_read = 0
-    for chunk in source.chunks(wanted):
+    first = 0
+    for chunk in source.chunks(wanted, rows):
         n = len(next(iter(chunk.values())))
         columns = {name: _precise(chunk[name]) for name in raw}
         kept: Any = slice(None)
+        passed = None if first == 0 else np.arange(first, first + n)
+        n_rows = n
         if cut is not None:
             kept = np.flatnonzero(cut.condition(columns, n))
-            passed.append(kept + n_read)
-        for name in kinds:
-            parts[name].append(_flat(chunk[name], name, source)[kept])
-        for name, expression in derived.items():
-            parts[name].append(expression.number(columns, n)[kept])
-        n_read += n
-    if n_read == 0:
-        raise InputError(f"{source.name} holds no events")
-    out = {name: arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for name, arrays in parts.items()}
-    rows = np.concatenate(passed) if cut is not None else None
-    return Block(source.name, out, n_read, n_read if rows is None else rows.size, rows)
+            passed, n_rows = kept + first, kept.size
+        out = {name: _flat(chunk[name], name, source)[kept] for name in kinds}
+        out |= {name: expression.number(columns, n)[kept] for name, expression in derived.items()}
+        yield Block(source.name, out, n, n_rows, passed)
+        first += n
 
 
 def _precise(column: Any) -> Any:
