@@ -43,7 +43,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
             "_drawing": "axes",
         },
     ),
-    ("scores", {"scored": "scored events"}),
+    ("scores", {"scored": "scored events", "scored_files": "in files"}),
     ("ranking", {"ranking": "events by score"}),
     (
         "bootstrap",

@@ -17,7 +17,7 @@ from fivesigma.binned_ranking import BinnedRanking
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.cut_model import MIN_EVENTS
 from fivesigma.cut_rule import DEFAULT_RULE, RULES, choose, choose_by_model
-from fivesigma.cut_search import RULES_OF_BINS, Found, find_cut
+from fivesigma.cut_search import RULES_OF_BINS, Found, error_of, find_cut
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.profiled.curve import equivalent_variance, profile_cuts
 from fivesigma.profiled.likelihood import gaussian
@@ -25,6 +25,7 @@ from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.ranking import Ranking, between_scores, check_events, check_floor, rank_checked, rank_events
 from fivesigma.score_bins import ArrayPartitions, Partitions, ScoreBins
 from fivesigma.scored import ScoredEvents, arrays_of
+from fivesigma.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
 from fivesigma.systematics import Systematics, running_shifts
 from fivesigma.systematics import check_size as check_shifts
@@ -134,6 +135,13 @@ class CutScan:
             )
         ranking = rank_checked(*self._events)
         return _Ranked(ranking, significance_or_nan(self.utility, ranking.s, ranking.b, ranking.valid(self._floor)))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the significance at the cut, from the statistics of the simulation; also of files."""
+        if self._found is not None:
+            return error_of(self.utility, self._found.cuts, self._found.chosen)
+        return float(self.errors(np.array([self.chosen]))[0])
 
     @property
     def ranking(self) -> Ranking:
@@ -288,7 +296,7 @@ class CutScan:
 
 
 def scan(
-    score: ArrayLike | ScoredEvents,
+    score: ArrayLike | ScoredEvents | ScoredFiles,
     y: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     utility: Utility | str = AMS2(),
@@ -303,9 +311,10 @@ def scan(
 
     Parameters
     ----------
-    score : array-like of shape (n_events,) or ScoredEvents
+    score : array-like of shape (n_events,), ScoredEvents or ScoredFiles
         Larger means more like signal. An event is selected if ``score >= cut``. `ScoredEvents` bring labels and
-        weights with them: `y` and `sample_weight` are then left out.
+        weights with them: `y` and `sample_weight` are then left out. So do `ScoredFiles`, which are read part by part:
+        all rules but "smooth" take the same cut from them, and the curve has at most 65,536 points.
     y : array-like of shape (n_events,)
         Labels of two classes.
     sample_weight : array-like of shape (n_events,)
@@ -348,6 +357,16 @@ def scan(
     utility = resolve_utility(utility)
     if rule not in RULES:
         raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
+    if isinstance(score, ScoredFiles):
+        given = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
+        for name in (name for name, value in given.items() if value is not None):
+            raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
+        why = "systematics need" if systematics is not None else f"rule={rule!r} needs"
+        if systematics is not None or rule not in RULES_OF_BINS:
+            raise InputError(
+                f"{why} every cut, which a scan of files does not have; read them into memory with ScoredEvents.read"
+            )
+        return scan_partitions(score, utility, rule, min_effective=min_effective)
     if systematics is not None or rule not in RULES_OF_BINS:
         return _scan_all(score, y, sample_weight, utility, rule, min_effective, systematics, process, pos_label)
     score, y, sample_weight, _ = arrays_of(score, y, sample_weight, pos_label=pos_label)

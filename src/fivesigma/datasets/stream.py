@@ -135,7 +135,7 @@ sum_of_weights
         self._counts: dict[int, tuple[int, int]] = {}  # events read and kept, by file
         self._sources: list[Source] = []
         for at, target in enumerate(self._opened.targets):
-            self._states.append(_state_of(target.path))
+            self._states.append(file_state(target.path))
             self._sources.append(self._opened.source(at))
         self.columns, self._left_out, self._held_back = self._opened.columns.settled(self._sources[0])
         for source in self._sources:  # a column that one file lacks is refused before anything is read
@@ -185,11 +185,11 @@ sum_of_weights
                 raise InputError(f"{source.name} holds no events")
             self._refuse_change(at)
             if self._counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
-                raise InputError(_changed(source.name))
+                raise InputError(has_changed(source.name))
 
     def _refuse_change(self, at: int) -> None:
-        if _state_of(self._opened.targets[at].path) != self._states[at]:
-            raise InputError(_changed(self.files[at]))
+        if file_state(self._opened.targets[at].path) != self._states[at]:
+            raise InputError(has_changed(self.files[at]))
 
     def _features(self, block: Block) -> NDArray[np.float32]:
         X = np.empty((block.n_rows, len(self.feature_names)), dtype=np.float32)
@@ -307,7 +307,7 @@ def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> Bool
     return values < np.uint64(min(round(fraction * 2.0**64), 2**64 - 1))
 
 
-def _state_of(path: os.PathLike[str]) -> tuple[int, ...]:
+def file_state(path: os.PathLike[str]) -> tuple[int, ...]:
     """What the system says of a file, by which a change is noticed."""
     try:
         found = os.stat(path)
@@ -316,5 +316,6 @@ def _state_of(path: os.PathLike[str]) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def _changed(name: str) -> str:
-    return f"{name} has changed since the first pass over it; a model needs the same events in every pass: start anew"
+def has_changed(name: str) -> str:
+    """What is said of a file that is not the same in every pass."""
+    return f"{name} has changed since the first pass over it; every pass needs the same events: start anew"

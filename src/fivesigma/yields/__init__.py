@@ -25,7 +25,7 @@ from fivesigma.yields.selection import (
     yields,
     yields_of,
 )
-from fivesigma.yields.weights import NEGATIVE_WEIGHTS, balanced_class_weights, learner_weights, rescale
+from fivesigma.yields.weights import NEGATIVE_WEIGHTS, balanced_class_weights, learner_weights, rescale, rescaling
 
 __all__ = [
     "KNOWN_PAIRS",
@@ -45,6 +45,7 @@ __all__ = [
     "process_sums",
     "process_yields",
     "rescale",
+    "rescaling",
     "signal_and_background",
     "significance_of",
     "significance_or_nan",
