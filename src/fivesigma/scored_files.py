@@ -113,14 +113,18 @@ class ScoredFiles:
         kinds: dict[str, Kind] = {
             name: "float64" if name in numbers else "value" for name in names if name in source.names
         }
+        self._refuse_change(file)
         read: dict[str, AnyArray]
         if isinstance(source, ParquetFile):
             read = source.read(kinds, first, rows)
         else:
             (read,) = source.chunks(kinds)
-        if file_state(self._opened.targets[file].path) != self._states[file]:
-            raise InputError(has_changed(source.name))
+        self._refuse_change(file)
         return read, source, first
+
+    def _refuse_change(self, file: int) -> None:
+        if file_state(self._opened.targets[file].path) != self._states[file]:
+            raise InputError(has_changed(self._sources[file].name))
 
     @cached_property
     def _looked(self) -> tuple[tuple[Any, Any], tuple[float, float]]:

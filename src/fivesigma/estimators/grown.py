@@ -24,7 +24,7 @@ from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
-from fivesigma.estimators.streamed import read_stream
+from fivesigma.estimators.streamed import StreamedEvents, read_stream
 from fivesigma.learners import Binding, StagedModel, check_library, grower
 from fivesigma.learners.xgboost_batches import MEMORY, cache_folder
 from fivesigma.significance import Utility, resolve_utility
@@ -269,24 +269,31 @@ class GrownCascadeClassifier(SignificanceClassifier):
         )
         self.classes_, self.n_features_in_ = read.sample.classes, len(stream.feature_names)
         self.feature_names_in_ = np.array(stream.feature_names, dtype=object)
-        data = (read.table.fingerprint(), read.sample.signal, read.sample.weight)
+        shape, data = read.table.shape, (read.table.fingerprint(), read.sample.signal, read.sample.weight)
         checkpoint = Checkpoint.of(self, self._checkpoint_interval(), *data)
-        del data
+        only = [read]
+        del data, read
         try:
-            with cache_folder(self.memory, self.cache, read.table.shape) as cache:
-                growth, start = self._growth(read.sample, read.splits, seed, cache)
-                p = read.sample.totals[0]
-                if self.monitor_every or self.update == "train":
-                    _ = growth.training  # while the events are still there
-                digest = read.table.digest(read.sample)
-                read = None  # type: ignore[assignment]  # what follows needs no row of all events
-                growth.forget()
-                self._train_and_tune(growth, start, p, checkpoint)
-                del growth  # and with it the files of the cache
+            with cache_folder(self.memory, self.cache, shape) as cache:
+                digest = self._fit_read(only, seed, cache, checkpoint)
         finally:
             if checkpoint:
                 checkpoint.release()
         self.columns_, self.data_hash_ = asdict(stream.columns), digest
+
+    def _fit_read(
+        self, only: list[StreamedEvents], seed: int, cache: Path | None, checkpoint: Checkpoint | None
+    ) -> str:
+        """Train on what was read, which is taken from the list and let go as soon as possible; return its digest."""
+        read = only.pop()
+        growth, start = self._growth(read.sample, read.splits, seed, cache)
+        total, digest = read.sample.totals[0], read.table.digest(read.sample)
+        if self.monitor_every or self.update == "train":
+            _ = growth.training  # while the events are still there
+        del read
+        growth.forget()
+        self._train_and_tune(growth, start, total, checkpoint)
+        return digest
 
     def _checkpoint_interval(self) -> int:
         return self.checkpoint_every
@@ -297,9 +304,9 @@ class GrownCascadeClassifier(SignificanceClassifier):
             few = self.update == "cross-fit" and isinstance(self.cv, float)
             splits = sample.splits(max(2, round(1 / self.cv)) if few else self.cv, split_seed)
         with cache_folder(self.memory, self.cache, sample.X.shape) as cache:
-            growth, start = self._growth(sample, splits, seed, cache)
-            probability = self._train_and_tune(growth, start, sample.totals[0], checkpoint)
-            del growth
+            probability = self._train_and_tune(
+                *self._growth(sample, splits, seed, cache), sample.totals[0], checkpoint
+            )
         if self.refit:
             self.models_ = [self._grow_on_all(sample, seed)]
         return probability

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,5 +110,8 @@ def cache_folder(memory: str, given: Any, shape: tuple[int, int]) -> Iterator[Pa
                 f"{free / 1e9:.1f} GB left; choose another folder with cache="
             )
         yield folder
+    except BaseException as err:
+        traceback.clear_frames(err.__traceback__)  # they hold matrices, which would miss their files later
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
