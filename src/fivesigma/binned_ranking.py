@@ -100,7 +100,9 @@ class BinnedRanking:
         self.filled = np.flatnonzero(per_bin)  # other bins have no cut
         self._ends = np.cumsum(per_bin)
         self.n_events = int(self._ends[-1])
-        (b, s), (b2, s2) = (v.sum(axis=0).tolist() for v in (self.sums.positive + self.sums.negative, self.sums.squares))
+        (b, s), (b2, s2) = (
+            v.sum(axis=0).tolist() for v in (self.sums.positive + self.sums.negative, self.sums.squares)
+        )
         self.totals, self.squares = (s, b), (s2, b2)
         self.resolved = np.zeros(len(self.bins), dtype=np.bool_)
         self._levels: list[Levels] = []
@@ -124,7 +126,7 @@ class BinnedRanking:
             place = self._places[at] if self._places else self.bins(part.score)
             rows = np.flatnonzero(new[place])
             if rows.size:
-                self._levels.append(Levels.of(Partition(*(values[rows] for values in part)), place[rows]))
+                self._levels.append(Levels.of(part.rows(rows), place[rows]))
             if sum(levels.score.size for levels in self._levels) > _MANY:
                 self._levels = [Levels.joined(self._levels)]
         self._levels = [Levels.joined(self._levels)]
@@ -175,9 +177,7 @@ class BinnedRanking:
         low_b = np.maximum(low_b, np.sqrt(floor * before2) * (1 - SLACK))
         bound = np.where(possible, np.inf, -np.inf)
         sure = possible & (low_b > 0)
-        corners = [
-            utility.value(s[sure], b[sure]) for s in (high_s, np.maximum(low_s, 0.0)) for b in (low_b, high_b)
-        ]
+        corners = [utility.value(s[sure], b[sure]) for s in (high_s, np.maximum(low_s, 0.0)) for b in (low_b, high_b)]
         bound[sure] = np.max(corners, axis=0)
         return bound
 

@@ -68,19 +68,18 @@ def write_scores(model: Any, stream: EventStream, path: str | os.PathLike[str]) 
 def _sink(frames: Iterator[Any], path: Path, *, csv: bool) -> None:
     """Write frames one after the other."""
     polars = need("polars")
-    first = next(frames, None)
+    first: Any = next(frames)
     failed: list[BaseException] = []
 
     def source(*_: Any) -> Iterator[Any]:
-        if first is not None:
-            yield first
+        yield first
         try:
             yield from (frame.cast(first.schema) for frame in frames)
         except BaseException as err:
             failed.append(err)  # polars would wrap it in a sentence of its own
             raise
 
-    lazy = polars.io.plugins.register_io_source(source, schema=None if first is None else first.schema)
+    lazy = polars.io.plugins.register_io_source(source, schema=first.schema)
     try:
         (lazy.sink_csv if csv else lazy.sink_parquet)(path)
     except Exception:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("events")
     for k in range(3):
         events = make_htautau(2_000, random_state=k)
-        X = np.round(events.X / 20.0) * 20.0
+        X = (np.round(events.X / 20.0) * 20.0).astype(np.float32)
         write_events(Events(X=X, y=events.y, weight=events.weight, signal="s", feature_names=events.feature_names),
                      folder / f"part-{k}.parquet")  # fmt: skip
     return str(folder / "part-*.parquet")
@@ -98,9 +98,10 @@ def test_a_run_that_was_killed_resumes(files: str, tmp_path: Path, monkeypatch: 
         grow(self, *args, **kwargs)
 
     part = GrownCascadeClassifier(**settings, checkpoint=tmp_path / "part", cache=tmp_path / "cache")
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+    with monkeypatch.context() as patch:
         patch.setattr(xgboost.Booster, "update", dies)
-        part.fit(EventStream(files))
+        with pytest.raises(RuntimeError, match="killed"):
+            part.fit(EventStream(files))
     assert not (tmp_path / "cache").exists()
     _same(part.fit(EventStream(files)), whole)
 
@@ -114,7 +115,7 @@ def test_a_model_is_saved_and_loaded(files: str, tmp_path: Path) -> None:
 
 
 def _left(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder))
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture
@@ -148,7 +149,9 @@ def test_the_cache_is_there_while_trees_grow_and_then_gone(
 def test_a_cache_folder_that_exists(files: str, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "precious").touch()
-    with pytest.raises(InputError, match=r"the cache folder .*cache exists already, and another run may use it; choose"):
+    with pytest.raises(
+        InputError, match=r"the cache folder .*cache exists already, and another run may use it; choose"
+    ):
         GrownCascadeClassifier(memory="disk", cache=tmp_path / "cache", **SETTINGS).fit(EventStream(files))
     assert _left(tmp_path / "cache") == ["precious"]
     with pytest.raises(InputError, match=r"the cache folder .* cannot be made: No such file or directory"):
@@ -156,8 +159,7 @@ def test_a_cache_folder_that_exists(files: str, tmp_path: Path) -> None:
 
 
 def test_no_room_for_the_cache(files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9, 1_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000))
     model = GrownCascadeClassifier(memory="disk", cache=tmp_path / "cache", **SETTINGS)
     with pytest.raises(InputError, match=r"the cache of 6,000 events needs 0\.0 GB, and .* has 0\.0 GB left; choose"):
         model.fit(EventStream(files))
@@ -190,7 +192,10 @@ def test_a_file_that_changes_while_it_is_binned(tmp_path: Path, temporary: Path,
         ({"memory": "bins", "refit": True}, "refit needs all events in memory; leave it out for an EventStream"),
         ({"memory": "bins", "update": "cross-fit"}, "update='cross-fit' needs all events in memory"),
         ({"memory": "bins", "library": "lightgbm"}, "memory='bins' is available with library='xgboost', not with"),
-        ({"memory": "bins", "cache": "x"}, "cache is a folder for memory='disk', and memory is 'bins'; leave cache out"),
+        (
+            {"memory": "bins", "cache": "x"},
+            "cache is a folder for memory='disk', and memory is 'bins'; leave cache out",
+        ),
         ({"memory": "some"}, "memory must be one of all, bins, disk, got 'some'"),
         ({"memory": "bins", "pos_label": "x"}, "pos_label='x' is not among the labels"),
     ],

@@ -125,5 +125,7 @@ def test_a_file_that_changes_between_passes(tmp_path: Path) -> None:
     _ = files[0]
     path = tmp_path / "scores-1.parquet"
     path.write_bytes(path.read_bytes() + b" ")
-    with pytest.raises(InputError, match=r"scores-1\.parquet has changed since the first pass over it; every pass needs"):
+    with pytest.raises(
+        InputError, match=r"scores-1\.parquet has changed since the first pass over it; every pass needs"
+    ):
         scan(files)

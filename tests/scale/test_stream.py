@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def _joined(chunks: list[Chunk]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("cut", [None, "PRI_jet_num >= 1"])
 def test_chunks_are_the_events_of_load_events(tmp_path: Path, ending: str, cut: str | None) -> None:
     path = _files(tmp_path, ending)
-    options = {
+    options: dict[str, Any] = {
         "features": ["PRI_*", "ratio = DER_pt_h / (1 + DER_mass_vis)"],
         "weight": "Weight * 2",
         "process": "Process",
@@ -63,7 +64,7 @@ def test_processes_of_files(tmp_path: Path) -> None:
     events = make_htautau(2_000, random_state=0)
     for name, members in (("H", events.is_signal), ("Z", ~events.is_signal)):
         write_events(events[members], tmp_path / f"{name}.parquet")
-    options = {
+    options: dict[str, Any] = {
         "signal": ["H"],
         "luminosity": 2.0,
         "cross_section": {"Z": 3.0},
@@ -104,8 +105,8 @@ def test_the_split_is_a_hash_of_seed_file_and_row(tmp_path: Path) -> None:
         read_stream(EventStream(path, rows=n, cut=cut), 0.25, 7, pos_label=None, negative="error").splits[0][1]
         for n, cut in ((100, None), (10_000, None), (333, "Weight > 0"))
     ]
-    for other in splits[1:]:
-        np.testing.assert_array_equal(splits[0], other)
+    np.testing.assert_array_equal(splits[0], splits[1])
+    np.testing.assert_array_equal(splits[0], splits[2])
 
 
 def test_a_file_that_changes_between_passes(tmp_path: Path) -> None:
@@ -144,7 +145,9 @@ def test_a_column_that_one_file_lacks(tmp_path: Path) -> None:
         ({}, {"rows": 0}, "rows must be an integer of at least 1, got 0"),
     ],
 )
-def test_streams_that_cannot_be_used(tmp_path: Path, columns: dict, options: dict, sentence: str) -> None:
+def test_streams_that_cannot_be_used(
+    tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], sentence: str
+) -> None:
     usual = {"x": [1.0, 2.0, 3.0, 4.0], "Label": list("sbsb"), "Weight": [1.0] * 4}
     pl.DataFrame(usual | columns).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(InputError, match=re.escape(sentence)):
@@ -158,7 +161,7 @@ def test_identifiers_are_unique_in_each_file(tmp_path: Path) -> None:
     frame.write_parquet(tmp_path / "x.parquet")
     stream = EventStream(tmp_path / "x.parquet", rows=2)
     list(stream)
-    with pytest.raises(InputError, match=r"identifiers in 'EventId' must be unique, but 3 is in row 1 of x\.parquet and"):
+    with pytest.raises(InputError, match=r"identifiers in 'EventId' must be unique, but 3 is in row 1 of x"):
         stream.refuse_repeated_ids()
     frame.filter(pl.col("EventId").is_first_distinct()).write_parquet(tmp_path / "y.parquet")
     stream = EventStream(tmp_path / "y.parquet", rows=2)

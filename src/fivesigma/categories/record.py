@@ -230,9 +230,15 @@ class Categories:
             if systematics or yields is not None:
                 raise InputError("ScoredFiles have their own yields= and no systematics; leave both out here")
             return fill_files(
-                score, self.edges, utility=self.utility, rule=self.rule, limits=self._limits, held_out=True,
+                score,
+                self.edges,
+                utility=self.utility,
+                rule=self.rule,
+                limits=self._limits,
+                held_out=True,
                 mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
-                correlated=self.correlated, moved=self._moved,
+                correlated=self.correlated,
+                moved=self._moved,
             )
         score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
         if yields is not None:
@@ -414,8 +420,19 @@ def fill(
     category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
     by_process = process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
     return _filled(
-        by_process, edges, ranking, utility=utility, rule=rule, limits=limits, held_out=held_out, shifts=shifts,
-        mc_statistics=mc_statistics, correlated=correlated, moved=moved, certificate=certificate, said=said,
+        by_process,
+        edges,
+        ranking,
+        utility=utility,
+        rule=rule,
+        limits=limits,
+        held_out=held_out,
+        shifts=shifts,
+        mc_statistics=mc_statistics,
+        correlated=correlated,
+        moved=moved,
+        certificate=certificate,
+        said=said,
     )
 
 

@@ -160,19 +160,20 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     floor = (MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE) if min_effective is None else min_effective
     limits = check_limits(min_background, floor, max_relative_mc_error)
     most = _check_number(n_categories)
-    files = score if isinstance(score, ScoredFiles) else None
     ranking: Ranking | BinEnds
-    if files is not None:
-        for name, given in (("systematics", systematics), ("floor_processes", floor_processes)):
-            if given is not None:
+    fill_with: Callable[..., Categories]
+    if isinstance(score, ScoredFiles):
+        beside = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
+        whole = {"systematics": systematics, "floor_processes": floor_processes}
+        for name in (name for name, given in (beside | whole).items() if given is not None):
+            if name in whole:
                 raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
-        for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process), ("pos_label", pos_label)):
-            if given is not None:
-                raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
-        ranking = BinEnds(BinnedRanking(files))
+            raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
+        ranking, fill_with = BinEnds(BinnedRanking(score)), partial(fill_files, score)
     else:
         score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
         ranking = rank_events(score, y, sample_weight, pos_label)
+        fill_with = partial(fill, ranking, process=process)
     cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
     if rule == "smooth":
@@ -189,11 +190,6 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             f"s = {ranking.s[-1]:g}, b = {ranking.b[-1]:g} and an effective background count of "
             f"{ranking.effective_background:.3g}); ask for fewer categories or lower the limits"
         )
-    fill_with: Callable[..., Categories]
-    if isinstance(ranking, Ranking):
-        fill_with = partial(fill, ranking, process=process)
-    else:
-        fill_with = partial(fill_files, files)
     filled = partial(
         fill_with,
         utility=utility,
@@ -205,7 +201,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     )
     if uncertain:
         shifts = None
-        if systematics is not None:
+        if systematics is not None and not isinstance(score, ScoredFiles):
             shifts = yield_shifts(
                 edges_at(ranking, cuts), score, y, sample_weight, systematics, process=process, pos_label=pos_label
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from fivesigma.datasets.events import Events
 from fivesigma.datasets.folds import hashed
 from fivesigma.datasets.load import Paths, open_sources
 from fivesigma.datasets.reading import Block, read_block, read_blocks
-from fivesigma.errors import InputError, shortened
+from fivesigma.errors import InputError, is_number, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,7 +110,7 @@ sum_of_weights
         sum_of_weights: Mapping[str, float | str] | None = None,
         rows: int = ROWS,
     ) -> None:
-        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+        if not is_number(rows) or rows < 1 or rows != int(rows):
             raise InputError(f"rows must be an integer of at least 1, got {rows!r}")
         asked = Columns.asked(
             features=features,
@@ -297,9 +298,7 @@ sum_of_weights
     def notes(self) -> tuple[str, ...]:
         """What was left out; the cut is among them after a pass over all events."""
         n_read, n = (sum(counts[k] for counts in self._counts.values()) for k in (0, 1))
-        notes = reading_notes(
-            self._opened.columns, self.columns, self._left_out, self._held_back, n_read=n_read, n=n
-        )
+        notes = reading_notes(self._opened.columns, self.columns, self._left_out, self._held_back, n_read=n_read, n=n)
         return notes if not self._n_empty else (*notes, empty_note(self._n_empty))
 
     def refuse_repeated_ids(self) -> None:
@@ -335,7 +334,7 @@ def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> Bool
     >>> held_out_rows(0, 0, np.arange(8), 0.25).tolist()
     [False, False, False, True, False, False, False, True]
     """
-    start = hashed(hashed(np.array([seed]).astype(np.uint64)) ^ np.uint64(file))
+    start = hashed(hashed(np.array([seed])) ^ np.uint64(file))
     values = hashed(start ^ hashed(rows))
     return values < np.uint64(min(round(fraction * 2.0**64), 2**64 - 1))
 
@@ -343,7 +342,7 @@ def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> Bool
 def file_state(path: os.PathLike[str]) -> tuple[int, ...]:
     """What the system says of a file, by which a change is noticed."""
     try:
-        found = os.stat(path)
+        found = Path(path).stat()
     except OSError as err:
         raise InputError(f"{path} cannot be read: {err.strerror or err}") from err
     return found.st_size, found.st_mtime_ns, found.st_ino

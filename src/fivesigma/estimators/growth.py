@@ -18,7 +18,6 @@ from fivesigma.estimators.step import Splits, SplitStep
 from fivesigma.learners import Binding, StagedModel, grower
 from fivesigma.yields import signal_and_background
 
-
 _PIECE = 1 << 16
 
 

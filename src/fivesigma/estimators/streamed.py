@@ -55,9 +55,7 @@ class StreamedEvents(NamedTuple):
     table: StreamedTable
 
 
-def read_stream(
-    stream: EventStream, fraction: float, seed: int, *, pos_label: Any, negative: str
-) -> StreamedEvents:
+def read_stream(stream: EventStream, fraction: float, seed: int, *, pos_label: Any, negative: str) -> StreamedEvents:
     """Read labels and weights once, and split the events by a hash of where they stand.
 
     Parameters
