@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fivesigma.regions import ScoreCategories, categorise_scores
     from fivesigma.reporting import Report, report
     from fivesigma.scored import ScoredEvents
+    from fivesigma.scored_files import ScoredFiles
     from fivesigma.significance import (
         AMS2,
         AMS3,
@@ -60,6 +61,7 @@ _HOME = {
     "Report": "reporting",
     "report": "reporting",
     "ScoredEvents": "scored",
+    "ScoredFiles": "scored_files",
     "Categories": "categories",
     "AMS2": "significance",
     "AMS3": "significance",
@@ -103,6 +105,7 @@ __all__ = [
     "SOverRootSB",
     "ScoreCategories",
     "ScoredEvents",
+    "ScoredFiles",
     "Utility",
     "Varied",
     "YieldShifts",
