@@ -53,7 +53,10 @@ def bootstrap() -> Iterable[Figure]:
     """In a process of its own, which holds nothing but the events, the scan and the replicas."""
     command = [sys.executable, "-c", "from benchmarks.cut import _bootstrap; _bootstrap()"]
     one, replicas, peak = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    yield Figure("1,000 replicas of 10^6 events / one scan with its curve", replicas / one, 60.0, note=f"{replicas:.1f} s")
+    name = "1,000 replicas of 10^6 events / one scan with its curve"
+    yield Figure(name, replicas / one, 60.0, note=f"{replicas:.1f} s")
+        "1,000 replicas of 10^6 events / one scan with its curve", replicas / one, 60.0, note=f"{replicas:.1f} s"
+    )
     yield Figure("peak memory of 1,000 replicas of 10^6 events", peak, 1024.0, " MB")
 
 
