@@ -75,14 +75,11 @@ def _sink(frames: Iterator[Any], path: Path, *, csv: bool) -> None:
         yield first
         try:
             yield from (frame.cast(first.schema) for frame in frames)
-        except BaseException as err:
-            failed.append(err)  # polars would wrap it in a sentence of its own
-            raise
+        except BaseException as err:  # it is raised below
+            # Raised here, it would be wrapped, and polars might still write when the file is removed.
+            failed.append(err)
 
     lazy = polars.io.plugins.register_io_source(source, schema=first.schema)
-    try:
-        (lazy.sink_csv if csv else lazy.sink_parquet)(path)
-    except Exception:
-        if failed:
-            raise failed[0] from None
-        raise
+    (lazy.sink_csv if csv else lazy.sink_parquet)(path)
+    if failed:
+        raise failed[0]

@@ -243,7 +243,7 @@ class Categories:
             )
         if isinstance(score, ScoredFiles):
             if self.ratio is not None:
-                raise InputError("the edges were chosen on class probabilities, and ScoredFiles hold one score per event")
+                raise InputError("the edges were chosen on class probabilities; ScoredFiles hold one score per event")
             if systematics or yields is not None:
                 raise InputError("ScoredFiles have their own yields= and no systematics; leave both out here")
             return fill_files(
