@@ -90,11 +90,16 @@ Draw = Callable[[int, np.random.Generator], tuple[Scored, Truth]]
 
 
 def ratios(n: int, rng: np.random.Generator) -> Scored:
-    """Two-dimensional Gaussians with weights that depend on one of the features, scored by the exact ratio."""
+    """Two-dimensional Gaussians with weights that depend on one of the features, scored by the exact ratio.
+
+    Half of the yields is selected, so samples keep the scatter of their totals, which intervals contain.
+    """
     signal = rng.random(n) < 0.5
     x, z = rng.normal(size=(2, n))
-    weight = rng.gamma(4.0, 0.25, size=n) * np.exp(np.where(signal, 0.5, -0.8) * z)
-    return Scored(1.5 * (x + 1.5 * signal) + 1.3 * z, signal, rescale(weight, signal, RATIO_TOTALS))
+    slope = np.where(signal, 0.5, -0.8)
+    weight = rng.gamma(4.0, 0.25, size=n) * np.exp(slope * z - slope**2 / 2)
+    weight *= np.where(signal, *RATIO_TOTALS) / (n / 2)
+    return Scored(1.5 * (x + 1.5 * signal) + 1.3 * z, signal, weight)
 
 
 def negative(n: int, rng: np.random.Generator) -> Scored:

@@ -199,8 +199,12 @@ def test_three_formats_give_identical_scores(folder: Path, tmp_path: Path) -> No
             if ending == ".root":
                 done = shell(*run)
                 assert (done.returncode, done.stderr) == (0, "")
+                said = done.stdout
             else:
-                good(*run)
+                said = good(*run)
+            if run is train:
+                taken = ", ".join(load_events(folder / f"train{ending}", process="Process").feature_names)
+                assert f"features: {taken}\n" in said
         scores.append(out.read_bytes())
         printed.append(json.loads(good("score", out, "--b-reg", 10, "--json")))
     assert scores[0] == scores[1] == scores[2]

@@ -16,7 +16,7 @@ from fivesigma._types import Array
 from fivesigma.blend import Blend
 from fivesigma.datasets import from_arrays
 from fivesigma.errors import InputError
-from fivesigma.estimators import auto, fits
+from fivesigma.estimators import auto, blended, fits
 from fivesigma.estimators.blend_choice import WINDOW, choose_blend
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.sample import Sample
@@ -63,6 +63,19 @@ def test_fast_is_the_plain_model_of_the_same_folds() -> None:
     assert fast.comparisons_ == {}
     model = AutoClassifier(**SMALL).fit(X, Y, W)
     np.testing.assert_array_equal(fast.held_out_scores_["plain"], model.held_out_scores_["plain"])
+
+
+def test_new_events_are_selected_as_the_held_out_ones_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of some events by all fits are enough to bring the cut from held-out scores to those of new events."""
+    new = make_blobs(20_000, seed=9)[0]
+    shares = []
+    for enough in (10_000, 1_000):
+        monkeypatch.setattr(blended, "_ENOUGH", enough)
+        monkeypatch.setattr(blended, "_ENOUGH_SELECTED", 50)
+        model = AutoClassifier(fast=True, **SMALL).fit(X, Y, W)
+        shares.append(float(np.mean(model.predict(new) == 1)))
+        assert shares[-1] == pytest.approx(model.selected_fraction_, rel=0.1)
+    assert shares[0] != shares[1]
 
 
 @pytest.mark.parametrize("library", ["lightgbm", "histogram"])

@@ -267,3 +267,28 @@ def test_hostile_names_are_text(browser: Any, cascade: Any, test_events: Events,
     names = browser.execute_script("return [...document.querySelectorAll('.legend span')].map(e => e.textContent)")
     assert HOSTILE in names
     assert browser.get_log("browser") == []
+
+
+def test_systematics_follow_the_slider(browser: Any, tmp_path: Path) -> None:
+    """Both curves and the waterfall, wide and narrow; the numbers are the library's."""
+    data = synthetic()
+    assert data.systematics is not None
+    assert data.cuts.profiled is not None
+    for width in (1100, 390):
+        open_page(browser, Report(data), tmp_path)
+        emulate(browser, width=width)
+        browser.refresh()
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        lines = browser.find_elements("css selector", "#fig-systematics svg g path")
+        assert len(lines) == 2
+        cell = browser.find_element("css selector", "[data-live=profiled]")
+        for row in (data.cuts.chosen, data.cuts.best):
+            move_to(browser, row)
+            assert cell.text == number(data.cuts.profiled[row])
+    bars = browser.find_elements("css selector", "#table-waterfall .bar span")
+    steps = data.systematics.waterfall
+    widths = [bar.size["width"] for bar in bars]
+    assert len(widths) == len(steps) + 1
+    shares = [1.0, *(-step.change / steps[0].significance for step in steps[1:])]
+    np.testing.assert_allclose(np.divide(widths[:-1], widths[0]), shares, atol=0.02)
+    assert browser.get_log("browser") == []

@@ -182,6 +182,16 @@ def test_restarts_pools_and_plain_members() -> None:
     assert "cascade restart 1" in Report(data).html
 
 
+def test_what_was_chosen_and_why_is_said() -> None:
+    train, test = blobs(1000), blobs(1000, seed=1)
+    options: dict[str, Any] = {"n_trees": 4, "cv": 2, "random_state": 0, "n_jobs": 1}
+    model = fivesigma.AutoClassifier(**options, params={"learning_rate": 0.3}).fit(train)
+    made = fivesigma.report(model, test, n_boot=20)
+    assert "over plain" in model.choice_
+    assert made.data.provenance.notes[0] == f"Chosen on held-out events: {model.choice_}."
+    assert model.choice_ in made.html
+
+
 def test_utility_without_u_and_utilities_of_ones_own() -> None:
     events = blobs()
     model = CascadeClassifier(LogisticRegression(), utility=RelativeBackground(0.05), max_rounds=2, random_state=0)

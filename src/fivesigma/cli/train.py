@@ -133,6 +133,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
         click.get_current_context().exit(INTERRUPTED)
     save(model, output, force=force)
     shutil.rmtree(checkpoint, ignore_errors=True)
+    if not options["features"]:
+        click.echo(f"features: {', '.join(events.feature_names)}")
     click.echo(_summary(model, events, output))
 
 

@@ -272,7 +272,7 @@ def _sentence(choice: Choice, n_trees: int, n_splits: int) -> str:
     for name in (CASCADE, DECOMPOSED):
         if name in choice.comparisons:
             gain, error = choice.comparisons[name]
-            verdict = "not distinguishable" if not abs(gain) > error else "better" if gain > 0 else "worse"
+            verdict = "not distinguishable" if not abs(gain) > error else "better alone" if gain > 0 else "worse alone"
             used = "blended" if name in choice.members else "left out"
             said.append(f"{name} {gain:+.2f} ± {error:.2f} over {PLAIN}: {verdict}, {used}")
     if PLAIN not in choice.members:

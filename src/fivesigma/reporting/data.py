@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from fivesigma.categories import Categories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
+from fivesigma.regions import ScoreCategories
+from fivesigma.reporting.categories import CategoryTable, category_table
 from fivesigma.reporting.cuts import CutTable, cut_table
 from fivesigma.reporting.histogram import ProcessRow, ScoreHistogram, process_rows, score_histogram
 from fivesigma.reporting.importance import Importance, importance_of
@@ -41,6 +44,7 @@ class ReportData:
     cuts: CutTable
     scores: ScoreHistogram
     processes: list[ProcessRow]
+    categories: CategoryTable | None
     systematics: Systematics | None
     importance: Importance | None
     provenance: Provenance
@@ -54,6 +58,8 @@ def gather(
     yields: tuple[float, float] | None = None,
     utilities: Sequence[Utility] | None = None,
     systematics: Mapping[str, tuple[Any, Any]] | None = None,
+    categories: Categories | ScoreCategories | None = None,
+    cross_fitted: float | None = None,
     trained_on: Events | None = None,
     title: str | None = None,
     command: str | None = None,
@@ -111,6 +117,7 @@ def gather(
         cuts=table,
         scores=score_histogram(score, weight, processes),
         processes=process_rows(weight, selected, processes),
+        categories=category_table(categories, cross_fitted),
         systematics=systematics_of(scored, float(model.cut_), variations),
         importance=importance_of(model, feature_names_of(model, events)),
         provenance=provenance_of(model, events, trained_on, again if command is None else command),

@@ -123,6 +123,7 @@ def python_call(objects: Mapping[str, Any], values: Mapping[str, Any]) -> str:
 def provenance_of(model: Any, events: Events | ScoredEvents, trained_on: Events | None, command: str) -> Provenance:
     """Gather what is known."""
     history = getattr(model, "history_", [])
+    given = events.notes if isinstance(events, Events) else ("The scores were given, not computed here.",)
     hashed = data_hash(trained_on) if trained_on is not None else str(getattr(model, "data_hash_", ""))
     return Provenance(
         model=type(model).__name__,
@@ -136,8 +137,14 @@ def provenance_of(model: Any, events: Events | ScoredEvents, trained_on: Events 
         versions={"fivesigma": fivesigma.__version__, **versions_in_use()},
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=command,
-        notes=list(events.notes) if isinstance(events, Events) else ["The scores were given, not computed here."],
+        notes=[*_choice(model), *given],
     )
+
+
+def _choice(model: Any) -> list[str]:
+    """What an `AutoClassifier` chose, and why."""
+    said = getattr(model, "choice_", None)
+    return [f"Chosen on held-out events: {said}."] if said else []
 
 
 def _parameters(model: Any) -> dict[str, str]:
