@@ -79,6 +79,12 @@ def test_pages_with_cells_are_run(page: Path) -> None:
             compile(cell, page.name, "exec")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_no_line_is_taken_for_a_comment(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert not re.findall(r"^%.*", text, re.MULTILINE), "a line that begins with % is not shown"
+
+
 def test_front_pages_name_the_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == fivesigma.__version__
