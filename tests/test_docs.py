@@ -70,7 +70,9 @@ def test_every_page_is_in_exactly_one_toctree() -> None:
     assert {p.resolve() for p in PAGES} - set(listed) == {(DOCS / "index.md").resolve()}
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if "{code-cell}" in p.read_text()], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if "{code-cell}" in p.read_text()], ids=lambda p: str(p.relative_to(DOCS))
+)
 def test_pages_with_cells_are_run(page: Path) -> None:
     text = page.read_text()
     assert text.startswith("---\nfile_format: mystnb\n")
@@ -79,7 +81,7 @@ def test_pages_with_cells_are_run(page: Path) -> None:
             compile(cell, page.name, "exec")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(DOCS)))
 def test_no_line_is_taken_for_a_comment(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     assert not re.findall(r"^%.*", text, re.MULTILINE), "a line that begins with % is not shown"
