@@ -18,6 +18,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if not {"_build", "generated"} & set(p.parts))
 TOCTREE = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
 AUTOSUMMARY = re.compile(r"\.\. currentmodule:: (\S+)\n\n\.\. autosummary::\n(?:   :.*\n)+\n((?:   \w+\n)+)")
+CONSTANT = re.compile(r"\.\. py:data:: (\S+)\.(\w+)\n")
 
 # Modules whose public names are part of the reference; of the others only what users need is there.
 MODULES = ["cascade", "categories", "cut", "datasets", "errors", "exporting", "higgsml", "plot", "regions", "reporting"]
@@ -28,7 +29,8 @@ def documented() -> dict[str, Any]:
     """Every name of the reference, with what it stands for."""
     found: dict[str, Any] = {}
     for page in (DOCS / "api").glob("*.md"):
-        for module, names in AUTOSUMMARY.findall(page.read_text()):
+        text = page.read_text()
+        for module, names in AUTOSUMMARY.findall(text) + CONSTANT.findall(text):
             for name in names.split():
                 full = f"{module}.{name}"
                 assert full not in found, f"{full} is documented twice"
