@@ -31,10 +31,6 @@ extensions = [
 exclude_patterns = ["_build", "_ext", "_style", "figures/*.py"]
 templates_path = ["_templates"]
 nitpicky = True  # a reference that leads nowhere is an error
-nitpick_ignore_regex = [
-    # Types in docstrings are words for readers, such as "array of n_events".
-    ("py:.*", r".*"),
-]
 suppress_warnings = ["config.cache"]
 
 # Pages
