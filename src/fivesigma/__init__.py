@@ -9,6 +9,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from fivesigma import plot
+    from fivesigma.analysis import analyse
     from fivesigma.cascade import History, Round
     from fivesigma.categories import Categories, categorise
     from fivesigma.cut import CutScan, scan
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 # Every public name and the module that defines it; modules are imported on first use (PEP 562).
 _HOME = {
+    "analyse": "analysis",
     "History": "cascade",
     "Round": "cascade",
     "categorise": "categories",
@@ -110,6 +112,7 @@ __all__ = [
     "Varied",
     "YieldShifts",
     "Yields",
+    "analyse",
     "categorise",
     "categorise_scores",
     "discovery_significance",

@@ -34,7 +34,9 @@ class RootTree:
         self.name = path.name
         with self._opened() as file:
             self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
-            types = {str(k): str(v) for k, v in file[self.tree].typenames().items()}
+            found = file[self.tree]
+            types = {str(k): str(v) for k, v in found.typenames().items()}
+            self.n_entries = int(found.num_entries)
         self.names = tuple(types)
         self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
         self._numbers = frozenset(self.numbers)
