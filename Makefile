@@ -2,8 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+DOCS_READY := .venv/docs-ready
+INSTALL := -m pip install --quiet --disable-pip-version-check --constraint $(CURDIR)/constraints.txt
+TESTS ?= tests
 
-.PHONY: demo test lint bench study study-screening format browser clean
+.PHONY: demo test quick lint docs bench study study-screening release-check format browser clean
 
 demo: $(READY)  ## the main job on the embedded default
 	$(BIN)/fivesigma demo
@@ -12,10 +15,27 @@ demo: $(READY)  ## the main job on the embedded default
 test: $(READY)  ## all tests, warnings are errors, branch coverage
 	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
+quick: $(READY)  ## README, documentation and layers, in seconds
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --no-cov -q tests/test_readme.py tests/test_docs.py tests/test_layers.py
+
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(DOCS_READY)  ## the site, in docs/_build/html; every cell is run, warnings are errors, nothing is fetched
+	rm -rf docs/_build docs/api/generated
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -b html docs docs/_build/html
+	$(BIN)/python docs/_ext/check_site.py docs/_build/html
+
+release-check:  ## wheel and sdist, and the tests of the sdist in a fresh environment; TESTS=tests/significance runs a part
+	rm -rf dist build/release
+	$(PYTHON) -m venv build/release/venv
+	build/release/venv/bin/python $(INSTALL) --upgrade pip hatchling
+	build/release/venv/bin/python -m hatchling build
+	mkdir build/release/sdist && tar -xzf dist/fivesigma-*.tar.gz --strip-components=1 -C build/release/sdist
+	cd build/release/sdist && ../venv/bin/python $(INSTALL) --build-constraint constraints.txt --group test ".[all]"
+	cd build/release/sdist && SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 ../venv/bin/python -m pytest --no-cov $(TESTS)
 
 bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/benchmarks.md
 	$(BIN)/python -m benchmarks
@@ -43,5 +63,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --group dev --editable ".[all]"
 	touch $@
 
+$(DOCS_READY): $(READY)
+	$(BIN)/python $(INSTALL) --group docs
+	touch $@
+
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf docs/_build docs/api/generated .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

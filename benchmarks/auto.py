@@ -1,12 +1,13 @@
-"""`AutoClassifier` beside the plain model, on events that nothing was tuned on.
+"""`AutoClassifier` beside one plain model, on events that nothing was tuned on.
 
-``python -m benchmarks.auto run DATA FILE PROBLEM:SEEDS...`` trains and adds to FILE (JSON) after every seed;
-``python -m benchmarks.auto table FILE`` prints the tables of docs/auto.md.
+``python -m benchmarks.auto run DATA [PROBLEM ...] [SEEDS]`` trains, and adds to benchmarks/auto.json after every seed:
+it can be killed, and the same call resumes. ``python -m benchmarks.auto tables`` puts the tables into docs/auto.md.
 
-The plain model is XGBoost with class-balanced weights, the number of trees that `AutoClassifier` found, and a cut by
-the rule "model" on a quarter of the events that is held out. ``fast`` is the plain model on five folds. Every even
-blend of the members is measured too, from the same fits, so that rules of choice can be compared: a blend selects the
-share of the test events that its held-out scores chose.
+*One plain model* is XGBoost with class-balanced weights and the number of trees with which the loss of held-out events
+is lowest, a quarter of the events held out, and a cut by the rule "model" on those. ``fast`` is the plain model on five
+folds, from the same fits as ``auto``. Real events are cross-fitted: trained on one half and tested on the other, both
+ways, and each seed is another pair of halves. A seed draws other training events everywhere; test events stay, so that
+the error of a mean gain is sqrt(V + S^2 / K) as in `benchmarks.protocol`.
 """
 
 from __future__ import annotations
@@ -15,23 +16,20 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.protocol import (
     UTILITY,
     as_measured,
     entering_steps,
-    paired_gain,
+    gains_with_replicas,
     read_real,
     read_set,
-    replicated,
     scaled_part,
     selection_steps,
     step_significance,
@@ -39,56 +37,50 @@ from benchmarks.protocol import (
 from benchmarks.study.data import REAL, SIMULATED
 from fivesigma import AutoClassifier, GrownCascadeClassifier, scan
 from fivesigma._extras import need
+from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.blend import Blend
 from fivesigma.challenge import YIELDS
 from fivesigma.datasets import Events, make_htautau
-from fivesigma.estimators.blend_choice import WINDOW, Choice, name_of
-from fivesigma.estimators.fits import Fit
-from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.auto import MORE_TREES
+from fivesigma.estimators.blend_choice import WINDOW
 from fivesigma.yields import balanced_class_weights, learner_weights
 
-MEMBERS = ("plain", "cascade", "decomposed")
-BLENDS = [m for size in (1, 2, 3) for m in combinations(MEMBERS, size)]
-N_BOOT = 100
-Part = tuple[Events, Events]
+HERE = Path(__file__).parent
+RESULTS = HERE / "auto.json"
+PAGE = HERE.parent / "docs" / "auto.md"
+BASE = "one plain model"
+SEEDS, N_BOOT = 10, 50
+N_TEST = 20_000
 
 
-class _Everything(AutoClassifier):
-    """Notes what it would choose, and keeps all members."""
+class Problem(NamedTuple):
+    """Events to train on and rows to test on, perhaps several pairs, and the events that the rows belong to."""
 
-    would_choose: tuple[str, ...]
-
-    def _choose(self, sample: Sample, fits: list[Fit], root: int) -> Choice:
-        choice = super()._choose(sample, fits, root)
-        self.would_choose = choice.members
-        return Choice(MEMBERS, choice.comparisons)
+    parts: list[tuple[Events, IntArray]]
+    test: Events
 
 
-def _simulated(data: str, seed: int) -> Part:
-    """50,000 events of set t, tested on b."""
+def _one(train: Events, test: Events) -> Problem:
+    return Problem([(train, np.arange(len(test)))], test)
+
+
+def _simulated(data: str, seed: int) -> Problem:
+    """10,000 events of set t, tested on 20,000 of b."""
     t, b = (read_set(str(Path(data) / SIMULATED), name) for name in "tb")
-    rows = np.random.default_rng(seed).permutation(len(t))[:50_000]
-    return scaled_part(t, np.sort(rows)), b
+    rows = np.random.default_rng(seed).permutation(len(t))[:10_000]
+    return _one(scaled_part(t, np.sort(rows)), scaled_part(b, np.arange(N_TEST)))
 
 
-def _inside(data: str, seed: int) -> Part:
-    """30,000 events of set t, tested on other 60,000 of t: what rules of choice were compared on."""
-    t = read_set(str(Path(data) / SIMULATED), "t")
-    rows = np.random.default_rng(100 + seed).permutation(len(t))
-    return scaled_part(t, np.sort(rows[:30_000])), scaled_part(t, np.sort(rows[-60_000:]))
-
-
-def _real(data: str, seed: int) -> Part:
-    """Four fifths of the real events, tested on the fifth: each seed is another fifth."""
+def _real(data: str, seed: int) -> Problem:
+    """Each half of the real events, tested on the other."""
     events = read_real(str(Path(data) / REAL))
-    folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(events.X, events.is_signal))
-    train, test = folds[seed % 5]
-    return scaled_part(events, train), scaled_part(events, test)
+    halves = np.array_split(np.random.default_rng(seed).permutation(len(events)), 2)
+    pairs = [(np.sort(a), np.sort(b)) for a, b in (halves, halves[::-1])]
+    return Problem([(scaled_part(events, train), test) for train, test in pairs], events)
 
 
-def _toy(n: int, _: str, seed: int) -> Part:
-    return as_measured(make_htautau(n, 1000 + seed)), as_measured(make_htautau(100_000, 7))
+def _toy(n: int, _: str, seed: int) -> Problem:
+    return _one(as_measured(make_htautau(n, 1000 + seed)), as_measured(make_htautau(N_TEST, 7)))
 
 
 def _made(X: AnyArray, signal: BoolArray, weight: Array) -> Events:
@@ -113,53 +105,50 @@ def _weak(n: int, rng: np.random.Generator) -> Events:
     return _made(X, signal, rng.exponential(size=n))
 
 
-def _drawn(make: Callable[[int, np.random.Generator], Events], n: int, _: str, seed: int) -> Part:
-    return make(n, np.random.default_rng(seed)), make(100_000, np.random.default_rng(10**6))
+def _drawn(make: Callable[[int, np.random.Generator], Events], n: int, _: str, seed: int) -> Problem:
+    return _one(make(n, np.random.default_rng(seed)), make(N_TEST, np.random.default_rng(10**6)))
 
 
-PROBLEMS: dict[str, Callable[[str, int], Part]] = {
-    "t-b": _simulated,
-    "t-t": _inside,
-    "real": _real,
-    "toy-5000": partial(_toy, 5_000),
-    "toy-30000": partial(_toy, 30_000),
+PROBLEMS: dict[str, Callable[[str, int], Problem]] = {
     "few": partial(_toy, 1_500),
-    "heavy": partial(_drawn, _heavy, 20_000),
-    "weak": partial(_drawn, _weak, 20_000),
+    "toy-5000": partial(_toy, 5_000),
+    "t-b": _simulated,
+    "heavy": partial(_drawn, _heavy, 5_000),
+    "weak": partial(_drawn, _weak, 3_000),
+    "real": _real,
+    "toy-10000": partial(_toy, 10_000),
 }
 
 
-def one_seed(problem: str, data: str, seed: int) -> tuple[dict[str, Any], Events, dict[str, tuple[Array, float]]]:
-    """Train on one part; return notes, the test events, and of each model the test scores and its share."""
-    train, test = PROBLEMS[problem](data, seed)
+class Tried(NamedTuple):
+    """What a model made of test events: their scores, and those that it selects."""
+
+    score: Array
+    selected: BoolArray
+
+
+def train_all(train: Events, X: AnyArray, seed: int, *, time_fast: bool) -> tuple[dict[str, Any], dict[str, Tried]]:
+    """Train on some events; return notes, and what each model made of the test events."""
     shared: dict[str, Any] = {"utility": UTILITY, "random_state": seed, "n_jobs": 1}
     if (train.weight < 0).any():
         shared["negative_weights"] = "zero"
-    auto, seconds = _timed(lambda: _Everything(**shared).fit(train))
-    fast, fast_seconds = _timed(lambda: AutoClassifier(fast=True, **shared).fit(train))
-    plain = GrownCascadeClassifier(cascade=False, n_trees=auto.n_trees_, **shared).fit(train)
+    auto, seconds = _timed(lambda: AutoClassifier(**shared).fit(train))
     _, one = _timed(lambda: _bare(train, auto.n_trees_, seed))
-    held, new = auto.held_out_scores_, auto.member_scores(test)
-    seen = np.isfinite(held[MEMBERS[0]])
-    models: dict[str, tuple[Array, float]] = {}
-    for members in BLENDS:
-        known = [held[m][seen] for m in members]
-        blend = Blend.fitted("rank", known)
-        share = scan(blend(known), train.is_signal[seen], train.weight[seen], UTILITY).fraction
-        models[name_of(members)] = blend([new[m] for m in members]), share
-    p = fast.predict_proba(test)[:, 1]
-    models["fast"] = p, float(np.mean(p >= fast.cut_))
-    p = plain.predict_proba(test)[:, 1]
-    models["one plain model"] = p, float(np.mean(p >= plain.cut_))
-    models["auto"] = models[name_of(auto.would_choose)]
-    notes = {
-        "chosen": name_of(auto.would_choose),
-        "comparisons": auto.comparisons_,
-        "trees": auto.n_trees_,
-        "fits": seconds / one,
-        "fits of fast": fast_seconds / one,
+    notes = {"chosen": auto.choice_, "trees": auto.n_trees_, "fits": seconds / one, "comparisons": auto.comparisons_}
+    scores, held = auto.member_scores(X), auto.held_out_scores_
+    blended = auto.blend_(list(scores.values()))
+    if time_fast or "plain" not in scores:
+        fast, fast_seconds = _timed(lambda: AutoClassifier(fast=True, **shared).fit(train))
+        notes["fits of fast"] = fast_seconds / one
+        scores, held = fast.member_scores(X), fast.held_out_scores_
+    share = scan(held["plain"], train.is_signal, train.weight, UTILITY).fraction
+    plain = GrownCascadeClassifier(cascade=False, n_trees=round(auto.n_trees_ / MORE_TREES), **shared).fit(train)
+    p = plain.predict_proba(X)[:, 1]
+    return notes, {
+        BASE: Tried(p, p >= plain.cut_),
+        "fast": Tried(scores["plain"], scores["plain"] >= np.quantile(scores["plain"], 1.0 - share)),
+        "auto": Tried(blended, blended >= auto.cut_),
     }
-    return notes, test, models
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -176,72 +165,105 @@ def _bare(events: Events, n_trees: int, seed: int) -> None:
     model.fit(events.X, events.is_signal, sample_weight=weight)
 
 
-def _selected(score: Array, share: float) -> IntArray:
-    return selection_steps(score >= np.quantile(score, 1.0 - share))
-
-
-def run_problem(problem: str, data: str, n_seeds: int, out: Path) -> None:
-    """Train on every seed, and write gains over one plain model after each."""
-    notes, scores, tests = [], [], []
-    for seed in range(n_seeds):
-        note, test, models = one_seed(problem, data, seed)
+def one_seed(problem: str, data: str, seed: int) -> dict[str, Any]:
+    """Train on the events of one seed, and measure all models on the test events."""
+    parts, test = PROBLEMS[problem](data, seed)
+    own: dict[str, IntArray] = {}
+    over: dict[str, IntArray] = {}
+    notes = []
+    for train, rows in parts:
+        note, found = train_all(train, test.X[rows], seed, time_fast=seed == 0)
         notes.append(note)
-        scores.append(models)
-        tests.append(test)
-        found = json.loads(out.read_text()) if out.exists() else {}
-        found[problem] = {"notes": notes, "models": _measured(scores, tests)}
-        out.write_text(json.dumps(found, indent=1) + "\n")
-        print(problem, seed, note["chosen"], flush=True)
-
-
-def _measured(scores: list[dict[str, tuple[Array, float]]], tests: list[Events]) -> dict[str, Any]:
-    """AMS at the own cut and over cuts, and gains over one plain model, of all models."""
-    base = "one plain model"
-    fractions = np.unique(np.clip(WINDOW * np.mean([m[base][1] for m in scores]), 0, 1))
-    over = partial(entering_steps, fractions=fractions)
-    own = [{name: _selected(*pair) for name, pair in m.items()} for m in scores]
-    out = {}
-    for name in scores[0]:
-        steps = [m[name] for m in own], [m[base] for m in own]
-        cuts = [over(m[name][0]) for m in scores], [over(m[base][0]) for m in scores]
-        out[name] = {
-            "own": float(np.mean([step_significance(s, t, UTILITY) for s, t in zip(steps[0], tests, strict=True)])),
-            "own gain": _gain(*steps, tests),
-            "over": float(np.mean([step_significance(s, t, UTILITY) for s, t in zip(cuts[0], tests, strict=True)])),
-            "over gain": _gain(*cuts, tests),
+        window = np.clip(WINDOW * found[BASE].selected.mean(), 0, 1)
+        for name, tried in found.items():
+            for steps, made in ((own, selection_steps(tried.selected)), (over, entering_steps(tried.score, window))):
+                steps.setdefault(name, np.zeros(len(test), dtype=np.intp))[rows] = made
+    models = {
+        name: {
+            what: {
+                "significance": step_significance(steps[name], test),
+                "gains": np.round(gains_with_replicas(steps[name], steps[BASE], test, N_BOOT), 4).tolist(),
+            }
+            for what, steps in (("own", own), ("over", over))
         }
-    return out
+        for name in own
+    }
+    return {"notes": notes, "models": models}
 
 
-def _gain(ours: list[IntArray], theirs: list[IntArray], tests: list[Events]) -> tuple[float, float]:
-    """Gain and error; seeds with test events of their own are independent, so only their spread counts."""
-    if all(t is tests[0] or np.array_equal(t.weight, tests[0].weight) for t in tests):
-        return paired_gain(ours, theirs, tests[0], lambda s: s, replicas=replicated(tests[0], N_BOOT))
-    pairs = [
-        paired_gain([a], [b], t, lambda s: s, replicas=replicated(t, N_BOOT))
-        for a, b, t in zip(ours, theirs, tests, strict=True)
-    ]
-    gains, errors = np.array(pairs).T
-    return float(gains.mean()), float(np.sqrt(np.square(errors).sum()) / gains.size)
+def run(data: str, *wanted: str) -> None:
+    """Train every seed of every problem that is not in the results yet, seed by seed."""
+    n_seeds = int(wanted[-1]) if wanted and wanted[-1].isdigit() else SEEDS
+    problems = [name for name in wanted if not name.isdigit()] or list(PROBLEMS)
+    for seed in range(n_seeds):
+        for problem in problems:
+            results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+            done = results.setdefault(problem, {})
+            if str(seed) not in done:
+                done[str(seed)] = one_seed(problem, data, seed)
+                with written_whole(RESULTS) as path:
+                    path.write_text(json.dumps(results, separators=(",", ":")) + "\n")
+                print(problem, seed, done[str(seed)]["notes"][0]["chosen"], flush=True)
 
 
-def main(arguments: list[str]) -> None:
+def mean_gain(seeds: list[list[float]]) -> tuple[float, float]:
+    """Mean gain over seeds and its error, from gains of the events and of their replicas."""
+    values = np.array(seeds)
+    spread = values[:, 0].var(ddof=1) / len(values) if len(values) > 1 else 0.0
+    return float(values[:, 0].mean()), float(np.sqrt(values[:, 1:].mean(axis=0).var(ddof=1) + spread))
+
+
+def _rows(results: dict[str, Any]) -> Iterator[str]:
+    yield "| problem (seeds) | model | at its own cut | gain | over cuts | gain |"
+    yield "|" + " --- |" * 6
+    means: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for problem, seeds in results.items():
+        for name in (BASE, "fast", "auto"):
+            cells = []
+            for what in ("own", "over"):
+                measured = [found["models"][name][what] for found in seeds.values()]
+                gain, error = mean_gain([m["gains"] for m in measured])
+                means.setdefault((name, what), []).append((gain, error))
+                z = float(np.mean([m["significance"] for m in measured]))
+                cells += [f"{z:.3f}", "" if name == BASE else f"{gain:+.3f} ± {error:.3f}"]
+            yield f"| {problem} ({len(seeds)}) | {name} | {' | '.join(cells)} |"
+    for name in ("fast", "auto"):
+        cells = []
+        for what in ("own", "over"):
+            gains, errors = np.array(means[name, what]).T
+            cells += ["", f"{gains.mean():+.3f} ± {np.sqrt(np.square(errors).sum()) / gains.size:.3f}"]
+        yield f"| **mean** | {name} | {' | '.join(cells)} |"
+
+
+def _times(results: dict[str, Any]) -> Iterator[str]:
+    yield "| problem | trees | `AutoClassifier` | `fast=True` |"
+    yield "|" + " --- |" * 4
+    for problem, seeds in results.items():
+        notes = [note for found in seeds.values() for note in found["notes"]]
+        trees = [note["trees"] for note in notes]
+        fast = [note["fits of fast"] for note in notes if "fits of fast" in note]
+        auto = np.median([note["fits"] for note in notes])
+        yield f"| {problem} | {min(trees)} to {max(trees)} | {auto:.1f} | {np.median(fast):.1f} |"
+
+
+def write_page() -> None:
+    """Put the tables between their markers in docs/auto.md."""
+    results, page = json.loads(RESULTS.read_text()), PAGE.read_text()
+    for name, rows in (("auto", _rows(results)), ("times", _times(results))):
+        start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
+        before, _, rest = page.partition(start)
+        page = before + start + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
+    PAGE.write_text(page)
+
+
+def main(what: str, *arguments: str) -> None:
     """See the module."""
     warnings.simplefilter("ignore")
-    if arguments[0] == "run":
-        for item in arguments[3:]:
-            problem, _, n = item.partition(":")
-            run_problem(problem, arguments[1], int(n), Path(arguments[2]))
-        return
-    for problem, found in json.loads(Path(arguments[1]).read_text()).items():
-        m, notes = found["models"], found["notes"]
-        for name in ("one plain model", "fast", "auto", *map(name_of, BLENDS)):
-            (g, e), (h, f) = m[name]["own gain"], m[name]["over gain"]
-            cells = [f"{m[name]['own']:.3f}", f"{g:+.3f} ± {e:.3f}", f"{m[name]['over']:.3f}", f"{h:+.3f} ± {f:.3f}"]
-            print(f"| {problem} ({len(notes)}) | {name} | {' | '.join(cells)} |")
-        fits = [np.mean([n[k] for n in notes]) for k in ("fits", "fits of fast")]
-        print(f"{problem}: {fits[0]:.1f} and {fits[1]:.1f} plain fits; chosen {[n['chosen'] for n in notes]}")
+    if what == "tables":
+        write_page()
+    else:
+        run(*arguments)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -2,9 +2,11 @@
 
 ``python -m benchmarks.cut_scores DATA FOLDER`` trains the models and scores the events, once.
 ``python -m benchmarks.cut_rules regret FOLDER [SOURCE ...]`` and ``coverage FOLDER`` repeat only the choice of the cut
-and write benchmarks/cut_rules.json; ``tables`` puts its tables between the markers of docs/cut.md.
+and add to benchmarks/cut_rules.json after each setting: they can be killed, and the same call resumes. Remove the file
+to begin anew. ``tables`` puts its tables between the markers of docs/cut.md.
 
-The regret of a cut is the true significance of the best cut less that of the cut. Truth is exact for two Gaussians, and
+The regret of a cut is the true significance of the best cut less that of the cut. Truth is exact for Gaussians (with
+weights of one, with a tenth of them negative, and with weights that change by orders of magnitude along the score) and
 otherwise measured on events that did not tune the cut: 1,400,000 of the toy, the rest of set t, set b, or the other
 half of the real events. That curve is smoothed over the logarithm of the selected fraction, since the best of a noisy
 curve is no truth.
@@ -25,7 +27,8 @@ from scipy.special import ndtr
 
 from benchmarks.cut_scores import KINDS, Scored, read_scored
 from benchmarks.protocol import UTILITY
-from fivesigma import scan
+from fivesigma import AMS2, Utility, scan
+from fivesigma._files import written_whole
 from fivesigma._types import Array, IntArray
 from fivesigma.cut import CutScan
 from fivesigma.cut_rule import RULES
@@ -39,8 +42,9 @@ PAGE = HERE.parent / "docs" / "cut.md"
 
 TOTALS = YIELDS["s"], YIELDS["b"]
 SIZES = (1_500, 6_000, 15_000, 30_000, 100_000)
-SAMPLES = 100
+SAMPLES, COVERED_SAMPLES = 50, 150
 TOY_TRUTH = 1_400_000
+RATIO_TOTALS = 300.0, 3000.0  # without b_reg, so that the best cuts keep little background
 GAUSSIANS = (1.5, 2.0)  # distances in standard deviations; a tenth of the events is signal
 LEVEL, REPLICAS = 0.68, 200
 
@@ -50,6 +54,7 @@ class Truth(NamedTuple):
 
     cut: Array
     significance: Array
+    utility: Utility = UTILITY
 
     def at(self, cut: float) -> float:
         """Significance at a cut."""
@@ -70,8 +75,38 @@ class Truth(NamedTuple):
         cut = np.linspace(5.0, -3.0, 8001)
         return cls(cut, UTILITY.value(TOTALS[0] * ndtr(distance - cut), TOTALS[1] * ndtr(-cut)))
 
+    @classmethod
+    def ratios(cls) -> Truth:
+        """Exact, for `ratios`: weights shift the mean of the second feature to the slope of their logarithm."""
+        width, utility = np.hypot(1.5, 1.3), AMS2()
+        cut = np.linspace(9.0, -8.0, 8001)
+        s, b = (
+            t * ndtr((m - cut) / width) for t, m in zip(RATIO_TOTALS, (1.5**2 + 1.3 * 0.5, -1.3 * 0.8), strict=True)
+        )
+        return cls(cut, utility.value(s, b), utility)
+
 
 Draw = Callable[[int, np.random.Generator], tuple[Scored, Truth]]
+
+
+def ratios(n: int, rng: np.random.Generator) -> Scored:
+    """Two-dimensional Gaussians with weights that depend on one of the features, scored by the exact ratio.
+
+    Half of the yields is selected, so samples keep the scatter of their totals, which intervals contain.
+    """
+    signal = rng.random(n) < 0.5
+    x, z = rng.normal(size=(2, n))
+    slope = np.where(signal, 0.5, -0.8)
+    weight = rng.gamma(4.0, 0.25, size=n) * np.exp(slope * z - slope**2 / 2)
+    weight *= np.where(signal, *RATIO_TOTALS) / (n / 2)
+    return Scored(1.5 * (x + 1.5 * signal) + 1.3 * z, signal, weight)
+
+
+def negative(n: int, rng: np.random.Generator) -> Scored:
+    """Gaussians 1.5 apart with weights that scatter over decades, a tenth of them negative."""
+    signal = rng.random(n) < 0.3
+    weight = np.exp(1.2 * rng.normal(size=n)) * np.where(rng.random(n) < 0.1, -1.0, 1.0)
+    return scaled(Scored(rng.normal(1.5 * signal), signal, weight))
 
 
 def scaled(events: Scored) -> Scored:
@@ -87,6 +122,9 @@ def take(events: Scored, rows: IntArray) -> Scored:
 def source(name: str, folder: str, *, population: bool = False) -> Draw:
     """How tuning samples of one source are drawn, each with its truth: other events, or all of which it is drawn."""
     where, _, kind = name.partition("-")
+    if where == "heavy":
+        made, true = (ratios, Truth.ratios()) if kind == "ratio" else (negative, Truth.gaussians(1.5))
+        return lambda n, rng: (made(n, rng), true)
     if where == "gauss":
         distance = float(kind)
         exact = Truth.gaussians(distance)
@@ -114,19 +152,27 @@ def source(name: str, folder: str, *, population: bool = False) -> Draw:
 
 def sizes_of(name: str) -> Iterator[int]:
     """Sizes of the tuning samples that a source allows."""
-    most = {"t": 30_000, "b": 30_000, "real": 12_000}.get(name.partition("-")[0], SIZES[-1])
+    most = {"t": 30_000, "b": 30_000, "real": 12_000, "heavy": 30_000}.get(name.partition("-")[0], SIZES[-1])
     return (n for n in SIZES if n <= most)
 
 
-SOURCES = [f"gauss-{d}" for d in GAUSSIANS] + [f"{where}-{k}" for where in ("toy", "t", "b", "real") for k in KINDS]
+HEAVY = ["heavy-ratio", "heavy-negative"]
+SOURCES = [
+    *(f"gauss-{d}" for d in GAUSSIANS),
+    *HEAVY,
+    *(f"{where}-{k}" for where in ("toy", "t", "b", "real") for k in KINDS),
+]
 
 
-def regret(folder: str, *names: str) -> dict[str, Any]:
+def regret(results: dict[str, Any], folder: str, *names: str) -> Iterator[None]:
     """Mean regret of each rule, and how much less it is than the plateau's, with errors from the samples."""
-    out = {}
+    out = results.setdefault("regret", {})
     for name in names or SOURCES:
+        missing = [n for n in sizes_of(name) if f"{name}, {n}" not in out]
+        if not missing:
+            continue
         draw = source(name, folder)
-        for n in sizes_of(name):
+        for n in missing:
             rng = np.random.default_rng([2026, n])
             lost = np.array([_regrets(*draw(n, rng)) for _ in range(SAMPLES)])
             against = lost - lost[:, [RULES.index("plateau")]]
@@ -138,12 +184,12 @@ def regret(folder: str, *names: str) -> dict[str, Any]:
                 "error against plateau": _error(against),
             }
             print(name, n, out[f"{name}, {n}"]["regret"], flush=True)
-    return out
+            yield
 
 
 def _regrets(sample: Scored, truth: Truth) -> list[float]:
     best = float(truth.significance.max())
-    return [best - truth.at(scan(*sample, UTILITY, rule).cut) for rule in RULES]
+    return [best - truth.at(scan(*sample, truth.utility, rule).cut) for rule in RULES]
 
 
 def _error(values: Array) -> list[float]:
@@ -151,14 +197,17 @@ def _error(values: Array) -> list[float]:
     return found
 
 
-def coverage(folder: str, *names: str) -> dict[str, Any]:
+def coverage(results: dict[str, Any], folder: str, *names: str) -> Iterator[None]:
     """Share of samples whose interval holds the true significance at the chosen cut, and the mean bias of the value."""
-    out = {}
-    for name in names or ("gauss-1.5", "gauss-2.0", "toy-plain"):
+    out = results.setdefault("coverage", {})
+    for name in names or ("gauss-1.5", "gauss-2.0", "heavy-ratio", "toy-plain"):
+        missing = [n for n in SIZES[1:4] if f"{name}, {n}" not in out]
+        if not missing:
+            continue
         draw = source(name, folder, population=True)
-        for n in SIZES[1:4]:
+        for n in missing:
             rng = np.random.default_rng([7, n])
-            rows = [_covered(*draw(n, rng), seed) for seed in range(2 * SAMPLES)]
+            rows = [_covered(*draw(n, rng), seed) for seed in range(COVERED_SAMPLES)]
             out[f"{name}, {n}"] = {
                 "rules": RULES,
                 "covered": np.mean([r[0] for r in rows], axis=0).round(3).tolist(),
@@ -166,13 +215,13 @@ def coverage(folder: str, *names: str) -> dict[str, Any]:
                 "error": _error(np.array([r[1] for r in rows])),
             }
             print(name, n, out[f"{name}, {n}"], flush=True)
-    return out
+            yield
 
 
 def _covered(sample: Scored, truth: Truth, seed: int) -> tuple[list[bool], list[float]]:
     covered, bias = [], []
     for rule in RULES:
-        best = scan(*sample, UTILITY, rule)
+        best = scan(*sample, truth.utility, rule)
         low, high = significance_interval(best, sample, seed)
         true = truth.at(best.cut)
         covered.append(low <= true <= high)
@@ -185,7 +234,7 @@ def significance_interval(best: CutScan, sample: Scored, seed: int) -> tuple[flo
     selected = sample.score >= best.cut
     signal = sample.signal[selected]
     weight = sample.weight[selected] * np.random.default_rng(seed).poisson(size=(REPLICAS, signal.size))
-    z = UTILITY.value(weight[:, signal].sum(axis=1), weight[:, ~signal].sum(axis=1))
+    z = best.utility.value(weight[:, signal].sum(axis=1), weight[:, ~signal].sum(axis=1))
     low, high = np.quantile(z, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     return float(low), float(high)
 
@@ -240,8 +289,9 @@ def main(what: str, *arguments: str) -> None:
     if what == "tables":
         write_page(results)
         return
-    results.setdefault(what, {}).update({"regret": regret, "coverage": coverage}[what](*arguments))
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    for _ in {"regret": regret, "coverage": coverage}[what](results, *arguments):
+        with written_whole(RESULTS) as path:
+            path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma.ratios.sample import check_sample
 from fivesigma.regions import categorise_scores
 from fivesigma.regions.fit import fit
 from fivesigma.regions.record import goal_of
-from fivesigma.regions.sample import check_sample
 
 CHILD = Path(__file__).with_name("gato_several_child.py")
 COLUMNS = ("signal1", "signal2", "background")

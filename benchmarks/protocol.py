@@ -14,6 +14,7 @@ other held-out events and other trees. A single blend of seeds has no S.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -107,6 +108,13 @@ def paired_gain(
     means = [gains(weight).mean() for weight in (replicated(events) if replicas is None else replicas)]
     spread = found.var(ddof=1) / found.size if found.size > 1 else 0.0
     return float(found.mean()), float(np.sqrt(np.var(means, ddof=1) + spread))
+
+
+def gains_with_replicas(ours: IntArray, theirs: IntArray, events: Events, n_boot: int) -> list[float]:
+    """Gain of one selection, given by its steps, over another: of the events, then of each of their replicas."""
+    mine, base = (_Entered(steps, events.is_signal) for steps in (ours, theirs))
+    weights = itertools.chain([events.weight], replicated(events, n_boot))
+    return [mine.significance(w, UTILITY) - base.significance(w, UTILITY) for w in weights]
 
 
 def replicated(events: Events, n_boot: int = N_BOOT) -> Iterator[Array]:

@@ -17,12 +17,12 @@ import numpy as np
 
 from fivesigma._extras import need
 from fivesigma._types import Array, IntArray
+from fivesigma.ratios.sample import Roles, Sample, check_sample
 from fivesigma.regions import categorise_scores
 from fivesigma.regions.ascent import Floors
 from fivesigma.regions.fit import fit
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.record import goal_of
-from fivesigma.regions.sample import Roles, Sample, check_sample
 from fivesigma.regions.settings import Settings
 
 SIGNALS = ("htautau_ggF", "htautau_VBF")

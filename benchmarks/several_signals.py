@@ -45,7 +45,7 @@ def names(n_classes: int) -> AnyArray:
 
 def find(sample: Events, n_categories: int) -> None:
     """Find categories for all signals."""
-    columns = sorted(set(sample.process.tolist()), key=lambda name: (name == "background", name))
+    columns = names(sample.scores.shape[1]).tolist()
     categorise_scores(*sample, n_categories, signals=columns[:-1], processes=columns)
 
 

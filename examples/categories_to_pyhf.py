@@ -38,7 +38,8 @@ def simulate(n: int, seed: int) -> Events:
 
 
 def main(folder: Path, n: int = 40_000) -> dict[str, Any]:
-    """Run the whole chain and return what it found."""
+    """Run the whole chain and return what it found; the folder is made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
     # Three sets of events for three uses: fitting the model, choosing the edges, quoting. Each is scaled to the yields.
     rest, test = simulate(n, seed=1).split(1 / 3, random_state=0)
     fit, tune = rest.split(1 / 2, random_state=0)

@@ -27,10 +27,12 @@ class Exact:
         picks = np.array(list(itertools.product([0.0, 1.0], repeat=s.size)))
         self.s, self.b = picks @ s, picks @ b
 
-    def __call__(self, weights: ClassWeights, want_tuned: bool, monitored: bool) -> Outcome:
-        k = int(np.argmin(weights.background * self.b - weights.signal * self.s))
-        s, b = float(self.s[k]), float(self.b[k])
-        return Outcome(s, b, 100.0, tuned=(s, b) if want_tuned else None, train=(s, b) if monitored else None)
+    def train(self, weights: ClassWeights) -> None:
+        self.best = int(np.argmin(weights.background * self.b - weights.signal * self.s))
+
+    def measure(self, *, tuned: bool, monitored: bool) -> Outcome:
+        s, b = float(self.s[self.best]), float(self.b[self.best])
+        return Outcome(s, b, 100.0, tuned=(s, b) if tuned else None, train=(s, b) if monitored else None)
 
 
 cells = st.integers(2, 9).flatmap(
@@ -79,11 +81,15 @@ class Scripted:
     """Reports given outcomes and remembers the class weights it was asked for."""
 
     def __init__(self, *outcomes: Outcome) -> None:
-        self.outcomes, self.asked = iter(outcomes), list[ClassWeights]()
+        self.outcomes, self.asked, self.measured = iter(outcomes), list[ClassWeights](), list[int]()
 
-    def __call__(self, weights: ClassWeights, want_tuned: bool, monitored: bool) -> Outcome:
+    def train(self, weights: ClassWeights) -> None:
         self.asked.append(weights)
-        return next(self.outcomes)
+        self.outcome = next(self.outcomes)
+
+    def measure(self, *, tuned: bool, monitored: bool) -> Outcome:
+        self.measured.append(len(self.asked) - 1)
+        return self.outcome
 
 
 def run(schedule: Schedule, start: ClassWeights, *outcomes: Outcome) -> tuple[list[Round], list[ClassWeights]]:
@@ -142,6 +148,20 @@ def test_update_every_damping_warmup_and_bounds() -> None:
     _, asked = run(Schedule(AMS2(), bounds=(0.01, 0.1)), start, GOOD, GOOD)
     assert asked[1].u == 0.1
     assert asked[1].background == pytest.approx(float(AMS2().weights_at(0.1)[1]))
+
+
+def test_yields_are_measured_only_where_u_is_updated() -> None:
+    outcomes = [Outcome(20.0 + k, 100.0, 50.0, train=(1.0, 2.0)) for k in range(9)]
+    schedule = Schedule(AMS2(), update_every=3, warmup=1)
+    step = Scripted(*outcomes)
+    rounds = list(itertools.islice(cascade(step, schedule, schedule.at(0.4), p=100.0), 9))
+    assert step.measured == [0, 1, 4, 7]  # the first round has no earlier yields to repeat
+    assert [r.s for r in rounds] == [20.0, 21.0, 21.0, 21.0, 24.0, 24.0, 24.0, 27.0, 27.0]
+    assert [r.improved for r in rounds] == [k in step.measured for k in range(9)]
+    assert [r.train_s is None for r in rounds] == [k not in step.measured for k in range(9)]
+    step = Scripted(*outcomes)
+    list(itertools.islice(cascade(step, schedule, schedule.at(0.4), p=100.0, monitor_every=2), 9))
+    assert step.measured == [0, 1, 3, 4, 5, 7]  # rounds are counted from 1
 
 
 def test_balanced_start_takes_u_at_the_best_cut() -> None:
@@ -232,6 +252,7 @@ def test_resumed_cascade_goes_on_as_if_nothing_had_happened() -> None:
 def test_history_prints_as_a_table() -> None:
     history = History([make_round(k, 3.0 + 0.01 * k, improved=k == 60) for k in range(61)])
     lines = repr(history).splitlines()
-    assert lines[0].split()[:2] == ["round", "u"]
+    assert lines[:2] == ["61 rounds", lines[1]]
+    assert lines[1].split()[:2] == ["round", "u"]
     assert "(21 rounds)" in repr(history)
     assert lines[-1].endswith("*")

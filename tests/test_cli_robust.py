@@ -12,7 +12,10 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklearn.linear_model import LinearRegression
+from sklearn.svm import SVC
 
+from fivesigma import DecomposedClassifier, save
 from fivesigma.cli import main
 from fivesigma.cli.words import in_own_words
 from fivesigma.datasets import load_events, make_htautau, write_events
@@ -182,3 +185,18 @@ def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert process.returncode == 143
     assert "Traceback" not in said
     assert not list(tmp_path.iterdir())
+
+
+def test_models_that_cannot_be_checked_need_trust(tmp_path: Path) -> None:
+    events = make_htautau(2000, random_state=0)
+    path = write_events(events, tmp_path / "events.csv")
+    kept = load_events(path, features=["DER_mass_vis"])
+    model = DecomposedClassifier(SVC(), LinearRegression(), random_state=0, n_jobs=1)
+    save(model.fit(kept), tmp_path / "model")
+    for command, end in (("predict", ".csv"), ("report", ".html")):
+        run = (command, tmp_path / "model", path, "-o", tmp_path / f"out{end}")
+        assert "add --trusted if you trust its author" in error(*run)
+        done = CliRunner().invoke(main, [*map(str, run), "--trusted"])
+        assert done.exit_code == 0, done.output
+    assert "add --trusted" in error("export", tmp_path / "model", "-o", tmp_path / "model.onnx")
+    assert "add --trusted" not in error("export", tmp_path / "model", "-o", tmp_path / "model.onnx", "--trusted")

@@ -15,7 +15,6 @@ from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, SOverRootSB, Utilit
 from fivesigma import cut_model as module
 from fivesigma._types import IntArray
 from fivesigma.bootstrap import poisson_sums
-from fivesigma.cut import _squares
 from fivesigma.cut_model import ModelledCurve, model_curve
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.ranking import Ranking, rank_events
@@ -38,7 +37,7 @@ def _sample(n: int, seed: int, distance: float = 1.5) -> Sample:
 
 def _curve(sample: Sample, utility: Utility, floor: float = 10.0) -> ModelledCurve | None:
     ranking = rank_events(*sample)
-    return model_curve(ranking.s, ranking.b, ranking.last, _squares(ranking), ranking.valid(floor), utility)
+    return model_curve(ranking.s, ranking.b, ranking.last, ranking.variances, ranking.valid(floor), utility)
 
 
 def _true(cut: float, distance: float, utility: Utility) -> float:
@@ -104,7 +103,7 @@ def test_the_cut_is_valid_where_no_cut_between_the_two_views_is() -> None:
     seen = 0
     for ranking, at, _ in _disagreeing(400):
         valid = np.isin(np.arange(ranking.last.size), at)
-        found = model_curve(ranking.s, ranking.b, ranking.last, _squares(ranking), valid, AMS2(b_reg=10.0))
+        found = model_curve(ranking.s, ranking.b, ranking.last, ranking.variances, valid, AMS2(b_reg=10.0))
         assert found is not None
         assert found.best in at
         seen += 1
@@ -223,19 +222,48 @@ def test_poisson_means_are_the_minimum_of_the_penalised_likelihood() -> None:
     rng = np.random.default_rng(5)
     x = np.sort(rng.uniform(-3, 2, size=40))
     exposure = rng.uniform(0.5, 2.0, size=40)
-    counts = rng.poisson(20 * exposure * np.exp(-x)).astype(float)
-    counts[7] = -2.0  # negative weights
+    scale = np.linspace(0.5, 2.0, 40)  # of a count, at each point
+    yields = scale * rng.poisson(20 * exposure * np.exp(-x) / scale)
+    yields[7] = -2.0  # negative weights
     basis, penalty = module._spline(x, module._BY_BACKGROUND)
-    means = module._poisson_means(basis, penalty, counts, exposure)
+    means = module._poisson_means(basis, penalty, yields, exposure, scale)
 
     def loss(c: np.ndarray) -> float:
         log = basis @ c + np.log(exposure)
-        return float(np.exp(log).sum() - counts @ log + c @ penalty @ c / 2)
+        return float(((np.exp(log) - yields * log) / scale).sum() + c @ penalty @ c / 2)
 
-    start = np.full(basis.shape[1], np.log(counts.sum() / exposure.sum()))
+    start = np.full(basis.shape[1], np.log(yields.sum() / exposure.sum()))
     oracle = minimize(loss, start, method="BFGS", options={"gtol": 1e-6, "maxiter": 2000})
     np.testing.assert_allclose(means, exposure * np.exp(basis @ oracle.x), rtol=2e-3)
-    assert means.sum() == pytest.approx(counts.sum(), rel=1e-4)  # the spline holds the constants
+    assert (means / scale).sum() == pytest.approx((yields / scale).sum(), rel=1e-4)  # the spline holds the constants
+
+
+def test_weights_of_events_are_local_where_they_are_light() -> None:
+    total, squares = np.array([0.0, 2.0, 20.0, 40.0, 340.0]), np.array([0.0, 4.0, 40.0, 80.0, 3080.0])
+    np.testing.assert_allclose(module._mean_weights(total, squares), 2.0 * np.ones(5) + [0, 0, 0, 0, 3080 / 340 - 2])
+    heavy_first = np.array([100.0, 1000.0, 1100.0]), np.array([1e4, 1e5, 1.001e5])
+    np.testing.assert_allclose(module._mean_weights(*heavy_first), 91.0 * np.ones(3))
+
+
+def test_weights_that_change_by_orders_of_magnitude_cost_less_than_with_the_plateau() -> None:
+    """Two-dimensional Gaussians with weights of their own slope, no b_reg: the exact ratio is the score."""
+    truth = scan(*_ratio_scored(400_000, 99), AMS2(), "peak", min_effective=500.0).curve
+    lost: dict[str, list[float]] = {"model": [], "plateau": []}
+    for seed in range(40):
+        for rule, values in lost.items():
+            cut = scan(*_ratio_scored(5_000, seed), AMS2(), rule).cut
+            values.append(float(np.nanmax(truth.significance) - np.interp(-cut, -truth.cut, truth.significance)))
+    assert np.mean(lost["model"]) < 0.7 * np.mean(lost["plateau"])
+
+
+def _ratio_scored(n: int, seed: int) -> Sample:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2 == 1
+    x, z = rng.normal(size=(2, n))
+    x[y] += 1.5
+    slope = np.where(y, 0.5, -0.8)
+    w = np.where(y, 300.0, 3000.0) / (n / 2) * np.exp(slope * z - slope**2 / 2) * rng.gamma(4.0, 0.25, size=n)
+    return 1.5 * x + 1.3 * z, y, w
 
 
 def test_splines_are_those_of_scipy() -> None:
@@ -264,7 +292,7 @@ def test_the_interval_of_the_cut_chooses_by_the_same_rule() -> None:
     for s, b in zip(*poisson_sums(ranking.weight, ranking.signal, ranking.last, 50, 3), strict=True):
         z = np.where(np.isfinite(best.values) & (b > 0), utility.value(s, np.where(b > 0, b, 1.0)), np.nan)
         top = int(np.nanargmax(z))
-        replica = model_curve(s, b, ranking.last, _squares(ranking), z >= z[top] - 2 * error[top], utility)
+        replica = model_curve(s, b, ranking.last, ranking.variances, z >= z[top] - 2 * error[top], utility)
         assert replica is not None
         cuts.append(ranking.thresholds([replica.best])[0])
     np.testing.assert_array_equal(found.cut, np.quantile(cuts, [0.16, 0.84], method="nearest"))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -40,17 +39,6 @@ def test_scanning_needs_no_optional_or_heavy_library() -> None:
         "print(*[m for m in ('sklearn', 'matplotlib', 'pandas', 'scipy.optimize', 'scipy.stats') if m in sys.modules])"
     )
     assert _python(code) == ""
-
-
-def _seconds(module: str) -> float:
-    started = time.perf_counter()
-    _python(f"import {module}")
-    return time.perf_counter() - started
-
-
-def test_import_takes_at_most_one_and_a_half_times_sklearns() -> None:
-    ours, theirs = zip(*[(_seconds("fivesigma"), _seconds("sklearn")) for _ in range(3)], strict=True)
-    assert min(ours) <= 1.5 * min(theirs)
 
 
 @pytest.mark.parametrize(("module", "extra"), sorted(_extras.EXTRA_OF.items()))

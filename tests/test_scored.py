@@ -288,7 +288,7 @@ def test_report_takes_scored_events(events: Events, scored: ScoredEvents) -> Non
 
 
 def test_a_report_on_scored_events_has_no_features(events: Events, scored: ScoredEvents) -> None:
-    refused: tuple[dict[str, Any], ...] = ({"baseline": Judge()}, {"systematics": {}}, {"trained_on": events})
+    refused: tuple[dict[str, Any], ...] = ({"baseline": Judge()}, {"trained_on": events})
     for given in refused:
         name = next(iter(given))
         with pytest.raises(InputError, match=f"{name} needs the features of the events: give Events, not ScoredEvents"):

@@ -239,6 +239,32 @@ def test_the_waterfall_falls_to_what_a_fit_finds() -> None:
     assert costs[0] > costs[1]
 
 
+def test_auto_takes_the_fewest_categories_within_an_error_of_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fivesigma.categories.search.MAX_AUTO", 6)
+    sample, process, systematics = events()
+    auto = categorise(*sample, "auto", systematics=systematics, process=process)
+    trials = [categorise(*sample, k, systematics=systematics, process=process) for k in range(1, 7)]
+    assert auto.edges.tolist() == trials[len(auto) - 1].edges.tolist()
+    z, replicas = (np.array(v) for v in zip(*((t.significance, t.replicas(100, 0)) for t in trials), strict=True))
+    within = z.max() - z <= (replicas[z.argmax()] - replicas).std(axis=1)
+    assert within[len(auto) - 1]
+    assert not within[: len(auto) - 1].any()
+    assert len(auto) > 1
+    quoted = categorise(*sample, "auto", systematics=systematics, process=process, mc_statistics=True)
+    assert quoted.edges.tolist() == auto.edges.tolist()
+    assert quoted.significance < auto.significance
+
+
+def test_auto_takes_statistics_of_the_simulation_and_utilities_of_their_own() -> None:
+    sample, _, _ = events()
+    plain, quoted = (categorise(*sample, mc_statistics=mc) for mc in (False, True))
+    assert quoted.edges.tolist() == plain.edges.tolist()
+    assert quoted.significance < plain.significance
+    own = categorise(*sample, "auto", RelativeBackground(0.1))
+    assert len(own) > 1
+    assert own.significance > categorise(*sample, 1, RelativeBackground(0.1)).significance
+
+
 def test_staterror_is_on_the_signal_only_if_asked() -> None:
     sample, process, _ = events(4_000)
     found = categorise(*sample, 2, process=process)
@@ -351,7 +377,5 @@ def test_what_cannot_be_profiled_is_refused() -> None:
         categorise(*sample, 2, AMS3(), systematics=nothing)
     with pytest.raises(InputError, match="systematics need utility AMS2"):
         scan(*sample, AMS3(), systematics=nothing)
-    with pytest.raises(InputError, match="n_categories='auto' is not available with systematics"):
-        categorise(*sample, "auto", systematics=nothing)
     with pytest.raises(InputError, match="50 categories do not fit"):
         categorise(*sample, 50, systematics=nothing)

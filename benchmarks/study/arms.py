@@ -134,6 +134,7 @@ def _grown(settings: dict[str, Any], seed: int) -> GrownCascadeClassifier:
     params = SHAPE | given.pop("params", {})
     utility: Utility = given.pop("utility", UTILITY)
     n_trees = given.pop("n_trees", TREES)
+    given.setdefault("update_every", 1)  # as in the paper, unless a setting is about that
     return GrownCascadeClassifier(n_trees=n_trees, params=params, utility=utility, random_state=seed, n_jobs=1, **given)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +20,38 @@ Found = dict[str, Any]
 
 
 def draw_all() -> None:
-    """Draw every figure for which there are results."""
+    """Draw every figure for which there are results, as files."""
     need("matplotlib").use("Agg")
     FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, draw in figures().items():
+        figure = draw()
+        figure.savefig(FOLDER / f"{name}.png", dpi=110)
+        need("matplotlib.pyplot").close(figure)
+
+
+def figures() -> dict[str, Callable[[], Any]]:
+    """Every figure for which there are results: its name, and a function that draws it."""
     results = {stage: r["found"] for stage, r in load().items()}
     screening, scaling = results.get("screening", []), results.get("scaling", [])
+    toy = [f for f in scaling if f["events"] == 100_000]
+    drawn: dict[str, Callable[[], Any]] = {}
     if screening:
         shown = [f for f in screening if _is_against_plain(f) and f["arm"] not in CUTS and not _is_plain(f["arm"])]
-        _forest("screening", shown, "gain over the plain model of the same trees")
+        drawn["screening"] = lambda: _forest(shown, "gain over the plain model of the same trees")
     if screening and scaling:
-        _ratios(screening, [f for f in scaling if f["events"] == 100_000])
-        _capacity(screening, [f for f in scaling if f["events"] == 100_000])
+        drawn["ratio"] = lambda: _ratios(screening, toy)
+        drawn["capacity"] = lambda: _capacity(screening, toy)
     if scaling:
-        _scaling(scaling)
+        drawn["scaling"] = lambda: _scaling(scaling)
     if screening and "confirm" in results:
-        _ensembles(screening, [f for f in results["confirm"] if f["events"] == "unseen"])
+        unseen = [f for f in results["confirm"] if f["events"] == "unseen"]
+        drawn["ensembles"] = lambda: _ensembles(screening, unseen)
     if "confirm" in results:
-        _confirm(results["confirm"])
+        drawn["confirm"] = lambda: _confirm(results["confirm"])
     if "peers" in results:
-        _forest("peers", [f for f in results["peers"] if f["baseline"] == "plain"], "gain over plain + tuned cut")
+        peers = [f for f in results["peers"] if f["baseline"] == "plain"]
+        drawn["peers"] = lambda: _forest(peers, "gain over plain + tuned cut")
+    return drawn
 
 
 def _is_against_plain(found: Found) -> bool:
@@ -57,13 +70,8 @@ def _panel(width: float, height: float, columns: int = 1, **options: Any) -> tup
     return figure, axes
 
 
-def _write(figure: Any, name: str) -> None:
-    figure.savefig(FOLDER / f"{name}.png", dpi=110)
-    need("matplotlib.pyplot").close(figure)
-
-
-def _forest(name: str, found: Sequence[Found], label: str) -> None:
-    """One line an arm: gain with bars of one and two standard errors."""
+def _forest(found: Sequence[Found], label: str) -> Any:
+    """One line per arm: gain with bars of one and two standard errors."""
     figure, ax = _panel(7.5, 0.9 + 0.21 * len(found))
     for row, f in enumerate(found):
         gain, error = f["window"]["gain"], f["window"]["error"]
@@ -77,7 +85,7 @@ def _forest(name: str, found: Sequence[Found], label: str) -> None:
     ax.set_yticks(range(len(found)), [f["arm"] for f in found], fontsize=8)
     ax.invert_yaxis()
     ax.set_xlabel(f"mean AMS over cuts at 10-20 %: {label}")
-    _write(figure, name)
+    return figure
 
 
 def _points(ax: Any, x: Sequence[float], found: Sequence[Found], measure: str = "window", **style: Any) -> None:
@@ -85,7 +93,7 @@ def _points(ax: Any, x: Sequence[float], found: Sequence[Found], measure: str = 
     ax.errorbar(x, gains, errors, marker="o", ms=4, capsize=2, lw=1.2, **style)
 
 
-def _ratios(screening: Sequence[Found], toy: Sequence[Found]) -> None:
+def _ratios(screening: Sequence[Found], toy: Sequence[Found]) -> Any:
     """Gain against the class ratio; cascades stand at the ratios of their last u, least to most of the seeds."""
     figure, ax = _panel(7.0, 3.6)
     for label, found, colour in (("simulated", screening, "#1f5a96"), ("toy, 300,000 test events", toy, "#4b8b3b")):
@@ -110,10 +118,10 @@ def _ratios(screening: Sequence[Found], toy: Sequence[Found]) -> None:
     ax.axhline(0, color="black", lw=0.8)
     ax.set(xscale="log", xlabel="class ratio k = u / f*(u)", ylabel="gain over plain, AMS at 10-20 %")
     ax.legend(fontsize=7, frameon=False)
-    _write(figure, "ratio")
+    return figure
 
 
-def _capacity(screening: Sequence[Found], toy: Sequence[Found]) -> None:
+def _capacity(screening: Sequence[Found], toy: Sequence[Found]) -> Any:
     """Gain of the grown cascade against the number and the size of its trees."""
     figure, (left, right) = _panel(9.0, 3.3, columns=2, sharey=True)
     trees = {"grown, 30 trees": 30, "grown, 60 trees": 60, "grown": 100, "grown, 200 trees": 200}
@@ -130,10 +138,10 @@ def _capacity(screening: Sequence[Found], toy: Sequence[Found]) -> None:
     right.set_xticks(list(shapes.values()), ["depth 3", "depth 6", "depth 9", "eta 0.3"])
     right.set_xlabel("shape of 100 trees")
     left.legend(fontsize=8, frameon=False)
-    _write(figure, "capacity")
+    return figure
 
 
-def _scaling(found: Sequence[Found]) -> None:
+def _scaling(found: Sequence[Found]) -> Any:
     """Gain and cost against the number of training events."""
     figure, (left, right) = _panel(9.0, 3.3, columns=2)
     for arm, colour in COLOURS.items():
@@ -148,10 +156,10 @@ def _scaling(found: Sequence[Found]) -> None:
     right.set_ylabel("processor time / plain")
     right.set_ylim(bottom=0)
     left.legend(fontsize=8, frameon=False)
-    _write(figure, "scaling")
+    return figure
 
 
-def _ensembles(screening: Sequence[Found], unseen: Sequence[Found]) -> None:
+def _ensembles(screening: Sequence[Found], unseen: Sequence[Found]) -> Any:
     """Gain against the number of models that are blended."""
     figure, axes = _panel(9.0, 3.3, columns=2, sharey=True)
     for ax, title, found in zip(axes, ("halves of t", "sets b and u"), (screening, unseen), strict=True):
@@ -165,10 +173,10 @@ def _ensembles(screening: Sequence[Found], unseen: Sequence[Found]) -> None:
         ax.set(title=title, xlabel="models in the blend", xticks=[1, 5, 10], xlim=(0, 10.5))
     axes[0].set_ylabel("gain over a blend of as many plain models")
     axes[1].legend(fontsize=8, frameon=False)
-    _write(figure, "ensembles")
+    return figure
 
 
-def _confirm(found: Sequence[Found]) -> None:
+def _confirm(found: Sequence[Found]) -> Any:
     """Events that no choice has seen: simulated and real."""
     figure, axes = _panel(9.5, 4.2, columns=2)
     for ax, kind, title in zip(axes, ("unseen", "folds"), ("simulated, sets b and u", "real, five folds"), strict=True):
@@ -183,7 +191,7 @@ def _confirm(found: Sequence[Found]) -> None:
         ax.set_ylim(len(rows) - 0.3, -0.7)
         ax.set(title=title, xlabel="gain over plain, with one error")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    _write(figure, "confirm")
+    return figure
 
 
 def _one(found: Sequence[Found], arm: str, baseline: str) -> Found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from fivesigma import plot
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fivesigma.regions import ScoreCategories, categorise_scores
     from fivesigma.reporting import Report, report
     from fivesigma.scored import ScoredEvents
+    from fivesigma.scored_files import ScoredFiles
     from fivesigma.significance import (
         AMS2,
         AMS3,
@@ -62,6 +63,7 @@ _HOME = {
     "Report": "reporting",
     "report": "reporting",
     "ScoredEvents": "scored",
+    "ScoredFiles": "scored_files",
     "Categories": "categories",
     "AMS2": "significance",
     "AMS3": "significance",
@@ -105,6 +107,7 @@ __all__ = [
     "SOverRootSB",
     "ScoreCategories",
     "ScoredEvents",
+    "ScoredFiles",
     "Utility",
     "Varied",
     "YieldShifts",

@@ -12,6 +12,23 @@ from typing import Any
 
 from fivesigma.errors import MissingExtraError
 
+# Every extra of pyproject.toml with the libraries that it adds.
+EXTRAS = {
+    "xgboost": ("xgboost",),
+    "lightgbm": ("lightgbm",),
+    "cpu": ("xgboost-cpu", "lightgbm"),
+    "torch": ("torch", "safetensors"),
+    "root": ("uproot",),
+    "parquet": ("polars",),
+    "plot": ("matplotlib", "mplhep"),
+    "report": ("jinja2",),
+    "stats": ("pyhf", "hist"),
+    "store": ("skops",),
+    "onnx": ("onnx", "onnxruntime"),
+    "analysis": ("uproot", "pyhf", "hist", "jinja2", "cabinetry", "pyyaml"),
+    "dask": ("dask", "distributed"),
+}
+
 EXTRA_OF = {
     "awkward": "root",
     "cabinetry": "analysis",
@@ -59,6 +76,16 @@ _TRAINERS = ("scikit-learn", "xgboost", "xgboost-cpu", "lightgbm", "torch")
 def version_of(module: str) -> str | None:
     """Version of a library that was imported; None if it was not."""
     return str(sys.modules[module].__version__) if module in sys.modules else None
+
+
+def installed_version(distribution: str) -> str | None:
+    """Version of an installed distribution; either build of XGBoost stands for both. None if it is not installed."""
+    builds = ("xgboost", "xgboost-cpu") if distribution.startswith("xgboost") else (distribution,)
+    for build in sorted(builds, key=lambda name: name != distribution):
+        with suppress(metadata.PackageNotFoundError):
+            found = metadata.version(build)
+            return found if build == distribution else f"{found} ({build})"
+    return None
 
 
 def versions_in_use() -> dict[str, str]:

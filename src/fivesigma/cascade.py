@@ -17,17 +17,21 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
+from fivesigma._summary import Summary, curve, digits
 from fivesigma.errors import InputError, is_number
 from fivesigma.significance import Utility, VariationalUtility
 
 __all__ = ["ClassWeights", "History", "Outcome", "Round", "Schedule", "cascade", "plain_round", "until_no_increase"]
 
 
+_SHOWN = 20  # rounds at either end that a table shows
 _LEAST_U = 1e-6  # halving stops here: at so small a u every event is selected
 
 
@@ -49,8 +53,14 @@ class Outcome(NamedTuple):
     train: tuple[float, float] | None = None  # (s, b) on the training events, if asked for
 
 
-Step = Callable[[ClassWeights, bool, bool], Outcome]
-"""Train g_t with class weights; the flags ask for the yields at the best cut and on the training events."""
+class Step(Protocol):
+    """What trains and measures the classifiers of a cascade."""
+
+    def train(self, weights: ClassWeights) -> None:
+        """Train g_t with class weights."""
+
+    def measure(self, *, tuned: bool, monitored: bool) -> Outcome:
+        """Yields of g_t; if asked for, also those at the best cut and those on the training events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +76,8 @@ class Round:
     class_weights : (float, float)
         Weights of signal and background, (u, f*(u)).
     s, b : float
-        Yields of the new classifier on the events that drive the update, at the update cut.
+        Yields of the new classifier on the events that drive the update, at the update cut; between two updates those
+        of the last one.
     effective_background : float
         Effective background count there.
     significance : float
@@ -127,7 +138,7 @@ class Schedule:
     utility : Utility
         What is maximised.
     update_every : int
-        Rounds between two updates of u.
+        Rounds between two updates of u; in between the yields are not measured, and rounds repeat the last ones.
     damping : float
         d in u <- (1 - d) u_new + d u_old.
     warmup : int
@@ -217,8 +228,8 @@ def cascade(
 
     Parameters
     ----------
-    step : callable
-        Trains the next classifier with given class weights and reports its yields.
+    step : Step
+        Trains the next classifier with given class weights and measures its yields.
     schedule : Schedule
         How u follows the yields.
     start : ClassWeights
@@ -245,8 +256,12 @@ def cascade(
         clock = time.perf_counter()
         updating = t - first >= schedule.warmup and (t - first - schedule.warmup) % schedule.update_every == 0
         find_u = start.u is None and t - first == schedule.warmup
-        outcome = step(weights, find_u, monitor_every > 0 and t % monitor_every == 0)
-
+        monitored = monitor_every > 0 and t % monitor_every == 0
+        step.train(weights)
+        if previous is None or monitored or (t - first - schedule.warmup) % schedule.update_every == 0:
+            outcome = step.measure(tuned=find_u, monitored=monitored)
+        else:
+            outcome = previous._replace(tuned=None, train=None)  # nothing depends on it, and yields take time
         this = _judged(
             schedule, t, weights, outcome, previous=previous, best=best, p=p, seconds=time.perf_counter() - clock
         )
@@ -338,23 +353,46 @@ def until_no_increase(rounds: Iterable[Round], extra_rounds: int, max_rounds: in
 class History(list[Round]):
     """Rounds of a cascade; its repr is a table."""
 
-    def __repr__(self) -> str:
+    def _summary(self) -> Summary:
+        """The first and the last rounds, as `repr` and notebooks show them; ``*`` marks the highest so far."""
         restarts = len({r.restart for r in self}) > 1
-        head = f"{'round':>5} {'u':>9} {'s':>10} {'b':>11} {'eff. b':>9} {'significance':>12} {'seconds':>8}"
-        lines = ["restart " + head if restarts else head]
-        shown = self if len(self) <= 40 else [*self[:20], None, *self[-20:]]
-        for r in shown:
-            if r is None:
-                lines.append(f"{'...':>5}  ({len(self) - 40} rounds)")
-                continue
-            u = "-" if r.u is None else f"{r.u:.5f}"
-            mark = "" if r.valid else "  not valid"
-            line = (
-                f"{r.index:>5} {u:>9} {r.s:>10.4g} {r.b:>11.5g} {r.effective_background:>9.1f} "
-                f"{r.significance:>12.4f} {r.seconds:>8.2f}{'  *' if r.improved else mark}"
+        head = ("round", "u", "s", "b", "eff. b", "significance", "seconds", "")
+        rows: list[tuple[str, ...]] = []
+        for r in self if len(self) <= 2 * _SHOWN else [*self[:_SHOWN], *self[-_SHOWN:]]:
+            cells = (
+                str(r.index),
+                "-" if r.u is None else f"{r.u:.5f}",
+                digits(r.s),
+                digits(r.b),
+                f"{r.effective_background:,.1f}",
+                f"{r.significance:.4f}",
+                f"{r.seconds:.2f}",
+                ("*" if r.improved else "") if r.valid else "not valid",
             )
-            lines.append(f"{r.restart:>7} {line}" if restarts else line)
-        return "\n".join(lines)
+            rows.append((str(r.restart), *cells) if restarts else cells)
+        if len(self) > 2 * _SHOWN:
+            rows.insert(_SHOWN, (f"... ({len(self) - 2 * _SHOWN} rounds)",))
+        return Summary(
+            f"{len(self)} round{'s' * (len(self) != 1)}" if self else "no rounds",
+            (("restart", *head) if restarts else head) if self else (),
+            rows,
+            picture="" if restarts else self._curve(),
+            named=False,
+        )
+
+    def _curve(self) -> str:
+        """Significance by round, a small picture; several cascades would need several curves."""
+        z = np.array([r.significance if r.valid else np.nan for r in self])
+        best = [r.index for r in self if r.improved]
+        index = np.array([r.index for r in self], dtype=np.float64)
+        at = float(best[-1]) if best else None
+        return curve(index, z, at=at, x_name="round", y_name="held-out significance")
+
+    def __repr__(self) -> str:
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        return self._summary().html()
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the rounds column by column, as numbers, flags and None: the one form in which they are stored."""

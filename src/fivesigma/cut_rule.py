@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.cut_model import model_curve
+from fivesigma.cut_model import Variances, model_curve
 from fivesigma.significance import Utility
 
 RULES = ("model", "plateau", "peak", "smooth")
@@ -50,16 +50,16 @@ def choose_by_model(  # noqa: PLR0917 - one row of replicas, or the sample itsel
     utility: Utility,
     s: Array,
     b: Array,
-    squares: tuple[float, float],
+    variances: Variances,
     z: Array,
     last: IntArray,
     error_at: Callable[[int], float],
-) -> int:
-    """Index of the cut that the rule "model" takes, or "plateau" where the yields cannot be modelled."""
+) -> int | None:
+    """Index of the cut that the rule "model" takes; None where the yields cannot be modelled."""
     top = int(np.nanargmax(z))
     plausible = z >= z[top] - PLAUSIBLE * error_at(top)  # NaN compares as False
-    modelled = model_curve(s, b, last, squares, plausible, utility)
-    return choose("plateau", z, last, error_at) if modelled is None else modelled.best
+    modelled = model_curve(s, b, last, variances, plausible, utility)
+    return None if modelled is None else modelled.best
 
 
 def _smooth_peak(z: Array, last: IntArray) -> int:

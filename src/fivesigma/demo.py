@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -69,7 +70,16 @@ def run_demo(
     """
     check_folder(folder)
     console = Console(markup=False, highlight=False)
+    # Where bars are not seen, or not beside the results, a line says what is under way.
+    piped = not (sys.stdout.isatty() and sys.stderr.isatty())
+
+    def step(what: str) -> None:
+        if piped:
+            console.print(f"[{time.perf_counter() - start:.0f} s] {what}", soft_wrap=True)
+            sys.stdout.flush()
+
     start = time.perf_counter()
+    step(f"simulating {n_events:,} events")
     events = make_htautau(n_events, random_state=seed)
     train, test = events.split(0.5, random_state=seed)
     console.print(
@@ -84,15 +94,20 @@ def run_demo(
         "n_jobs": n_jobs,
         "verbose": int(sys.stderr.isatty()),
     }
-    plain, cascade = (
-        fit(name, GrownCascadeClassifier(library, cascade=name == "cascade", **shared), train, test)
-        for name in ("plain", "cascade")
-    )
+    trained = []
+    for name, words in (("plain", "the plain model"), ("cascade", "the cascade")):
+        step(f"training {words}: {n_trees} {library} trees on {len(train):,} events")
+        trained.append(fit(name, GrownCascadeClassifier(library, cascade=name == "cascade", **shared), train, test))
+    plain, cascade = trained
+    step(f"comparing both on {len(test):,} test events")
     utility = AMS2(b_reg=B_REG)
     result = paired_difference(plain.selected, cascade.selected, test.is_signal, test.weight, utility)
     console.print(table((plain, cascade), result, test.is_signal, test.weight))
     console.print(sentence(result))
-    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train)
+    step("making the report")
+    again = ["fivesigma", "demo", "-o", str(folder), "--events", str(n_events), "--trees", str(n_trees)]
+    again += ["--seed", str(seed), *([] if n_jobs is None else ["--jobs", str(n_jobs)])]
+    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train, command=shlex.join(again))
     write(folder, cascade, test, page)
     console.print(f"Model, scores of the test events and figure of the cascade in {folder}/. Open the report:")
     console.print(f"{(folder / 'report.html').resolve()}", soft_wrap=True)

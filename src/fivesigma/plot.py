@@ -1,17 +1,27 @@
 """The figures of a report for papers, with matplotlib.
 
-Every function takes what `fivesigma.report` made and the axes to draw on, returns the axes, and shows nothing.
+Every function takes what `fivesigma.report` made and the axes to draw on, returns the axes, and shows nothing. The
+keywords ``experiment`` (such as ``"ATLAS Internal"``), ``luminosity`` (in 1/fb) and ``energy`` (in TeV) of each are
+written above the axes as mplhep does it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from fivesigma._drawing import CUT_LINE, axes_or_current, draw_significance
+from fivesigma._drawing import (
+    CUT_LINE,
+    Label,
+    axes_or_current,
+    draw_data,
+    draw_label,
+    draw_significance,
+    legend_above,
+)
 from fivesigma._extras import need
 from fivesigma._types import Array
 from fivesigma.errors import InputError
@@ -19,7 +29,19 @@ from fivesigma.errors import InputError
 if TYPE_CHECKING:
     from fivesigma.reporting import Report, ReportData
 
-__all__ = ["importance", "progress", "purity", "roc", "rounds", "scores", "significance", "style", "u_path"]
+__all__ = [
+    "importance",
+    "progress",
+    "purity",
+    "roc",
+    "rounds",
+    "scores",
+    "significance",
+    "style",
+    "systematics",
+    "u_path",
+    "waterfall",
+]
 
 # Petroff's sequence for backgrounds, which survives colour blindness and grey print; warm colours for signal.
 BACKGROUNDS = ("#3f90da", "#ffa90e", "#94a4a2", "#832db6", "#a96b59", "#b9ac70", "#717581")
@@ -49,7 +71,7 @@ def style(name: str = "CMS") -> AbstractContextManager[None]:
     return context
 
 
-def significance(report: Report | ReportData, ax: Any = None) -> Any:
+def significance(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw significance against the cut, with its band of one standard error (simulation) and the model's cut.
 
     Parameters
@@ -57,6 +79,8 @@ def significance(report: Report | ReportData, ax: Any = None) -> Any:
     report : Report or ReportData
     ax : matplotlib axes, optional
         The current axes if not given.
+    **label
+        ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes.
 
     Returns
     -------
@@ -71,7 +95,7 @@ def significance(report: Report | ReportData, ax: Any = None) -> Any:
     >>> model = fivesigma.GrownCascadeClassifier(n_trees=5, b_reg=10.0, random_state=0, n_jobs=1)
     >>> report = fivesigma.report(model.fit(events.X, events.y, events.weight), events, n_boot=10)
     >>> fig, ax = plt.subplots()
-    >>> fivesigma.plot.significance(report, ax).get_xlabel()
+    >>> fivesigma.plot.significance(report, ax, experiment="ATLAS", luminosity=20.3).get_xlabel()
     'cut on the score'
     >>> plt.close(fig)
     """
@@ -88,10 +112,11 @@ def significance(report: Report | ReportData, ax: Any = None) -> Any:
     )
     valid = cuts.cut[np.isfinite(cuts.significance)]
     _frame(ax, "cut on the score", "significance (σ)", (valid.min(), valid.max()))
+    draw_label(ax, **label)
     return ax
 
 
-def progress(report: Report | ReportData, ax: Any = None) -> Any:
+def progress(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw Z²/2 against the cut, and the minorants -R(., u_t) of some rounds that lie below it and touch it.
 
     Parameters
@@ -100,6 +125,8 @@ def progress(report: Report | ReportData, ax: Any = None) -> Any:
         Of a cascade; a plain model has no minorants.
     ax : matplotlib axes, optional
         The current axes if not given.
+    **label
+        As in `significance`.
 
     Returns
     -------
@@ -111,7 +138,7 @@ def progress(report: Report | ReportData, ax: Any = None) -> Any:
         raise InputError(found.note)
     colours = need("matplotlib").colormaps["viridis"](np.linspace(0.0, 0.9, len(found.minorants)))
     for m, colour in zip(found.minorants, colours, strict=True):
-        ax.plot(found.cut, m.value, color=colour, linewidth=1, label=f"$t$ = {m.round}, $u_t$ = {m.u:.4f}")
+        ax.plot(found.cut, m.value, color=colour, linewidth=1, label=f"round {m.round}, $u$ = {m.u:.4f}")
         if m.touch is not None:
             at = (found.cut[m.touch], found.objective[m.touch])
             ax.plot(*at, "o", color=colour, markeredgecolor="black", zorder=3)
@@ -120,12 +147,13 @@ def progress(report: Report | ReportData, ax: Any = None) -> Any:
     top = float(found.objective.max())
     visible = found.cut[found.objective > 0.15 * top]
     _frame(ax, "cut on the score", rf"{found.name} and $-R(\cdot, u_t)$", (visible.min(), visible.max()))
-    ax.set_ylim(0.0, 1.1 * top)
-    ax.legend(fontsize="small")
+    ax.set_ylim(bottom=0.0)
+    draw_label(ax, **label)
+    legend_above(ax, 1.03 * top)
     return ax
 
 
-def u_path(report: Report | ReportData, ax: Any = None) -> Any:
+def u_path(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw u by round, a line for each cascade; parameters as in `significance`."""
     data, ax = _data(report), axes_or_current(ax)
     for series in data.progress.series:
@@ -133,10 +161,11 @@ def u_path(report: Report | ReportData, ax: Any = None) -> Any:
             ax.plot(series.round, series.u, label=series.name)
     _frame(ax, "round", "$u$, weight of signal")
     ax.set_ylim(bottom=0.0)
+    draw_label(ax, **label)
     return _legend_of_several(ax)
 
 
-def rounds(report: Report | ReportData, ax: Any = None) -> Any:
+def rounds(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw held-out significance by round, and that of training events dashed; parameters as in `significance`."""
     data, ax = _data(report), axes_or_current(ax)
     for series in data.progress.series:
@@ -146,13 +175,24 @@ def rounds(report: Report | ReportData, ax: Any = None) -> Any:
             where = np.asarray(series.round)[looked]
             ax.plot(where, series.train[looked], "--", color=line.get_color(), label=f"{series.name}, training events")
     _frame(ax, "round", "significance (σ)")
+    draw_label(ax, **label)
     return _legend_of_several(ax)
 
 
 def scores(
-    report: Report | ReportData | Mapping[str, Any], ax: Any = None, *, signal: Sequence[str] = (), cut: Any = None
+    report: Report | ReportData | Mapping[str, Any],
+    ax: Any = None,
+    *,
+    signal: Sequence[str] = (),
+    cut: Any = None,
+    data: Any = None,
+    ratio: Any = None,
+    **label: Unpack[Label],
 ) -> Any:
     """Draw the score by process: weighted, stacked, on a logarithmic scale, with the signal once more on its own.
+
+    With `data` the observed events are drawn as points with Poisson intervals, and their ratio to the expectation in a
+    panel below.
 
     Parameters
     ----------
@@ -165,6 +205,12 @@ def scores(
         Which of the histograms are signal; a report knows.
     cut : float, optional
         Where to draw the cut; by default the model's.
+    data : array of shape (n_events,), ScoredEvents or histogram, optional
+        Scores of observed events, or a histogram of them with the same bins.
+    ratio : matplotlib axes, optional
+        For the ratio; by default the axes are divided into two panels.
+    **label
+        As in `significance`.
 
     Returns
     -------
@@ -187,10 +233,10 @@ def scores(
     if isinstance(report, Mapping):
         edges, stack, error = _from_histograms(report, set(signal))
     else:
-        data = _data(report)
-        edges, error = data.scores.edges, data.scores.error
-        stack = [(p.name, p.signal, p.values) for p in data.scores.processes]
-        cut = data.verdict.cut if cut is None else cut
+        found = _data(report)
+        edges, error = found.scores.edges, found.scores.error
+        stack = [(p.name, p.signal, p.values) for p in found.scores.processes]
+        cut = found.verdict.cut if cut is None else cut
     floor = np.zeros(edges.size - 1)
     numbers = {True: 0, False: 0}
     for name, is_signal, values in stack:
@@ -207,16 +253,22 @@ def scores(
         ax.stairs(alone, edges, color="black", linewidth=1.5, label="signal alone")
     if cut is not None:
         ax.axvline(cut, **CUT_LINE)
+    counts = None if data is None else _counts(data, edges)
+    highest = max(float(floor.max()), 0.0 if counts is None else float(counts.max()))
     positive = floor[floor > 0]
     if positive.size:
         ax.set_yscale("log")
-        ax.set_ylim(max(positive.min() / 10, positive.max() / 1e6), 10 * positive.max())
-    _frame(ax, "score", "expected events per bin", (edges[0], edges[-1]))
-    ax.legend(fontsize="small", ncols=2)
+        ax.set_ylim(bottom=max(positive.min() / 10, positive.max() / 1e6))
+    _frame(ax, "score", "events per bin" if counts is not None else "expected events per bin", (edges[0], edges[-1]))
+    if counts is not None:
+        draw_data(ax, edges, counts, floor, error=error, ratio=ratio)
+    draw_label(ax, **label, data=counts is not None)
+    if positive.size:
+        legend_above(ax, 1.5 * highest)
     return ax
 
 
-def roc(report: Report | ReportData, ax: Any = None) -> Any:
+def roc(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw signal efficiency against background efficiency, weighted; parameters as in `significance`."""
     data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
@@ -227,10 +279,11 @@ def roc(report: Report | ReportData, ax: Any = None) -> Any:
     _frame(ax, "background efficiency", "signal efficiency")
     ax.set_ylim(0.0, 1.0)
     ax.legend()
+    draw_label(ax, **label)
     return ax
 
 
-def purity(report: Report | ReportData, ax: Any = None) -> Any:
+def purity(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw purity s / (s + b) against signal efficiency, weighted; parameters as in `significance`."""
     data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
@@ -240,10 +293,11 @@ def purity(report: Report | ReportData, ax: Any = None) -> Any:
     _frame(ax, "signal efficiency", "purity, s / (s + b)", (0.0, 1.0))
     ax.set_ylim(bottom=0.0)
     ax.legend()
+    draw_label(ax, **label)
     return ax
 
 
-def importance(report: Report | ReportData, ax: Any = None) -> Any:
+def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw the share of each feature, the largest on top; parameters as in `significance`."""
     data, ax = _data(report), axes_or_current(ax)
     found = data.importance
@@ -251,6 +305,42 @@ def importance(report: Report | ReportData, ax: Any = None) -> Any:
         raise InputError(f"a {data.provenance.model} of these learners does not say which features it uses")
     ax.barh(found.names[::-1], found.share[::-1])
     _frame(ax, "share of the gain", "")
+    draw_label(ax, **label)
+    return ax
+
+
+def systematics(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
+    """Draw significance against the cut with all systematics, and beside it the curve that ignores them."""
+    data, ax = _data(report), axes_or_current(ax)
+    cuts = data.cuts
+    if cuts.profiled is None or cuts.known is None:
+        raise InputError("this report has no systematics; give fivesigma.report systematics=")
+    ax.plot(cuts.cut, cuts.known, color="0.5", linestyle=":", label="if the background were known")
+    ax.plot(cuts.cut, cuts.profiled, label="with all systematics")
+    ax.axvline(data.verdict.cut, label=f"cut at {data.verdict.cut:.4g}", **CUT_LINE)
+    ax.set_ylim(bottom=0.0)
+    valid = cuts.cut[np.isfinite(cuts.known)]
+    _frame(ax, "cut on the score", "significance (σ)", (valid.min(), valid.max()))
+    draw_label(ax, **label)
+    return _legend_of_several(ax)
+
+
+def waterfall(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
+    """Draw what each systematic and the statistics of the simulation cost, from a known background to a fit."""
+    data, ax = _data(report), axes_or_current(ax)
+    if data.systematics is None:
+        raise InputError("this report has no systematics; give fivesigma.report systematics=")
+    steps = data.systematics.waterfall
+    first, last = steps[0].significance, steps[-1].significance
+    labels = ["statistics alone", *(step.name for step in steps[1:-1]), "statistics of\nthe simulation", "fit"]
+    left = [0.0, *(step.significance for step in steps[1:]), 0.0]
+    width = [first, *(-step.change for step in steps[1:]), last]
+    colours = [BACKGROUNDS[0], *[SIGNALS[0]] * (len(steps) - 1), BACKGROUNDS[0]]
+    ax.barh(np.arange(len(labels)), width, left=left, color=colours)
+    ax.set_yticks(np.arange(len(labels)), labels)
+    ax.invert_yaxis()
+    ax.set_xlabel("significance (σ)")
+    draw_label(ax, **label)
     return ax
 
 
@@ -260,6 +350,18 @@ def _data(report: Any) -> ReportData:
     if not hasattr(data, "verdict"):
         raise InputError(f"expected what fivesigma.report made, got {type(report).__name__}")
     return data
+
+
+def _counts(data: Any, edges: Array) -> Array:
+    """Observed events of each bin, from their scores or from a histogram."""
+    if hasattr(data, "axes") and hasattr(data, "values"):
+        if len(data.axes) != 1 or not np.array_equal(np.asarray(data.axes[0].edges), edges):
+            raise InputError("the histogram of the data has other edges than that of the simulation")
+        return np.asarray(data.values(), dtype=np.float64)
+    score = np.asarray(getattr(data, "score", data), dtype=np.float64)
+    if score.ndim != 1 or np.isnan(score).any():
+        raise InputError(f"data must hold one score per event and no NaN, got the shape {score.shape}")
+    return np.histogram(np.clip(score, edges[0], edges[-1]), edges)[0].astype(np.float64)
 
 
 def _frame(ax: Any, x: str, y: str, limits: tuple[float, float] | None = None) -> None:

@@ -142,6 +142,7 @@ class ScoredEvents:
         yields: tuple[float, float] | None = None,
         *,
         labelled: bool = True,
+        like: ScoredEvents | None = None,
     ) -> ScoredEvents:
         r"""Read a file of scores, as `write` and ``fivesigma predict`` write it.
 
@@ -156,6 +157,9 @@ class ScoredEvents:
             Full yields of signal and background to which the weights are scaled, if these events stand for the whole.
         labelled : bool, default=True
             Whether a file without labels or weights is refused.
+        like : ScoredEvents, optional
+            Events whose labels mean the same here, such as the nominal ones of a variation; one of the two labels is
+            then enough.
 
         Returns
         -------
@@ -195,11 +199,19 @@ class ScoredEvents:
         is_signal, classes = None, cls.classes
         if labels is not None:
             seen = np.unique(labels).tolist() if labels.dtype.kind != "O" else sorted(set(map(str, labels)))
-            if len(seen) != 2:
+            if like is not None:
+                classes = like.classes
+                unknown = [label for label in seen if label not in classes]
+                if unknown:
+                    raise InputError(
+                        f"column 'label' of {path.name} holds {unknown[0]!r}; the nominal events have {list(classes)}"
+                    )
+            elif len(seen) != 2:
                 raise InputError(f"column 'label' of {path.name} must hold two labels; it holds {len(seen)}")
-            meant = known_signal(seen, signal, path.name)
-            is_signal = np.asarray(labels == meant, dtype=bool)
-            classes = (seen[1 - seen.index(meant)], meant)
+            else:
+                meant = known_signal(seen, signal, path.name)
+                classes = (seen[1 - seen.index(meant)], meant)
+            is_signal = np.asarray(labels == classes[1], dtype=bool)
         found = cls(score, is_signal, read.get("weight"), selected, read.get("process"), read.get("id"), classes)
         return found if yields is None else found.scaled_to(*yields)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fivesigma._summary import Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError
 from fivesigma.profiled.profile import Counts, lowest
@@ -71,17 +72,30 @@ class YieldShifts:
     up: Mapping[str, Mapping[str, Array]]
     down: Mapping[str, Mapping[str, Array]]
 
-    def __repr__(self) -> str:
-        lines = [f"{'systematic':<20} {'s up':>8} {'s down':>8} {'b up':>8} {'b down':>8}"]
+    def _summary(self) -> Summary:
+        """How far each systematic moves signal and background in all, as `repr` and notebooks show it."""
+        totals = {signal: float(self.yields(signal=signal).sum()) for signal in (True, False)}
+        rows = []
         for name in self.up:
-            shifts = [
-                100 * (self.yields(signal=signal, of=side[name]).sum() / self.yields(signal=signal).sum() - 1)
+            moved = [
+                (float(self.yields(signal=signal, of=side[name]).sum()), totals[signal])
                 for signal in (True, False)
                 for side in (self.up, self.down)
             ]
-            lines.append(f"{name:<20} " + " ".join(f"{shift:+7.2f}%" for shift in shifts))
-        lines.append(f"significance {self.significance:.4f}, {self.known_background:.4f} if the background were known")
-        return "\n".join(lines)
+            rows.append((name, *(f"{100 * (to / of - 1):+.2f}%" if of else "-" for to, of in moved)))
+        n = self.edges.size - 1
+        return Summary(
+            f"YieldShifts: {len(rows)} systematic{'s' * (len(rows) != 1)}, {n} categor{'y' if n == 1 else 'ies'}",
+            ("systematic", "s up", "s down", "b up", "b down"),
+            rows,
+            [f"significance {self.significance:.4f}, {self.known_background:.4f} if the background were known"],
+        )
+
+    def __repr__(self) -> str:
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        return self._summary().html()
 
     def yields(self, *, signal: bool, of: Mapping[str, Array] | None = None) -> Array:
         """Signal or background of each category, nominal or of one variation."""
@@ -329,7 +343,10 @@ class _Nominal(NamedTuple):
         if self.named is (varied.process is None):
             which = "no process, which the nominal events have" if self.named else "process, which the nominal lack"
             raise InputError(f"{name} has {which}: give process for both samples or for none")
-        found = number_processes(signal, varied.process)
+        try:
+            found = number_processes(signal, varied.process)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
         known = self.processes.names
         missing = [key for key in found.names if key not in known]
         if missing:

@@ -183,6 +183,10 @@ def test_one_tree_of_several_is_chosen_by_name(tmp_path: Path) -> None:
     with uproot.update(path) as root:
         root.mktree("systematics/up", {"z": "f4"})
     assert len(load_events(path, tree="nominal")) == 4
+    there = column_names(path, tree="nominal")
+    assert "Label" in there
+    assert column_names(path) == (*(f"nominal:{name}" for name in there), "systematics/up:z")
+    assert column_names(f"{path}:systematics/up") == ("z",)
 
 
 def test_whole_file_of_real_events(real_file: Path) -> None:

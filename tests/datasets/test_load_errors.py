@@ -40,6 +40,17 @@ def test_missing_column_names_the_nearest(tmp_path: Path, ending: str) -> None:
 
 
 @FORMATS
+def test_a_missing_label_says_how_to_name_it_and_how_to_do_without(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / f"a.{ending}", {k: v for k, v in GOOD.items() if k != "Label"})
+    refuse(
+        path,
+        rf"no column 'Label' in a\.{ending}; it has .*; name the column of the labels with label= or --label; "
+        "label=None reads events without labels$",
+    )
+    assert not load_events(path, label=None).labelled
+
+
+@FORMATS
 def test_missing_column_in_a_later_file_names_that_file(tmp_path: Path, ending: str) -> None:
     write(tmp_path / f"1.{ending}", GOOD)
     write(tmp_path / f"2.{ending}", {k: v for k, v in GOOD.items() if k != "x"})

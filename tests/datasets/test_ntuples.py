@@ -1,5 +1,6 @@
 """Ntuples as they are: one or more files per process, weights that are products, jagged branches, TTree and RNTuple."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import awkward as ak
 import numpy as np
 import pytest
 
+from fivesigma import ScoredEvents, Varied, scan, yield_shifts
 from fivesigma.datasets import Events, load_events
 from fivesigma.errors import InputError
 
@@ -17,33 +19,40 @@ SIGNAL = ["VH", "ggH"]
 WEIGHT, CUT = "mcWeight * puWeight * sf", "passSel && jet_pt[0] > 45 && count(jet_pt) >= 2"
 FEATURES = ["mBB", "j1 = jet_pt[0]", "HT = sum(jet_pt)", "dphi = abs(phi1 - phi2)"]
 N = 400
+#: Trees with the scale of their jets, and how many events they have beyond N.
+TREES = {"Nominal": (1.0, 0), "JES_up": (1.03, 21), "JES_down": (0.97, -17)}
+JAGGED = r"400 \* var \* float64"
+UNVARIED = "Wjets"  # a process without varied trees
 
 
-def make(process: str, part: int) -> dict[str, Any]:
-    """Branches of one file, from NumPy."""
-    rng = np.random.default_rng([PROCESSES.index(process), part])
-    n_jets = rng.integers(0, 6, N)
+def make(process: str, part: int, tree: str = "Nominal") -> dict[str, Any]:
+    """Branches of one tree, from NumPy; varied trees have other events, and another number of them."""
+    scale, more = TREES[tree]
+    n = N + more
+    rng = np.random.default_rng([PROCESSES.index(process), part, list(TREES).index(tree)])
+    n_jets = rng.integers(0, 6, n)
     return {
-        "mBB": rng.normal(110, 20, N).astype(np.float32),
-        "phi1": rng.uniform(-3, 3, N).astype(np.float32),
-        "phi2": rng.uniform(-3, 3, N).astype(np.float32),
-        "jet_pt": ak.unflatten(rng.exponential(40, n_jets.sum()) + 20, n_jets),
-        "mcWeight": np.where(rng.random(N) < 0.2, -1.0, 1.0) * rng.uniform(0.5, 2, N),
-        "puWeight": rng.uniform(0.8, 1.2, N).astype(np.float32),
-        "sf": rng.uniform(0.9, 1.1, N),
-        "passSel": rng.random(N) < 0.8,
-        "eventNumber": rng.integers(2**53, 2**62, N),
-        "runNumber": np.full(N, 300000 + part),
+        "mBB": rng.normal(110, 20, n).astype(np.float32),
+        "phi1": rng.uniform(-3, 3, n).astype(np.float32),
+        "phi2": rng.uniform(-3, 3, n).astype(np.float32),
+        "jet_pt": ak.unflatten(scale * (rng.exponential(40, n_jets.sum()) + 20), n_jets),
+        "mcWeight": np.where(rng.random(n) < 0.2, -1.0, 1.0) * rng.uniform(0.5, 2, n),
+        "puWeight": rng.uniform(0.8, 1.2, n).astype(np.float32),
+        "sf": rng.uniform(0.9, 1.1, n),
+        "passSel": rng.random(n) < 0.8,
+        "eventNumber": rng.integers(2**53, 2**62, n),
+        "runNumber": np.full(n, 300000 + part),
     }
 
 
-def write(path: Path, branches: dict[str, Any], kind: str, tree: str = "Nominal") -> None:
+def write(path: Path, trees: dict[str, dict[str, Any]], kind: str) -> None:
     with uproot.recreate(path) as file:
-        if kind == "rntuple":
-            file.mkrntuple(tree, branches)
-        else:
-            file.mktree(tree, {name: _type(values) for name, values in branches.items()})
-            file[tree].extend(branches)
+        for tree, branches in trees.items():
+            if kind == "rntuple":
+                file.mkrntuple(tree, branches)
+            else:
+                file.mktree(tree, {name: _type(values) for name, values in branches.items()})
+                file[tree].extend(branches)
         file["h_sumw"] = np.histogram([0.5], bins=1, range=(0, 1), weights=[1000.0])
 
 
@@ -56,7 +65,8 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     out = tmp_path_factory.mktemp(request.param)
     for process in PROCESSES:
         for part in range(2 if process == "ttbar" else 1):
-            write(out / f"{process}_{part}.root", make(process, part), request.param)
+            trees = [tree for tree in TREES if tree == "Nominal" or process != UNVARIED]
+            write(out / f"{process}_{part}.root", {t: make(process, part, t) for t in trees}, request.param)
     return out
 
 
@@ -64,7 +74,7 @@ def paths(folder: Path) -> dict[str, Any]:
     return {
         "VH": str(folder / "VH_*.root"),
         "ggH": folder / "ggH_0.root",
-        "ttbar": [str(folder / "ttbar_0.root"), f"{folder / 'ttbar_1.root'}:Nominal"],
+        "ttbar": [str(folder / "ttbar_0.root"), str(folder / "ttbar_1.root")],
         "Zjets": folder / "Zjets_0.root",
         "Wjets": folder / "Wjets_0.root",
     }
@@ -75,11 +85,11 @@ def loaded(folder: Path, **options: Any) -> Events:
     return load_events(paths(folder), **(settings | {"keep": ["eventNumber"]} | options))
 
 
-def by_hand(process: str) -> tuple[Any, ...]:
+def by_hand(process: str, tree: str = "Nominal") -> tuple[Any, ...]:
     """Features, weights and event numbers of a process, by NumPy and awkward alone."""
     found: list[list[Any]] = [[], [], []]
     for part in range(2 if process == "ttbar" else 1):
-        b = make(process, part)
+        b = make(process, part, tree)
         jets = b["jet_pt"]
         first = ak.to_numpy(ak.fill_none(ak.firsts(jets), np.nan))
         kept = b["passSel"] & (first > 45) & (ak.to_numpy(ak.num(jets)) >= 2)
@@ -105,6 +115,55 @@ def test_five_processes_are_those_of_numpy(folder: Path) -> None:
         np.testing.assert_array_equal(mine.kept["eventNumber"], numbers)
         assert mine.kept["eventNumber"].dtype == np.int64
         assert (mine.is_signal == (process in SIGNAL)).all()
+
+
+def in_categories(X: Any, weight: Any, edges: Any) -> Any:
+    """Yields of categories in the energy of the jets, by NumPy."""
+    category = np.digitize(X[:, 2].astype(np.float32), edges[:-1]) - 1
+    return np.array([weight[category == i].sum() for i in range(len(edges) - 1)])
+
+
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+def test_varied_trees_have_the_yields_of_numpy(folder: Path) -> None:
+    """Other events, in other numbers; a process without varied trees is as in the nominal events."""
+    edges = np.array([-np.inf, 200.0, 320.0, np.inf])
+    some = {process: files for process, files in paths(folder).items() if process != UNVARIED}
+    options: dict[str, Any] = {"signal": SIGNAL, "weight": WEIGHT, "cut": CUT, "features": FEATURES}
+    up, down = (load_events(some, tree=tree, **options) for tree in ("JES_up", "JES_down"))
+    nominal = loaded(folder)
+
+    def varied(events: Events) -> Varied:
+        return Varied(events.column("HT"), events.weight, events.is_signal, events.process)
+
+    scored = ScoredEvents(nominal.column("HT"), nominal.is_signal, nominal.weight, process=nominal.process)
+    systematics = {"JES": (varied(up), varied(down))}
+    shifts = yield_shifts(edges, scored, systematics=systematics)
+    for process in PROCESSES:
+        by_tree = {tree: by_hand(process, tree if process != UNVARIED else "Nominal") for tree in TREES}
+        expected = {tree: in_categories(X, weight, edges) for tree, (X, weight, _) in by_tree.items()}
+        found = shifts.nominal[process].sum_of_weights, shifts.up["JES"][process], shifts.down["JES"][process]
+        for tree, values in zip(TREES, found, strict=True):
+            np.testing.assert_allclose(values, expected[tree], rtol=1e-12, err_msg=f"{process} {tree}")
+    assert len({len(nominal), len(up), len(down)}) == 3
+    cut = scan(scored, rule="peak", systematics=systematics, min_effective=1).cut
+    at_cut = yield_shifts([cut, np.inf], scored, systematics=systematics).up["JES"]["ttbar"]
+    X, weight, _ = by_hand("ttbar", "JES_up")
+    np.testing.assert_allclose(at_cut, in_categories(X, weight, np.array([cut, np.inf])), rtol=1e-12)
+    assert up.process is not None
+    lacking: dict[str, Any] = {
+        "JES": (replace(varied(up), process=np.where(up.process == "ggH", "bbH", up.process)), None)
+    }
+    with pytest.raises(InputError, match="JES up has the process 'bbH', which the nominal events lack"):
+        yield_shifts(edges, scored, systematics=lacking)
+
+
+def test_a_file_may_name_its_tree(folder: Path) -> None:
+    options: dict[str, Any] = {"signal": "VH", "weight": WEIGHT, "features": ["mBB"]}
+    mixed: dict[str, Any] = {"VH": f"{folder / 'VH_0.root'}:JES_up", "Wjets": folder / "Wjets_0.root"}
+    events = load_events(mixed, **options)
+    assert np.count_nonzero(events.process == "VH") == N + TREES["JES_up"][1]
+    with pytest.raises(InputError, match=r"VH_0.root must have one tree.*choose one with tree= \(process 'VH'\)"):
+        load_events({**mixed, "VH": folder / "VH_0.root"}, **options)
 
 
 def test_normalisation(folder: Path) -> None:
@@ -138,7 +197,7 @@ def test_other_formats_take_expressions_too(folder: Path, tmp_path: Path) -> Non
     lists.write_parquet(tmp_path / "VH.parquet")
     pl.DataFrame(flat).write_csv(tmp_path / "bkg.csv")
     events = load_events(
-        {"VH": tmp_path / "VH.parquet"} | {"ttbar": folder / "ttbar_0.root"},
+        {"VH": tmp_path / "VH.parquet", "ttbar": f"{folder / 'ttbar_0.root'}:Nominal"},
         signal="VH",
         weight=WEIGHT,
         cut=CUT,
@@ -170,12 +229,22 @@ def test_other_formats_take_expressions_too(folder: Path, tmp_path: Path) -> Non
         ({"signal": None}, "name the processes that are signal"),
         ({"signal": list(PROCESSES)}, "every process is signal"),
         ({"tree": "Nominl"}, r"no tree 'Nominl' in VH_0.root.*did you mean 'Nominal'.*\(process 'VH'\)"),
-        ({"weight": "mcWeight * pileup"}, "no column 'pileup' in VH_0.root"),
+        ({"weight": "mcWeight * pileup"}, r"no column 'pileup' in VH_0.root; .*\(process 'VH'\)$"),
+        ({"cut": "foo > 1"}, r"no column 'foo' in VH_0.root; .*\(process 'VH'\)$"),
         ({"weight": "mcWeigth"}, "no column 'mcWeigth' in VH_0.root; did you mean 'mcWeight'"),
-        ({"weight": "log(mcWeight)"}, r"every event needs a finite weight, but 'log\(mcWeight\)' is nan in row"),
-        ({"weight": "jet_pt"}, "weight.*not one number per event but the shape|several|does not hold one"),
-        ({"weight": "jet_pt * 2"}, r"the weight 'jet_pt \* 2' cannot be used: it has not one number per event"),
-        ({"features": ["jet_pt"]}, "branch 'jet_pt' of VH_0.root does not hold one number|does not hold one value"),
+        (
+            {"weight": "log(mcWeight)"},
+            r"every event needs a finite weight, but 'log\(mcWeight\)' is nan in row .*VH_0.root.*\(process 'VH'\)$",
+        ),
+        ({"weight": "jet_pt"}, rf"'jet_pt' of VH_0.root does not hold one value per event but the shape {JAGGED}"),
+        ({"weight": "jet_pt", "cut": None, "features": ["mBB"]}, rf"one number per event but the shape {JAGGED}"),
+        (
+            {"weight": "jet_pt * 2"},
+            rf"the weight 'jet_pt \* 2' cannot be used: it has not one number per event but the shape {JAGGED}; pick",
+        ),
+        ({"cut": "jet_pt > 30"}, r"the cut 'jet_pt > 30' .* but the shape 400 \* var \* bool; .*\(process 'VH'\)$"),
+        ({"features": ["jet_pt"]}, rf"'jet_pt' of VH_0.root does not hold one value per event but the shape {JAGGED}"),
+        ({"features": ["jet_pt"], "cut": None}, rf"of VH_0.root does not hold one number .* the shape {JAGGED}; pick"),
         ({"features": ["a = mBB", "a = phi1"]}, "the feature 'a' is defined twice"),
         ({"features": ["HT = summ(jet_pt)"]}, "the feature 'HT' .* there is no function 'summ'; did you mean 'sum'"),
         ({"cut": "mBB > 1e9"}, "none of 2,400 events passes the cut"),

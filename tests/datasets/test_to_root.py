@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from fivesigma import CascadePool, GrownCascadeClassifier, save
+from fivesigma import CascadePool, GrownCascadeClassifier, ScoredEvents, load, save
 from fivesigma.cli import main
 from fivesigma.datasets import load_events
 from tests.datasets.test_ntuples import CUT, FEATURES, SIGNAL, WEIGHT, make, write
@@ -20,7 +20,7 @@ pytest.importorskip("xgboost")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("root")
     for process in ("VH", "ggH", "ttbar"):
-        write(out / f"{process}.root", make(process, 0), "ttree")
+        write(out / f"{process}.root", {"Nominal": make(process, 0)}, "ttree")
     with uproot.recreate(out / "two.root") as file:
         for tree, process in (("Nominal", "VH"), ("JES_up", "ttbar")):
             branches = make(process, 0)
@@ -42,9 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def run(*words: object) -> str:
+def run(*words: object, code: int = 0) -> str:
     done = CliRunner().invoke(main, [str(word) for word in words])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == code, done.output
     return done.output
 
 
@@ -122,3 +122,48 @@ def test_command_line_and_library_give_the_same_scores(folder: Path, tmp_path: P
                 folder / "two.root", tree=tree, features=FEATURES, label=None, weight=None, keep=["eventNumber"]
             )
             assert file[tree]["score"].array(library="np").tobytes() == pool.predict_proba(wanted)[:, 1].tobytes()
+
+
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning", "ignore:.*effective:UserWarning")
+def test_samples_are_scored_for_cuts_and_categories(folder: Path, tmp_path: Path) -> None:
+    """Files without labels become scores with labels, weights and processes; varied trees too, of some processes."""
+    samples = [word for p in ("VH", "ggH", "ttbar") for word in ("--sample", f"{p}={folder / p}.root")]
+    words: list[object] = [*samples, "--signal", "VH,ggH", "--where", CUT]
+    norm = ["--luminosity", 10, "--cross-section", "ttbar=3", "--sum-of-weights", "ttbar=h_sumw"]
+    features = [word for text in FEATURES for word in ("--features", text)]
+    made = ["--cascade", "grown", "--trees", 3, "--jobs", 1, "--negative-weights", "zero"]
+    model = tmp_path / "model"
+    run("train", "-o", model, *words, *norm, "--weight", WEIGHT, *features, *made)
+    run("predict", model, *words, *norm, "-o", tmp_path / "scores.parquet")
+    run("predict", model, *samples[:2], "--signal", "VH", "-o", tmp_path / "signal.parquet")  # one process alone
+    varied = ["--sample", f"ttbar={folder / 'two.root'}", "--tree", "JES_up", "--signal", "none", "--where", CUT]
+    run("predict", model, *varied, *norm[:4], "--sum-of-weights", "ttbar=1000", "-o", tmp_path / "up.parquet")
+    events = load_events(
+        {process: folder / f"{process}.root" for process in ("VH", "ggH", "ttbar")},
+        signal=SIGNAL,
+        weight=WEIGHT,
+        cut=CUT,
+        features=FEATURES,
+        luminosity=10.0,
+        cross_section={"ttbar": 3.0},
+        sum_of_weights={"ttbar": "h_sumw"},
+    )
+    scored, expected = ScoredEvents.read(tmp_path / "scores.parquet"), ScoredEvents.of(load(model), events)
+    for found, wanted in zip(scored.arrays(), expected.arrays(), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert scored.process is not None
+    np.testing.assert_array_equal(scored.process, events.process)
+    up = ScoredEvents.read(tmp_path / "up.parquet", like=scored)
+    assert not up.arrays()[1].any()
+    words = ["scan", tmp_path / "scores.parquet", "--systematic", f"JES={tmp_path / 'up.parquet'}", "--replicas", 10]
+    assert "profiled      over JES" in run(*words)
+    refused = run("predict", model, *samples, "--signal", "VH", "--label", "x", "-o", tmp_path / "z.csv", code=1)
+    assert "--sample says what an event is" in refused
+    refused = run("predict", model, *samples, "--signal", "VH", "-o", tmp_path / "z.root", code=1)
+    assert "scores in ROOT files belong to one file each" in refused
+    page = tmp_path / "report.html"
+    words = ["report", model, *samples, "--signal", "VH,ggH", "--where", CUT, *norm, "-o", page, "--replicas", 10]
+    said = run(*words, "--systematic", "top=6%@ttbar")
+    assert "known background" in said
+    assert "--sample VH=" in page.read_text()
+    assert "files of --systematic need a column" in run(*words, "--force", "--systematic", "x=a.root", code=2)

@@ -14,8 +14,9 @@ from sklearn.metrics import log_loss
 from fivesigma import AMS2, AutoClassifier, load, save
 from fivesigma._types import Array
 from fivesigma.blend import Blend
+from fivesigma.datasets import from_arrays
 from fivesigma.errors import InputError
-from fivesigma.estimators import auto, fits
+from fivesigma.estimators import auto, blended, fits
 from fivesigma.estimators.blend_choice import WINDOW, choose_blend
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.sample import Sample
@@ -64,6 +65,19 @@ def test_fast_is_the_plain_model_of_the_same_folds() -> None:
     np.testing.assert_array_equal(fast.held_out_scores_["plain"], model.held_out_scores_["plain"])
 
 
+def test_new_events_are_selected_as_the_held_out_ones_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of some events by all fits are enough to bring the cut from held-out scores to those of new events."""
+    new = make_blobs(20_000, seed=9)[0]
+    shares = []
+    for enough in (10_000, 1_000):
+        monkeypatch.setattr(blended, "_ENOUGH", enough)
+        monkeypatch.setattr(blended, "_ENOUGH_SELECTED", 50)
+        model = AutoClassifier(fast=True, **SMALL).fit(X, Y, W)
+        shares.append(float(np.mean(model.predict(new) == 1)))
+        assert shares[-1] == pytest.approx(model.selected_fraction_, rel=0.1)
+    assert shares[0] != shares[1]
+
+
 @pytest.mark.parametrize("library", ["lightgbm", "histogram"])
 def test_other_libraries(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "installed", lambda name: name == library)
@@ -93,10 +107,16 @@ def test_the_number_of_trees_has_the_lowest_held_out_loss() -> None:
     assert 10 < found < 150
 
 
-def test_trees_are_counted_if_no_number_is_given() -> None:
-    model = AutoClassifier(fast=True, cv=3, random_state=0, n_jobs=1, params={"learning_rate": 0.3}).fit(X, Y, W)
-    assert model.n_trees_ % 10 == 0
+def test_trees_are_counted_if_no_number_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits that are averaged have half as many again as are best for one."""
+    monkeypatch.setattr(auto, "find_tree_count", lambda *_: 30)
+    options: dict[str, Any] = {"fast": True, "random_state": 0, "n_jobs": 1, "params": {"learning_rate": 0.3}}
+    model = AutoClassifier(cv=3, **options).fit(X, Y, W)
+    assert model.n_trees_ == 45
     assert model.choice_ == f"plain, {model.n_trees_} trees on 3 splits"
+    assert AutoClassifier(cv=0.25, **options).fit(X, Y, W).n_trees_ == 30
+    events = from_arrays(X, Y, W, signal=1, keep={"number": np.arange(Y.size) // 2})
+    assert AutoClassifier(cv=3, by="number", **options).fit(events).n_trees_ == 30  # new events meet one fit
 
 
 class TestChoice:
@@ -209,6 +229,11 @@ def test_negative_weights_need_a_policy() -> None:
         ({"n_trees": 0}, "n_trees must be an integer of at least 1, got 0"),
         ({"params": {"n_estimators": 3}}, r"params\['n_estimators'\] is not yours to set: use n_trees"),
         ({"params": {"max_iter": 3}, "library": "histogram"}, r"params\['max_iter'\] is not yours to set"),
+        (
+            {"params": {"max_dept": 3}},
+            r"params\['max_dept'\] is not a parameter that xgboost uses; did you mean 'max_depth",
+        ),
+        ({"params": {"max_dpth": 3}, "library": "histogram"}, r"params\['max_dpth'\] .* did you mean 'max_depth'"),
         ({"params": [3], "library": "histogram"}, "params must be a dictionary of the library's parameters"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fivesigma import CascadePool, GrownCascadeClassifier, load, save
+from fivesigma import AutoClassifier, CascadePool, GrownCascadeClassifier, load, save
 from fivesigma.datasets import Events, from_arrays, make_htautau
 from fivesigma.errors import InputError
 
@@ -26,39 +26,62 @@ def members() -> list[tuple[str, Any]]:
     return [("plain", GrownCascadeClassifier(n_trees=4, cascade=False)), ("grown", GrownCascadeClassifier(n_trees=4))]
 
 
+Blended = CascadePool | AutoClassifier
+
+
 @pytest.fixture(scope="module")
 def pool() -> CascadePool:
     return CascadePool(members(), **SETTINGS).fit(EVENTS)
 
 
-def test_training_events_get_their_held_out_scores(pool: CascadePool) -> None:
-    np.testing.assert_allclose(pool.predict_proba(EVENTS)[:, 1], pool.held_out_score_, atol=1e-6)
-    assert pool.cut_ == pytest.approx(np.quantile(pool.held_out_score_, 1 - pool.selected_fraction_), abs=0.02)
+@pytest.fixture(scope="module")
+def auto() -> AutoClassifier:
+    return AutoClassifier(n_trees=4, **SETTINGS).fit(EVENTS)
 
 
-def test_another_number_is_another_model(pool: CascadePool) -> None:
+@pytest.fixture(params=["pool", "auto"])
+def model(request: pytest.FixtureRequest) -> Blended:
+    found: Blended = request.getfixturevalue(request.param)
+    return found
+
+
+def test_training_events_get_their_held_out_scores(model: Blended) -> None:
+    np.testing.assert_allclose(model.predict_proba(EVENTS)[:, 1], model.held_out_score_, atol=1e-6)
+    assert model.cut_ == pytest.approx(np.quantile(model.held_out_score_, 1 - model.selected_fraction_), abs=0.02)
+
+
+def test_another_number_is_another_model(model: Blended) -> None:
     moved = replace(EVENTS, kept={"eventNumber": NUMBERS + 1})
-    before, after = pool.predict_proba(EVENTS)[:, 1], pool.predict_proba(moved)[:, 1]
+    before, after = model.predict_proba(EVENTS)[:, 1], model.predict_proba(moved)[:, 1]
     assert np.mean(before != after) > 0.95
     again = replace(EVENTS, kept={"eventNumber": NUMBERS + 3})
-    np.testing.assert_array_equal(pool.predict_proba(again)[:, 1], before)
+    np.testing.assert_array_equal(model.predict_proba(again)[:, 1], before)
 
 
-def test_order_and_company_do_not_matter(pool: CascadePool, tmp_path: Path) -> None:
+def test_order_and_company_do_not_matter(model: Blended, tmp_path: Path) -> None:
     some = RNG.permutation(3000)[:500]
-    loaded = load(save(pool, tmp_path / "pool"))
-    np.testing.assert_array_equal(loaded.predict_proba(EVENTS[some]), pool.predict_proba(EVENTS)[some])
+    loaded = load(save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(EVENTS[some]), model.predict_proba(EVENTS)[some])
 
 
-def test_arrays_are_scored_by_the_mean_of_all_fits(pool: CascadePool) -> None:
+def test_arrays_are_scored_by_the_mean_of_all_fits(model: Blended) -> None:
     with pytest.warns(UserWarning, match="feature names"):
-        scores = pool.predict_proba(EVENTS.X)[:, 1]
-    assert not np.allclose(scores, pool.predict_proba(EVENTS)[:, 1])
+        scores = model.predict_proba(EVENTS.X)[:, 1]
+    assert not np.allclose(scores, model.predict_proba(EVENTS)[:, 1])
 
 
 def test_an_array_of_folds(pool: CascadePool) -> None:
     given = CascadePool(members(), cv=NUMBERS % 3, random_state=0, n_jobs=1).fit(EVENTS)
     np.testing.assert_allclose(given.held_out_score_, pool.held_out_score_, atol=1e-12)
+
+
+def test_the_front_door_needs_events_and_whole_folds(auto: AutoClassifier) -> None:
+    with pytest.raises(InputError, match=r"eventNumber.*keep="):
+        auto.predict(replace(EVENTS, kept={}))
+    with pytest.raises(InputError, match="kept column of Events, and X is a ndarray"):
+        AutoClassifier(n_trees=4, **SETTINGS).fit(EVENTS.X, EVENTS.y, EVENTS.weight)
+    with pytest.raises(InputError, match="needs an integer cv"):
+        AutoClassifier(n_trees=4, **{**SETTINGS, "cv": 0.25}).fit(EVENTS)
 
 
 def test_bad_input_gets_one_sentence(pool: CascadePool) -> None:

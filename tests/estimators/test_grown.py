@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from fivesigma.cascade import ClassWeights, Schedule
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
 from fivesigma.estimators.sample import Sample
-from fivesigma.learners import Binding, grower
+from fivesigma.learners import Binding, check_library, grower
+from fivesigma.learners.parameters import known_parameters
 from fivesigma.yields import learner_weights, rescale, signal_and_background
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
@@ -53,7 +55,7 @@ def test_reaches_nearly_the_best_cut(library: str, options: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_round_for_each_tree_and_u_follows_the_yields_of_the_round_before(library: str) -> None:
-    history = grown(library).fit(X, Y, W).history_
+    history = grown(library, update_every=1).fit(X, Y, W).history_
     assert [r.index for r in history] == list(range(30))
     for before, after in itertools.pairwise(history[1:]):
         expected = float(AMS2().u(before.s, before.b)) if before.valid else (before.u or 0.0) / 2
@@ -304,7 +306,7 @@ def test_refit_grows_one_booster_on_all_events_along_the_same_path(library: str)
 
 def test_refit_gives_each_tree_the_class_weights_of_its_round() -> None:
     params: dict[str, Any] = {"max_depth": 3, "learning_rate": 0.2, "subsample": 1.0, "colsample_bytree": 1.0}
-    model = grown(n_trees=10, params=params, refit=True).fit(X, Y, W)
+    model = grown(n_trees=10, params=params, update_every=2, refit=True).fit(X, Y, W)
     assert len({r.class_weights for r in model.history_}) > 3
     matrix = xgboost.QuantileDMatrix(X, label=Y)
     fixed = {"objective": "binary:logistic", "base_score": 0.5, "tree_method": "hist", "nthread": 1}
@@ -366,6 +368,12 @@ def test_progress_bar_shows_tree_u_and_significance(capfd: pytest.CaptureFixture
         ({"damping": "a"}, "damping must be a number in"),
         ({"update_every": 1.5}, "update_every must be an integer"),
         ({"params": [1]}, "params must be a dictionary"),
+        (
+            {"params": {"max_dept": 3}},
+            "params['max_dept'] is not a parameter that xgboost uses; did you mean 'max_depth'",
+        ),
+        ({"params": {"rate_drop": 0.1}}, "params['rate_drop'] is not a parameter that xgboost uses"),
+        ({"params": {"num_leafs": 3}, "library": "lightgbm"}, "lightgbm uses; did you mean 'num_leaf' or 'num_leaves'"),
         ({"params": {"eta": 0.1, "learning_rate": 0.1}}, "another name of params['learning_rate']"),
         ({"params": {"tree_method": "exact"}}, "events are binned once"),
         ({"u_bounds": (0.1,)}, "must be two numbers"),
@@ -384,6 +392,45 @@ def test_bad_parameters_get_one_sentence(options: dict[str, Any], words: str) ->
         grown(**options).fit(X, Y, W)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+XGBOOST = {
+    "eta": 0.3, "min_split_loss": 0.1, "gamma": 0.1, "max_depth": 3, "min_child_weight": 2, "max_delta_step": 1,
+    "subsample": 0.7, "sampling_method": "uniform", "colsample_bytree": 0.9, "colsample_bylevel": 0.9,
+    "colsample_bynode": 0.9, "lambda": 2.0, "reg_lambda": 2.0, "alpha": 0.1, "reg_alpha": 0.1, "max_leaves": 4,
+    "grow_policy": "lossguide", "max_bin": 32, "num_parallel_tree": 2, "monotone_constraints": "(1,0)",
+    "interaction_constraints": "[[0, 1]]", "max_cat_to_onehot": 3, "max_cat_threshold": 8, "device": "cpu",
+    "verbosity": 0, "seed_per_iteration": True, "refresh_leaf": 1, "disable_default_eval_metric": True,
+}  # fmt: skip
+LIGHTGBM = {
+    "shrinkage_rate": 0.3, "num_leaves": 5, "min_data_in_leaf": 7, "min_child_samples": 7, "lambda_l1": 0.1,
+    "reg_alpha": 0.1, "lambda_l2": 0.1, "min_gain_to_split": 0.1, "max_bin": 31, "bagging_fraction": 0.5,
+    "feature_fraction_bynode": 0.5, "extra_trees": True, "path_smooth": 1.0, "monotone_constraints": [1, 0],
+    "cat_smooth": 3.0, "linear_tree": False, "min_sum_hessian_in_leaf": 0.1, "max_cat_to_onehot": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "value"),
+    [*(("xgboost", *item) for item in XGBOOST.items()), *(("lightgbm", *item) for item in LIGHTGBM.items())],
+)
+def test_what_a_library_documents_is_not_taken_for_a_mistake(library: str, name: str, value: Any) -> None:
+    assert list(check_library(library, {name: value}).values()) == [value]
+
+
+def test_xgboost_itself_says_which_names_it_does_not_use() -> None:
+    """The oracle: with validate_parameters it warns, once it is asked to train."""
+    import xgboost
+
+    table = xgboost.DMatrix(np.zeros((4, 2)), label=[0, 1, 0, 1])
+    fixed = {"objective": "binary:logistic", "tree_method": "hist", "validate_parameters": True, "verbosity": 1}
+    for name in ("eta", "max_dept", "rate_drop", "reg_lamda", "max_cached_hist_node", "num_leaves", "multi_strategy"):
+        value = "one_output_per_tree" if name == "multi_strategy" else 1
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            xgboost.Booster({**fixed, name: value}, cache=[table]).update(table, 0)
+        unused = any("not used" in str(w.message) for w in said)
+        assert unused is (name not in known_parameters("xgboost")), name
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ class TestChallengeEvents:
     def test_the_table_has_a_line_a_set(self, toy: ChallengeEvents) -> None:
         lines = repr(toy).splitlines()
         assert [line.split()[0] for line in lines[2:6]] == ["t", "b", "v", "u"]
-        assert "691.98861" in lines[2]
+        assert "691.989" in lines[2]
 
 
 class TestSample:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fivesigma import AMS2, AMS3, OnOff, SOverRootSB, Utility
 from fivesigma._types import Array
+from fivesigma.ratios.cells import Points
 from fivesigma.regions.ascent import Floors, Problem, assign, climb, keep, repair_floors, state_of
-from fivesigma.regions.cells import Points
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.growth import first, one_more, polish, rearrange
 

@@ -209,8 +209,8 @@ def _simple(events: Events) -> ScoreCategories:
     """A record of the simple way."""
     from dataclasses import replace
 
+    from fivesigma.ratios.sample import check_sample
     from fivesigma.regions.fit import fit
-    from fivesigma.regions.sample import check_sample
 
     searched = categorise_scores(*events, 3, **ROLES)
     sample = check_sample(*events, searched._settings.roles)
@@ -269,6 +269,8 @@ def test_plot_shows_every_large_region(five: ScoreCategories, events: Events) ->
     labels = {text.get_text() for text in ax.texts}
     assert labels <= {"discarded", *map(str, range(5))}
     assert len(labels) >= 4
+    five.plot(ax, experiment="Toy", luminosity=3.0)
+    assert {"Toy", "Simulation"} <= {text.get_text() for text in ax.texts}
     with pytest.raises(InputError, match=r"no signal is called 'ggf'; did you mean 'ggF'\?"):
         five.plot(ax, axes=("ggf", "VBF"))
     plt.close(fig)

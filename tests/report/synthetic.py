@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from fivesigma import AMS2, History, Round
+from fivesigma import AMS2, History, Round, Varied
 from fivesigma._types import Array
 from fivesigma.cascade import ClassWeights
 from fivesigma.datasets import from_arrays
@@ -61,4 +61,7 @@ def synthetic() -> ReportData:
     events = from_arrays(score[:, None], np.where(process == "Higgs", "s", "b"), weight, process=process)
     model = Oracle()
     model.history_ = History(make_round(t, 0.05 * 1.3**t, 60.0 - 3 * t, 300.0 - 30 * t) for t in range(1, 7))
-    return gather(model, events, n_boot=20)
+    moved = [Varied(score=score + shift) for shift in (0.01, -0.01)]
+    heavier = Varied(weight=weight * np.where(process == "top", 1.2, 1.0))
+    systematics = {"scale": (moved[0], moved[1]), "top": (heavier, None)}
+    return gather(model, events, systematics=systematics, n_boot=20)

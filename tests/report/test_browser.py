@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -180,6 +181,51 @@ def test_no_width_scrolls_sideways(opened: Any, width: int) -> None:
     assert opened.execute_script(overlap)
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_tables_that_are_too_wide_for_a_phone_show_that_they_scroll(opened: Any, scheme: str) -> None:
+    emulate(opened, width=390, scheme=scheme)
+    opened.refresh()
+    wide = """return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(
+        e => [e.tabIndex, getComputedStyle(e).backgroundImage, getComputedStyle(e).backgroundAttachment,
+              e.querySelector('table').id])"""
+    boxes = opened.execute_script(wide)
+    assert {"comparison", "table-yields"} <= {name for *_, name in boxes}
+    for tab, image, attachment, _ in boxes:
+        assert tab == 0, "the keyboard cannot scroll it"
+        # Shadows that stay at the sides, below covers that move with the table and hide them at its ends.
+        assert image.count("linear-gradient") == 4
+        assert attachment == "local, local, scroll, scroll"
+    # The shadow is there to be seen: the last pixels of the table are darker, or lighter in the dark, than the paper.
+    from PIL import Image
+
+    box = opened.find_element("css selector", ".scroll:has(#table-yields)")
+    rows = np.asarray(Image.open(io.BytesIO(box.screenshot_as_png)).convert("L"), dtype=float)
+    paper = np.median(rows)
+    assert abs(np.median(rows[:, -1]) - paper) > 30
+    assert abs(np.median(rows[:, 0]) - paper) < 5, "nothing is hidden at the left"
+    opened.execute_script("document.querySelector('#table-yields').parentElement.scrollLeft = 1e6")
+    rows = np.asarray(Image.open(io.BytesIO(box.screenshot_as_png)).convert("L"), dtype=float)
+    assert abs(np.median(rows[:, -1]) - paper) < 5, "the end is reached"
+    assert abs(np.median(rows[:, 0]) - paper) > 30
+
+
+def test_signal_is_a_line_of_its_own_over_the_stack(opened: Any) -> None:
+    script = """const paths = [...document.querySelectorAll('#fig-scores g:not(.marker) > path')];
+        return paths.slice(-2).map(p => [p.getAttribute('d'), p.style.stroke, p.style.strokeWidth, p.style.fill])"""
+    halo, line = opened.execute_script(script)
+    assert halo[0] == line[0]
+    assert (halo[1], line[1]) == ("var(--paper)", "var(--signal)")
+    assert float(halo[2]) > float(line[2]) >= 3
+    assert line[3] == "none"
+
+
+def test_rounds_that_are_not_monitored_do_not_interrupt_the_line(opened: Any) -> None:
+    script = """return [...document.querySelectorAll('#fig-rounds g > path')].map(p => p.getAttribute('d'))"""
+    held_out, training = opened.execute_script(script)
+    assert held_out.count("M") == training.count("M") == 1
+    assert training.count("L") >= 4
+
+
 def test_dark_is_dark_and_print_is_light(opened: Any) -> None:
     def background() -> str:
         return str(opened.execute_script("return getComputedStyle(document.body).backgroundColor"))
@@ -206,7 +252,7 @@ def test_pages_of_other_models_have_no_errors(
     numbers = replace(synthetic(), importance=None)
     bare = replace(numbers, progress=replace(numbers.progress, series=[], minorants=[], note="none"))
     without_u = fivesigma.report(plain_model, test_events, n_boot=10)
-    for report, figures in ((Report(numbers), 7), (Report(bare), 4), (without_u, 5)):
+    for report, figures in ((Report(numbers), 8), (Report(bare), 5), (without_u, 5)):
         open_page(browser, report, tmp_path)
         assert len(browser.find_elements("css selector", ".plot svg")) == figures
         assert shown(browser)["cut"][0] == pytest.approx(report.data.verdict.cut, rel=1e-6)
@@ -220,4 +266,29 @@ def test_hostile_names_are_text(browser: Any, cascade: Any, test_events: Events,
     assert browser.find_elements("tag name", "img") == []
     names = browser.execute_script("return [...document.querySelectorAll('.legend span')].map(e => e.textContent)")
     assert HOSTILE in names
+    assert browser.get_log("browser") == []
+
+
+def test_systematics_follow_the_slider(browser: Any, tmp_path: Path) -> None:
+    """Both curves and the waterfall, wide and narrow; the numbers are the library's."""
+    data = synthetic()
+    assert data.systematics is not None
+    assert data.cuts.profiled is not None
+    for width in (1100, 390):
+        open_page(browser, Report(data), tmp_path)
+        emulate(browser, width=width)
+        browser.refresh()
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        lines = browser.find_elements("css selector", "#fig-systematics svg g path")
+        assert len(lines) == 2
+        cell = browser.find_element("css selector", "[data-live=profiled]")
+        for row in (data.cuts.chosen, data.cuts.best):
+            move_to(browser, row)
+            assert cell.text == number(data.cuts.profiled[row])
+    bars = browser.find_elements("css selector", "#table-waterfall .bar span")
+    steps = data.systematics.waterfall
+    widths = [bar.size["width"] for bar in bars]
+    assert len(widths) == len(steps) + 1
+    shares = [1.0, *(-step.change / steps[0].significance for step in steps[1:])]
+    np.testing.assert_allclose(np.divide(widths[:-1], widths[0]), shares, atol=0.02)
     assert browser.get_log("browser") == []

@@ -58,9 +58,21 @@ def test_page_needs_nothing_else(made: Report) -> None:
     assert len(outline.scripts) == 2
 
 
+def test_the_cut_comes_before_the_progress_which_needs_no_paper(made: Report) -> None:
+    ids = [i for i in Outline(made.html).ids if i in ("verdict", "cuts", "progress", "scores", "provenance")]
+    assert ids == ["verdict", "cuts", "progress", "scores", "provenance"]
+    links = re.findall(r'<a href="#(\w+)">', made.html)
+    assert links.index("cuts") + 1 == links.index("progress")
+    section = made.html.split('<section id="progress">')[1].split("</section>")[0]
+    for word in ("minorant", "surrogate", "R(·"):
+        assert word not in section.split("<details>")[0]
+    for words in ("cannot be trained on significance itself", "The thick curve is the goal", "filled dot", "open dot"):
+        assert words in section
+
+
 def test_every_figure_has_an_aid_and_a_table(made: Report) -> None:
     outline = Outline(made.html)
-    figures = ["progress", "u", "rounds", "significance", "scores", "roc", "purity"]
+    figures = ["significance", "progress", "u", "rounds", "scores", "roc", "purity"]
     assert [i for i in outline.ids if i.startswith("fig-")] == [f"fig-{name}" for name in figures]
     for name in ("progress", "rounds", "cuts", "scores", "rates", "features", "yields"):
         assert f"table-{name}" in outline.ids
@@ -156,3 +168,37 @@ def test_systematics_have_a_section_of_their_own(cascade: Any, test_events: Even
     assert "+20.00 %" in page.html
     assert HOSTILE not in page.html
     assert 'id="systematics"' not in fivesigma.report(cascade, test_events, n_boot=10).html
+
+
+def test_categories_have_a_place(cascade: Any, test_events: Events) -> None:
+    scored = fivesigma.ScoredEvents.of(cascade, test_events)
+    three = fivesigma.categorise(scored, n_categories=3)
+    page = fivesigma.report(cascade, test_events, categories=three, cross_fitted=1.2345, n_boot=50).html
+    table = re.search(r'<table id="table-categories">.*?</table>', page, re.DOTALL)
+    assert table is not None
+    assert table[0].count("<tr>") == 4
+    assert '<b id="cross-fitted">1.234</b>' in page or '<b id="cross-fitted">1.235</b>' in page
+    assert f"<b>{three.significance:.3f}</b> σ on the very events that chose them" in page
+    assert '<a href="#categories">' in page
+    assert 'id="categories"' not in fivesigma.report(cascade, test_events, n_boot=50).html
+
+
+def test_categories_of_several_signals_have_a_place(cascade: Any, test_events: Events) -> None:
+    rng = np.random.default_rng(0)
+    process = np.repeat(["ggF", "VBF", HOSTILE], 3000)
+    x = rng.normal(np.repeat([[1.5, 0.0], [0.0, 1.5], [0.0, 0.0]], 3000, axis=0))
+    density = np.column_stack([np.exp(1.5 * x - 1.125), np.ones(9000)])
+    found = fivesigma.categorise_scores(
+        density / density.sum(axis=1, keepdims=True), process, np.repeat([0.01, 0.005, 0.3], 3000), 2,
+        signals=["ggF", "VBF"], processes=["ggF", "VBF", HOSTILE],
+    )  # fmt: skip
+    page = fivesigma.report(cascade, test_events, categories=found, n_boot=50).html
+    assert f"ggF <b>{found.z['ggF']:.3f}</b> σ, VBF <b>{found.z['VBF']:.3f}</b> σ" in page
+    assert HOSTILE not in page
+
+
+def test_bad_categories(cascade: Any, test_events: Events) -> None:
+    with pytest.raises(InputError, match="categories must be of categorise or categorise_scores, got list"):
+        fivesigma.report(cascade, test_events, categories=[0.5], n_boot=50)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="give categories too"):
+        fivesigma.report(cascade, test_events, cross_fitted=1.0, n_boot=50)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -90,6 +91,19 @@ def test_good_models_pass_and_score_the_same(copy: Callable[[str], Path], name: 
     path = copy(name)
     checked, trusted = load(path), load(path, trusted=True)
     np.testing.assert_array_equal(checked.predict_proba(X), trusted.predict_proba(X))
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_good_models_of_missing_values_pass(library: str, tmp_path: Path) -> None:
+    """LightGBM parts missing values from all others by an infinite threshold."""
+    rng = np.random.default_rng(0)
+    y = rng.random(1500) < 0.5
+    holes = np.where(rng.random(y.size) < np.where(y, 0.9, 0.1), np.nan, rng.normal(size=y.size))[:, None]
+    model = GrownCascadeClassifier(library, n_trees=5, random_state=0, n_jobs=1).fit(holes, y, np.ones(y.size))
+    path = save(model, tmp_path / "model")
+    if library == "lightgbm":
+        assert re.search(rb"\nthreshold=[^\n]*\binf\b", next(path.glob("*.txt")).read_bytes())
+    np.testing.assert_array_equal(load(path).predict_proba(holes), model.predict_proba(holes))
 
 
 class TestXGBoost:

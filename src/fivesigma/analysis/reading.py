@@ -38,14 +38,14 @@ class _Renamed:
         self.name, self.names, self.numbers = source.name, source.names, source.numbers
         self.n_entries = source.n_entries
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
         """Read the branches under the names of those that they stand for."""
         # Two names may want one branch, as when a replaced one and its replacement are both used.
         wanted: dict[str, Kind] = {}
         for name, kind in kinds.items():
             real = self._new.get(name, name)
             wanted[real] = "raw" if "raw" in (kind, wanted.get(real)) else kind
-        for chunk in self._source.chunks(wanted):
+        for chunk in self._source.chunks(wanted, rows):
             yield {name: chunk[self._new.get(name, name)] for name in kinds}
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._drawing import axes_or_current
+from fivesigma._drawing import Label, axes_or_current, draw_data, draw_label, legend_above
 from fivesigma._extras import need
+from fivesigma._summary import Summary, digits
 from fivesigma._types import Array, IntArray
+from fivesigma.binned_ranking import BinEnds
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.categories.dual import best_at
 from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
@@ -27,9 +29,11 @@ from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.profiled.profile import Counts, lowest
 from fivesigma.ranking import Ranking, rank_events
+from fivesigma.ratios import OneRatio
 from fivesigma.scored import ScoredEvents, arrays_of
+from fivesigma.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility
-from fivesigma.systematics import Systematics, YieldShifts, check_size, scaled, yield_shifts
+from fivesigma.systematics import Systematics, Varied, YieldShifts, check_size, scaled, yield_shifts
 from fivesigma.yields import (
     ProcessYields,
     check_weights,
@@ -74,6 +78,8 @@ class Categories:
         that drove the search: with ``rule="smooth"`` the smoothed ones. None if the edges were chosen on other events.
     gap : float or None
         The bound less the significance of these edges for the same yields; zero if they are the optimum.
+    ratio : OneRatio or None
+        How class probabilities become the score, if the edges were chosen on them.
     mc_statistics : bool
         Whether the statistics of the simulation are in the significance, as pyhf's ``staterror``.
     by_process : mapping of str to ProcessYields
@@ -96,39 +102,64 @@ class Categories:
     utility: Utility
     rule: str
     _limits: Limits
-    _ranking: Ranking
+    _ranking: Ranking | None
     shifts: YieldShifts | None = None
     bound: float | None = None
     gap: float | None = None
     mc_statistics: bool = False
     correlated: bool = True
+    ratio: OneRatio | None = None
     _moved: Moved | None = None
 
     def __len__(self) -> int:
         return self.s.size
 
-    def __repr__(self) -> str:
+    def _summary(self) -> Summary:
+        """Yields and significance of each category, as `repr` and notebooks show them."""
         where = "on held-out events" if self.held_out else "on the events that chose the edges"
-        lines = [f"{len(self)} categories, significance {self.significance:.4f} {where}, {self.utility!r}"]
-        lines.append(f"{'from':>12} {'to':>12} {'s':>10} {'b':>10} {'Z':>8} {'eff. b':>8}")
-        lines += [
-            f"{low:12.6g} {high:12.6g} {s:10.4g} {b:10.4g} {z:8.4f} {n:8.4g}"
-            for low, high, s, b, z, n in zip(
-                self.edges[:-1], self.edges[1:], self.s, self.b, self.by_category, self.effective_b, strict=True
-            )
-        ]
+        columns = (self.edges[:-1], self.edges[1:], self.s, self.b, self.by_category, self.effective_b)
+        notes = []
         if self.shifts is not None or self.mc_statistics:
             names = [*([] if self.shifts is None else self.shifts.up), *["simulation"][: self.mc_statistics]]
-            lines.append(f"profiled over {', '.join(names)}; {self.known_background:.4f} if the background were known")
+            notes.append(f"profiled over {', '.join(names)}; {self.known_background:.4f} if the background were known")
         if self.bound is not None and self.gap is not None:
-            lines.append(f"no such categories exceed {self.bound:.4f} in the search, {self.gap:.4f} above these")
-        return "\n".join([*lines, *self.notes])
+            notes.append(f"no such categories exceed {self.bound:.4f} in the search, {self.gap:.4f} above these")
+        return Summary(
+            f"{len(self)} categories, significance {self.significance:.4f} {where}, {self.utility!r}",
+            ("", "from", "to", "s", "b", "Z", "eff. b"),
+            [
+                (str(k), f"{low:.6g}", f"{high:.6g}", digits(s), digits(b), f"{z:.4f}", f"{n:,.1f}")
+                for k, (low, high, s, b, z, n) in enumerate(zip(*columns, strict=True))
+            ],
+            [*notes, *self.notes],
+        )
+
+    def __repr__(self) -> str:
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        return self._summary().html()
 
     @property
     def known_background(self) -> float:
         """Significance if there were neither systematics nor statistics of the simulation."""
         valid = (self.s >= 0) & (self.b > 0)
         return float(np.sqrt(2 * AMS2(self.utility.b_reg).objective(self.s[valid], self.b[valid]).sum()))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the significance from the statistics of the simulation, if the background is known.
+
+        How far it moves if the s and the b of each category move up by their own error, all in quadrature.
+        """
+        z = float(self.utility.from_objective(_objective(self.utility, self.s, self.b).sum()))
+        moved = []
+        for signal in (True, False):
+            step = np.diag(np.sqrt(class_sums(self.by_process, signal=signal)[1]))
+            s, b = (np.tile(v, (len(self), 1)) for v in (self.s, self.b))
+            s, b = (s + step, b) if signal else (s, b + step)
+            moved.append(self.utility.from_objective(_objective(self.utility, s, b).sum(axis=1)) - z)
+        return float(np.sqrt(np.square(moved).sum()))
 
     @property
     def pulls(self) -> dict[str, float]:
@@ -153,14 +184,15 @@ class Categories:
 
         Parameters
         ----------
-        score : array-like of shape (n_events,)
+        score : array-like of shape (n_events,) or (n_events, n_columns)
+            Class probabilities if the edges were chosen on them.
 
         Returns
         -------
         int array of shape (n_events,)
             From 0 to ``len(self) - 1``, or -1 for a discarded event.
         """
-        values = np.asarray(score, dtype=np.float64)
+        values = np.asarray(one_score(score, self.ratio), dtype=np.float64)
         missing = np.isnan(values)
         if missing.any():
             raise InputError(
@@ -171,7 +203,7 @@ class Categories:
 
     def evaluate(
         self,
-        score: ArrayLike | ScoredEvents,
+        score: ArrayLike | ScoredEvents | ScoredFiles,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -209,7 +241,24 @@ class Categories:
                 f"the edges were chosen with the systematics {', '.join(self.shifts.up)}: give systematics= of these "
                 "events as well, or {} to leave them out"
             )
+        if isinstance(score, ScoredFiles):
+            if self.ratio is not None:
+                raise InputError("the edges were chosen on class probabilities; ScoredFiles hold one score per event")
+            if systematics or yields is not None:
+                raise InputError("ScoredFiles have their own yields= and no systematics; leave both out here")
+            return fill_files(
+                score,
+                self.edges,
+                utility=self.utility,
+                rule=self.rule,
+                limits=self._limits,
+                held_out=True,
+                mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
+                correlated=self.correlated,
+                moved=self._moved,
+            )
         score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
+        score, systematics = one_score(score, self.ratio), as_one_score(systematics, self.ratio)
         if yields is not None:
             signal, _ = split_labels(y, pos_label)
             given = check_weights(weight, signal.size)
@@ -231,6 +280,7 @@ class Categories:
             shifts=shifts,
             mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
             correlated=self.correlated,
+            ratio=self.ratio,
             moved=self._moved,
         )
 
@@ -256,7 +306,8 @@ class Categories:
             Replicas in which a category keeps no background are excluded.
         """
         quantiles = interval_ends(level, n_boot)
-        ranking, bounds = self._ranking, _bounds(self._ranking, self.edges)
+        ranking = self._events
+        bounds = _bounds(ranking, self.edges)
         own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
         s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
@@ -279,6 +330,29 @@ class Categories:
                 edges.append(edges_at(ranking, cuts[chosen - 1]))
         refusal = f"no replica of these events allows {len(self)} categories"
         return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal))
+
+    def replicas(self, n_boot: int = 200, random_state: int = 0) -> Array:
+        """Significance of these edges in bootstrap replicas of the events; NaN where a category is not valid.
+
+        Parameters
+        ----------
+        n_boot : int, default=200
+            Replicas.
+        random_state : int, default=0
+            Seed; the same seed draws the same replicas of the same events, so that edges can be compared in pairs.
+        """
+        ranking = self._events
+        bounds = _bounds(ranking, self.edges)
+        cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
+        s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
+        return self._replica_significance(s, b, np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds))
+
+    @property
+    def _events(self) -> Ranking:
+        """All events, which replicas are drawn from."""
+        if self._ranking is None:
+            raise InputError("an interval needs all events in memory; read the files with ScoredEvents.read")
+        return self._ranking
 
     def _replica_significance(self, s: Array, b: Array, at: IntArray) -> Array:
         if not self._profiled:
@@ -304,13 +378,19 @@ class Categories:
             out.view()[i] = np.stack([rows.sum_of_weights, rows.sum_of_squares], axis=-1)
         return out
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Any = None, *, data: ArrayLike | None = None, ratio: Any = None, **label: Unpack[Label]) -> Any:
         """Draw the expected events of every category, backgrounds stacked and signal as a line.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
             Where to draw; the current axes if not given.
+        data : array-like of shape (n_categories,), optional
+            Observed events of each category, drawn as points; their ratio to s + b is in a panel below.
+        ratio : matplotlib axes, optional
+            For the ratio; by default the axes are divided into two panels.
+        **label
+            ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes; see `fivesigma.plot`.
 
         Returns
         -------
@@ -322,17 +402,26 @@ class Categories:
             if not rows.signal:
                 ax.bar(position, rows.sum_of_weights, bottom=floor, width=1.0, label=name)
                 floor = floor + rows.sum_of_weights
-        ax.stairs(self.s, np.arange(len(self) + 1) - 0.5, color="black", label="signal")
+        edges = np.arange(len(self) + 1, dtype=np.float64) - 0.5
+        ax.stairs(self.s, edges, color="black", label="signal")
         ax.set_yscale("log")
         ax.set_xticks(position, [f"≥ {edge:.3g}" for edge in self.edges[:-1]], rotation=45)
         ax.set_xlabel("score")
-        ax.set_ylabel("expected events")
-        ax.set_title(f"significance {self.significance:.3f}")
-        ax.legend()
+        ax.set_ylabel("expected events" if data is None else "events")
+        counts = np.zeros(len(self)) if data is None else np.asarray(data, dtype=np.float64)
+        if counts.shape != (len(self),):
+            raise InputError(f"data must be one number per category, {len(self)} in all, got the shape {counts.shape}")
+        drawn = np.concatenate([self.s, floor, counts])
+        ax.set_ylim(bottom=drawn[drawn > 0].min(initial=1.0) / 3)
+        if data is not None:
+            variance = sum(rows.sum_of_squares for rows in self.by_process.values())
+            draw_data(ax, edges, counts, self.s + self.b, error=np.sqrt(variance), ratio=ratio)
+        draw_label(ax, **label, data=data is not None)
+        legend_above(ax, 1.5 * float(drawn.max()), title=f"significance {self.significance:.3f}")
         return ax
 
 
-def edges_at(ranking: Ranking, cuts: IntArray) -> Array:
+def edges_at(ranking: Ranking | BinEnds, cuts: IntArray) -> Array:
     """Ascending edges for cuts from the tightest to the loosest; the cut that keeps all events is minus infinity."""
     lower = np.where(cuts == ranking.last.size - 1, -np.inf, ranking.thresholds(cuts))
     return np.append(lower[::-1], np.inf)
@@ -359,6 +448,31 @@ def combined_significance(utility: Utility, s: Array, b: Array, at: IntArray) ->
     return z
 
 
+def one_score(score: ArrayLike, ratio: OneRatio | None) -> ArrayLike:
+    """Scores as they are, or the ratio of class probabilities."""
+    if np.ndim(score) == 2 and ratio is None:
+        raise InputError(
+            f"score has shape {np.shape(score)}, and the edges were chosen on one score per event; give that one"
+        )
+    if ratio is not None and np.ndim(score) != 2:
+        raise InputError(
+            f"score has shape {np.shape(score)}; the edges were chosen on class probabilities of "
+            f"{', '.join(map(repr, ratio.processes))}: give these"
+        )
+    return score if ratio is None else ratio.of(score)
+
+
+def as_one_score(systematics: Systematics | None, ratio: OneRatio | None) -> Systematics | None:
+    """The same for varied events."""
+    if systematics is None or ratio is None:
+        return systematics
+
+    def of(varied: Varied) -> Varied:
+        return varied if varied.score is None else replace(varied, score=one_score(varied.score, ratio))
+
+    return {name: (of(up), None if down is None else of(down)) for name, (up, down) in systematics.items()}
+
+
 def fill(
     ranking: Ranking,
     edges: Array,
@@ -371,11 +485,12 @@ def fill(
     shifts: YieldShifts | None = None,
     mc_statistics: bool = False,
     correlated: bool = True,
+    ratio: OneRatio | None = None,
     moved: Moved | None = None,
     certificate: tuple[float, float] | None = None,
     said: tuple[str, ...] = (),
 ) -> Categories:
-    """Sum up what each category keeps."""
+    """Sum up what each category keeps of ranked events."""
     bounds = _bounds(ranking, edges)
     n = edges.size - 1
     given = None if process is None else np.asarray(process)
@@ -385,12 +500,53 @@ def fill(
     kept = slice(0, bounds[-1])
     category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
     by_process = process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
+    return _filled(
+        by_process,
+        edges,
+        ranking,
+        utility=utility,
+        rule=rule,
+        limits=limits,
+        held_out=held_out,
+        shifts=shifts,
+        mc_statistics=mc_statistics,
+        correlated=correlated,
+        ratio=ratio,
+        moved=moved,
+        certificate=certificate,
+        said=said,
+    )
+
+
+def fill_files(files: ScoredFiles, edges: Array, **options: Any) -> Categories:
+    """Sum up what each category keeps of events in files."""
+    return _filled(files.by_process(edges), edges, None, **options)
+
+
+def _filled(
+    by_process: Mapping[str, ProcessYields],
+    edges: Array,
+    ranking: Ranking | None,
+    *,
+    utility: Utility,
+    rule: str,
+    limits: Limits,
+    held_out: bool,
+    shifts: YieldShifts | None = None,
+    mc_statistics: bool = False,
+    correlated: bool = True,
+    ratio: OneRatio | None = None,
+    moved: Moved | None = None,
+    certificate: tuple[float, float] | None = None,
+    said: tuple[str, ...] = (),
+) -> Categories:
+    n = edges.size - 1
     s, s2 = class_sums(by_process, signal=True)
     b, b2 = class_sums(by_process, signal=False)
     effective_s, effective_b = (np.divide(v * v, v2, out=np.zeros(n), where=v2 > 0) for v, v2 in ((s, s2), (b, b2)))
     notes = _notes(edges, s, b, effective_b)
     for note in notes:
-        warnings.warn(note, SmallSampleWarning, stacklevel=3)
+        warnings.warn(note, SmallSampleWarning, stacklevel=4)
     if is_profiled(utility, shifts, mc_statistics, correlated):
         counts = counts_of(utility, s, b, shifts, b2 if mc_statistics else None, (s >= 0) & (b > 0))
         significance = float(np.sqrt(2 * lowest(counts).objective))
@@ -417,6 +573,7 @@ def fill(
         None if certificate is None else certificate[1],
         mc_statistics,
         correlated,
+        ratio,
         moved,
     )
 

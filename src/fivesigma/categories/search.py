@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
+from fivesigma.binned_ranking import BinEnds, BinnedRanking
 from fivesigma.bootstrap import replicas_above
 from fivesigma.categories.cells import Cells
 from fivesigma.categories.dual import search
@@ -26,9 +28,11 @@ from fivesigma.categories.optimum import (
 from fivesigma.categories.record import (
     Categories,
     CategoriesInterval,
+    as_one_score,
     combined_significance,
     edges_at,
     fill,
+    fill_files,
     from_zero,
 )
 from fivesigma.categories.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
@@ -39,10 +43,12 @@ from fivesigma.categories.uncertain import (
     moved_background,
 )
 from fivesigma.cut import MIN_EFFECTIVE
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.ranking import Ranking, rank_events
+from fivesigma.ratios import fit_ratio
 from fivesigma.scored import ScoredEvents, arrays_of
+from fivesigma.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
 from fivesigma.systematics import Systematics, YieldShifts, check_size, yield_shifts
 
@@ -55,7 +61,7 @@ AUTO_REPLICAS = 100
 
 
 def categorise(  # noqa: PLR0917 - the limits may be given in order, as documented
-    score: ArrayLike | ScoredEvents,
+    score: ArrayLike | ScoredEvents | ScoredFiles,
     y: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     n_categories: int | str = "auto",
@@ -70,6 +76,8 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     correlated: bool = True,
     process: ArrayLike | None = None,
     floor_processes: Sequence[str] | None = None,
+    processes: Sequence[str] | None = None,
+    calibrate: bool = True,
     pos_label: Any = None,
     random_state: int = 0,
 ) -> Categories:
@@ -80,16 +88,18 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
 
     Parameters
     ----------
-    score : array-like of shape (n_events,) or ScoredEvents
+    score : array-like of shape (n_events,) or (n_events, n_columns), ScoredEvents or ScoredFiles
         Larger means more like signal. `ScoredEvents` bring labels, weights and processes with them: `y` and
-        `sample_weight` are then left out.
+        `sample_weight` are then left out. `ScoredFiles` are read part by part; beyond their million of highest scores,
+        candidate edges are ends of bins of the score. Class probabilities of one signal and several backgrounds, a
+        column each, become one score: the logarithm of the expected signal over the expected background.
     y : array-like of shape (n_events,)
         Labels of two classes.
     sample_weight : array-like of shape (n_events,)
         Physics weights: expected yields, scaled so that the sample stands for the whole experiment.
     n_categories : int or "auto", default="auto"
         ``"auto"`` adds categories, up to 20, until one more gains less significance than the bootstrap uncertainty of
-        that gain.
+        that gain; with systematics it takes the least number that is within one standard error of the best.
     utility : Utility or str, default=AMS2()
         Its F is summed over the categories; its b_reg is added to the background of each.
     min_background : float, default=0.0
@@ -119,6 +129,12 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     floor_processes : sequence of str, optional
         Backgrounds that count for the limits, by default all: if another signal is among the background, its many
         light events would satisfy a limit on effective counts without any real background.
+    processes : sequence of str, optional
+        Names of the columns of class probabilities, which also need `process`. The signal is one of them; a background
+        column without events of its name stands for all processes that no column names.
+    calibrate : bool, default=True
+        Whether to correct the ratio of the class probabilities on these events first, by a logit that is quadratic in
+        the logarithms of all ratios. Otherwise only the class shares of the training are found.
     pos_label : label, optional
         The signal; see `fivesigma.yields.split_labels`.
     random_state : int, default=0
@@ -148,21 +164,38 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     uncertain = is_profiled(utility, None, systematics is not None, correlated)
     if uncertain or mc_statistics:
         OwnUncertainty.of(utility)
-        if n_categories == "auto":
-            raise InputError("n_categories='auto' is not available with systematics; give a number")
     rule = ("smooth" if uncertain else "peak") if rule is None else rule
     if rule not in RULES:
         raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
     floor = (MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE) if min_effective is None else min_effective
     limits = check_limits(min_background, floor, max_relative_mc_error)
     most = _check_number(n_categories)
-    score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
-    ranking = rank_events(score, y, sample_weight, pos_label)
+    ranking: Ranking | BinEnds
+    fill_with: Callable[..., Categories]
+    if isinstance(score, ScoredFiles):
+        beside = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
+        beside["processes"] = processes
+        whole = {"systematics": systematics, "floor_processes": floor_processes}
+        for name in (name for name, given in (beside | whole).items() if given is not None):
+            if name in whole:
+                raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
+            raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
+        ranking, fill_with = BinEnds(BinnedRanking(score)), partial(fill_files, score)
+    else:
+        score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
+        ratio = None
+        if np.ndim(score) == 2:
+            ratio = fit_ratio(score, y, sample_weight, process, processes, pos_label, calibrate=calibrate)
+            score, systematics = ratio.of(score), as_one_score(systematics, ratio)
+        elif processes is not None:
+            raise InputError("processes names columns of class probabilities, and these scores are one per event")
+        ranking = rank_events(score, y, sample_weight, pos_label)
+        fill_with = partial(fill, ranking, process=process, ratio=ratio)
     cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
     if rule == "smooth":
         grid = smoothed(grid)
-    if floor_processes is not None:
+    if floor_processes is not None and isinstance(ranking, Ranking):
         grid = with_floor(grid, ranking, cuts, process, floor_processes)
     plain = AMS2(utility.b_reg) if uncertain else utility
     best = best_totals(grid, plain, limits, min(most, cuts.size))
@@ -175,9 +208,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             f"{ranking.effective_background:.3g}); ask for fewer categories or lower the limits"
         )
     filled = partial(
-        fill,
-        ranking,
-        process=process,
+        fill_with,
         utility=utility,
         rule=rule,
         limits=limits,
@@ -187,11 +218,18 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     )
     if uncertain:
         shifts = None
-        if systematics is not None:
+        if systematics is not None and not isinstance(score, ScoredFiles):
             shifts = yield_shifts(
                 edges_at(ranking, cuts), score, y, sample_weight, systematics, process=process, pos_label=pos_label
             )
-        return _with_systematics(filled, ranking, cuts, cells_of(grid, shifts, limits, utility), shifts, most)
+        cells = cells_of(grid, shifts, limits, utility)
+        if n_categories == "auto":
+            most = _within_error_of_best(
+                partial(_with_systematics, partial(filled, mc_statistics=False), ranking, cuts, cells, shifts),
+                feasible,
+                random_state,
+            )
+        return _with_systematics(filled, ranking, cuts, cells, shifts, most)
     if n_categories == "auto":
         trials = [best_edges(grid, utility, limits, best, k) for k in range(1, feasible + 1)]
         chosen = worthwhile(ranking, cuts, trials, utility, random_state)
@@ -203,7 +241,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
 
 def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     filled: Callable[..., Categories],
-    ranking: Ranking,
+    ranking: Ranking | BinEnds,
     cuts: IntArray,
     cells: Cells,
     shifts: YieldShifts | None,
@@ -258,12 +296,16 @@ def _check_number(n_categories: int | str) -> int:
 
 
 def worthwhile(
-    ranking: Ranking, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int
+    ranking: Ranking | BinEnds, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int
 ) -> IntArray:
     """Edges of the first trial after which one more category gains less than the bootstrap uncertainty of its gain."""
     used = np.unique(np.concatenate(trials))
     chosen = cuts[used - 1]
-    s, b = (from_zero(v) for v in replicas_above(ranking, chosen, AUTO_REPLICAS, random_state))
+    if isinstance(ranking, Ranking):
+        replicas = replicas_above(ranking, chosen, AUTO_REPLICAS, random_state)
+    else:
+        replicas = ranking.replicas(chosen, AUTO_REPLICAS, random_state)
+    s, b = (from_zero(v) for v in replicas)
     exact_s, exact_b = (from_zero(v[chosen][None]) for v in (ranking.s, ranking.b))
     before: tuple[float, Array] | None = None
     for k, trial in enumerate(trials):
@@ -277,3 +319,19 @@ def worthwhile(
                 return trials[k - 1]
         before = z, scatter
     return trials[-1]
+
+
+def _within_error_of_best(found: Callable[[int], Categories], feasible: int, random_state: int) -> int:
+    """Least number of categories whose significance is within one standard error of the highest.
+
+    With systematics the second category may gain little where the fifth gains much, so that all numbers are looked at.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)  # said of the chosen categories alone
+        trials = [found(k) for k in range(1, feasible + 1)]
+    z = np.array([trial.significance for trial in trials])
+    scatter = np.array([trial.replicas(AUTO_REPLICAS, random_state) for trial in trials])
+    best = int(z.argmax())
+    losses = scatter[best] - scatter
+    error = np.array([np.std(loss[np.isfinite(loss)]) if np.isfinite(loss).any() else 0.0 for loss in losses])
+    return 1 + int(np.argmax(z[best] - z <= error))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from fivesigma.cli.options import check_output, force_option, scores_options
+from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
+from fivesigma.cli.systematics import needed_for_quote, of_scores, parsed, split_sentence, systematic_option
 
 
 @click.command(
@@ -19,27 +21,39 @@ from fivesigma.cli.options import check_output, force_option, scores_options
 )
 @click.option("--quote", type=click.Path(path_type=Path), metavar="SCORES",
               help="Other events, on which the categories are evaluated and quoted.")  # fmt: skip
-@click.option("--rule", type=click.Choice(["peak", "smooth"]), default="peak", show_default=True,
-              help="Best edges of these events as they are, or of their smoothed yields.")  # fmt: skip
+@click.option("--rule", type=click.Choice(["peak", "smooth"]),
+              help="Best edges of these events as they are, or of their smoothed yields; by default peak, or "
+              "smooth with systematics.")  # fmt: skip
 @click.option("--min-background", type=click.FloatRange(0), default=0.0, show_default=True, help="In each category.")
-@click.option("--min-effective", type=click.FloatRange(0), default=10.0, show_default=True,
-              help="Effective background events in each category.")  # fmt: skip
+@click.option("--min-effective", type=click.FloatRange(0),
+              help="Effective background events in each category; by default 10, or 25 with systematics.")  # fmt: skip
 @click.option("--uncorrelated", is_flag=True,
               help="Treat an uncertain background as independent from category to category.")  # fmt: skip
+@systematic_option
+@click.option("--quote-systematic", "quote_systematics", multiple=True, metavar="NAME=UP[,DOWN]",
+              help="Variations of the events of --quote, for every --systematic that has files.")  # fmt: skip
+@click.option("--mc-statistics", is_flag=True,
+              help="Quote with the statistics of the simulation, as pyhf's staterror.")  # fmt: skip
 @click.option("--signals", metavar="NAMES",
               help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
 @scores_options
+@stream_option
 @click.option("--pyhf", type=click.Path(path_type=Path), metavar="FILE", help="Write a HistFactory workspace (JSON).")
+@click.option("--shapes", type=click.Choice(["split", "histosys"]), default="split", show_default=True,
+              help="Write systematics as normsys and histosys, or as histosys alone, as they are quoted.")  # fmt: skip
 @force_option
 def categorise(
     scores: Path,
     *,
     categories: str,
     quote: Path | None,
-    rule: str,
+    rule: str | None,
     min_background: float,
-    min_effective: float,
+    min_effective: float | None,
     uncorrelated: bool,
+    systematics: tuple[str, ...],
+    quote_systematics: tuple[str, ...],
+    mc_statistics: bool,
     signals: str | None,
     signal: str | None,
     utility: str,
@@ -47,51 +61,79 @@ def categorise(
     yields: tuple[float, float] | None,
     replicas: int,
     as_json: bool,
+    stream: bool,
     pyhf: Path | None,
+    shapes: str,
     force: bool,
 ) -> None:
     """Find the categories of the score in SCORES with the largest combined significance.
 
     The optimum is exact, and therefore follows the noise of these events: quote the significance on others (--quote).
+    With --systematic the edges are those with the largest significance profiled over the systematics.
     """
     import fivesigma
+    from fivesigma.cut import MIN_EFFECTIVE
     from fivesigma.significance import resolve_utility
 
     if categories != "auto" and not categories.isdigit():
         raise click.BadParameter(f"{categories!r} is neither a number nor auto", param_hint="-k")
+    asked = parsed(systematics)
+    quoted = parsed(quote_systematics, "--quote-systematic")
+    if quoted and quote is None:
+        raise click.UsageError("--quote-systematic needs --quote SCORES.")
     if pyhf is not None:
         check_output(pyhf, force=force)
     if signals is not None:
         from fivesigma.cli.several import categorise_file
 
-        categorise_file(scores, signals, categories, quote, pyhf, (min_effective, min_background), as_json=as_json)
+        if asked or mc_statistics:
+            raise click.UsageError("--systematic and --mc-statistics are not available with --signals.")
+        floors = (MIN_EFFECTIVE if min_effective is None else min_effective, min_background)
+        categorise_file(scores, signals, categories, quote, pyhf, floors, as_json=as_json)
         return
+    if stream and asked:
+        raise click.UsageError("--systematic needs all events in memory; leave --stream out.")
+    needed = needed_for_quote(asked, quoted) if quote is not None else []
+    kind: Any = fivesigma.ScoredFiles if stream else fivesigma.ScoredEvents.read
+    tune = kind(scores, signal, yields)
     found = fivesigma.categorise(
-        fivesigma.ScoredEvents.read(scores, signal, yields),
+        tune,
         n_categories=int(categories) if categories.isdigit() else "auto",
         utility=resolve_utility(utility, b_reg),
         min_background=min_background,
         min_effective=min_effective,
         rule=rule,
         correlated=not uncorrelated,
+        systematics=of_scores(asked, tune, yields),
+        mc_statistics=mc_statistics,
     )
+    search = {"bound": found.bound, "gap": found.gap}
     if quote is not None:
-        found = found.evaluate(fivesigma.ScoredEvents.read(quote, signal, yields))
-    interval = found.interval(n_boot=replicas)
+        other = kind(quote, signal, yields)
+        found = found.evaluate(other, systematics=of_scores(needed, other, yields))
+    if stream:
+        interval = found.significance - found.error, found.significance + found.error
+    else:
+        interval = found.interval(n_boot=replicas).significance
     if pyhf is not None:
-        fivesigma.write_workspace(fivesigma.to_pyhf(found), pyhf)
+        fivesigma.write_workspace(fivesigma.to_pyhf(found, shapes=shapes), pyhf)
+        if asked and shapes == "split":
+            click.echo(f"note: {split_sentence(found)}", err=True)
     if as_json:
-        result = {
+        result: dict[str, Any] = {
             "edges": [None if abs(e) == float("inf") else e for e in found.edges.tolist()],
             "s": found.s.tolist(),
             "b": found.b.tolist(),
             "significance": found.significance,
-            "significance_interval": interval.significance,
+            "significance_interval": interval,
             "held_out": found.held_out,
             "utility": repr(found.utility),
         }
+        if asked or mc_statistics:
+            result |= {"systematics": [one.name for one in asked], "known_background": found.known_background}
+            result |= search
         click.echo(json.dumps(result))
         return
     click.echo(repr(found))
-    low, high = interval.significance
+    low, high = interval
     click.echo(f"significance  {found.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")

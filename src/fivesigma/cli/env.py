@@ -6,29 +6,16 @@ import click
 
 import fivesigma
 
-_DISTRIBUTIONS = (
-    ("numpy", ("numpy",)),
-    ("scipy", ("scipy",)),
-    ("scikit-learn", ("scikit-learn",)),
-    ("xgboost", ("xgboost", "xgboost-cpu")),
-    ("lightgbm", ("lightgbm",)),
-    ("torch", ("torch",)),
-    ("polars", ("polars",)),
-    ("uproot", ("uproot",)),
-    ("skops", ("skops",)),
-    ("onnx", ("onnx",)),
-    ("onnxruntime", ("onnxruntime",)),
-    ("matplotlib", ("matplotlib",)),
-    ("pyhf", ("pyhf",)),
-)
+_NEEDED = ("numpy", "scipy", "scikit-learn", "click", "rich")
 
 
 @click.command(epilog="Example: fivesigma env")
 def env() -> None:
-    """Print versions, for a report of a problem."""
+    """Print versions, for a report of a problem: those of what is needed, then those of every extra."""
     import os
     import platform
-    from importlib.metadata import PackageNotFoundError, version
+
+    from fivesigma._extras import EXTRAS, installed_version
 
     lines = {
         "fivesigma": fivesigma.__version__,
@@ -36,13 +23,8 @@ def env() -> None:
         "platform": platform.platform(),
         "cores": str(os.cpu_count()),
     }
-    for name, candidates in _DISTRIBUTIONS:
-        lines[name] = "not installed"
-        for candidate in candidates:
-            try:
-                found = version(candidate)
-            except PackageNotFoundError:
-                continue
-            lines[name] = found if candidate == name else f"{found} ({candidate})"
+    lines |= {name: installed_version(name) or "not installed" for name in _NEEDED}
+    for extra, names in EXTRAS.items():
+        lines[f"[{extra}]"] = ", ".join(f"{name} {installed_version(name) or 'not installed'}" for name in names)
     for name, text in lines.items():
         click.echo(f"{name:14}{text}")

@@ -74,12 +74,12 @@ samples_options = several(
         metavar="PROCESS=SUM",
         help="Divide by this sum of weights, or by the sum of the histogram of this name; may be repeated.",
     ),
-    click.option(
-        "--keep",
-        multiple=True,
-        metavar="COLUMN",
-        help="Carry this column beside the features in its own type, such as an event number; may be repeated.",
-    ),
+)
+keep_option = click.option(
+    "--keep",
+    multiple=True,
+    metavar="COLUMN",
+    help="Carry this column beside the features in its own type, such as an event number; may be repeated.",
 )
 
 
@@ -106,13 +106,23 @@ def source_options(
         paths.setdefault(name, []).extend(part for part in text.split(",") if part)
     return {
         "path": paths,
-        "signal": [] if signal is None else signal.split(","),
+        "signal": None if signal is None else [] if signal == "none" else signal.split(","),
         "luminosity": luminosity,
         "cross_section": {
             name: _number("--cross-section", text) for name, text in _pairs("--cross-section", cross_sections)
         },
         "sum_of_weights": {name: _number_or_name(text) for name, text in _pairs("--sum-of-weights", sums_of_weights)},
     }
+
+
+def model_samples(read: Callable[..., Any], trained: Any, source: dict[str, Any], **reading: Any) -> Any:
+    """Read the files of processes as the training events of a model were read, but for what is asked otherwise."""
+    asked = {name: column_or_none(value) for name, value in reading.items() if value is not None}
+    return read(
+        **source,
+        **{"features": trained.features, "weight": trained.weight, "missing": trained.missing} | asked,
+        keep=trained.keep,
+    )
 
 
 def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -151,6 +161,10 @@ replicas_option = click.option(
     "--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Replicas of the bootstrap."
 )
 
+trusted_option = click.option(
+    "--trusted", is_flag=True, help="Skip the checks of the model's files; only for a model whose author you trust."
+)
+
 utility_options = several(
     click.option(
         "--utility",
@@ -160,6 +174,12 @@ utility_options = several(
         "relative_background(FRACTION).",
     ),
     click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background."),
+)
+
+stream_option = click.option(
+    "--stream",
+    is_flag=True,
+    help="Read SCORES, which may be a pattern of several files, part by part; intervals are then standard errors.",
 )
 
 scores_options = several(

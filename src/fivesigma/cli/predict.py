@@ -8,13 +8,23 @@ from typing import Any
 
 import click
 
-from fivesigma.cli.options import check_output, column_or_none, force_option, number_or_none, where_option
+from fivesigma.cli.options import (
+    check_output,
+    column_or_none,
+    force_option,
+    model_samples,
+    number_or_none,
+    samples_options,
+    source_options,
+    trusted_option,
+    where_option,
+)
 from fivesigma.errors import InputError
 
 
 @click.command(epilog="Example: fivesigma predict model test.root -o scores.parquet")
 @click.argument("model", type=click.Path(path_type=Path))
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, metavar="[FILE...]")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="SCORES",
               help="Write the scores to this file, which must end in .csv, .parquet or .root.")  # fmt: skip
 @click.option("--label", metavar="COLUMN",
@@ -34,8 +44,13 @@ from fivesigma.errors import InputError
               "ends in .root: each tree gets one of the same name.")  # fmt: skip
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="Write this column beside the scores, in its own type; may be repeated.")  # fmt: skip
+@samples_options
+@click.option("--signal", metavar="PROCESSES",
+              help="Take these processes of --sample as signal, separated by commas, or none of them with the word "
+              "none.")  # fmt: skip
 @click.option("--friend", is_flag=True, help="Write to .root the new branches alone, score and selected.")
 @where_option
+@trusted_option
 @force_option
 def predict(
     *,
@@ -50,36 +65,45 @@ def predict(
     keep: tuple[str, ...],
     friend: bool,
     where: str | None,
+    trusted: bool,
     force: bool,
+    **samples: Any,
 ) -> None:
-    """Score events in FILE... with MODEL.
+    """Score events in FILE..., or those of --sample, with MODEL.
 
     SCORES gets the columns id (the row number if the events have none), score, selected (at the model's cut), and
     label, weight and process where the events have them. If it ends in .root it gets TTrees with score, selected and
     the kept columns, entry by entry in the order of the one file that is read.
     """
-    from dataclasses import replace
-
-    from fivesigma import ScoredEvents, load
-    from fivesigma.datasets import column_names, load_events
+    from fivesigma import load
+    from fivesigma.datasets import EventStream, column_names
     from fivesigma.datasets.columns import Columns
     from fivesigma.scored import check_ending
 
+    source = source_options(files, **samples)
     if output.suffix.lower() == ".root":
+        if samples["samples"]:
+            raise InputError("scores in ROOT files belong to one file each; name it instead of --sample")
         check_output(output, force=force)
-        _to_root(load(model), files, output, trees, keep, friend=friend, where=where)
+        _to_root(load(model, trusted=trusted), files, output, trees, keep, friend=friend, where=where)
         return
     if friend or len(trees) > 1 or keep:
         raise InputError("--friend, --keep and several --tree need an output that ends in .root")
     tree = trees[0] if trees else None
     check_ending(output)
     check_output(output, force=force)
-    fitted = load(model)
+    fitted = load(model, trusted=trusted)
     trained = Columns.of_model(fitted)
+    if samples["samples"]:
+        if label or process:
+            raise InputError("--sample says what an event is; leave --label and --process out")
+        reading = {"weight": weight, "missing": missing, "tree": tree, "cut": where}
+        _score(fitted, model_samples(EventStream, trained, source, **reading), output)
+        return
     found = trained.there(column_names(files[0], tree=tree))
     asked = {"label": label, "weight": weight, "process": process}
     roles = {role: getattr(found, role) if name is None else column_or_none(name) for role, name in asked.items()}
-    events = load_events(
+    stream = EventStream(
         files,
         features=trained.features,
         **roles,
@@ -89,14 +113,17 @@ def predict(
         tree=tree,
         cut=where,
     )
-    for note in events.notes:
+    _score(fitted, stream, output)
+
+
+def _score(fitted: Any, stream: Any, output: Path) -> None:
+    """Score events, write them, and say how many they are."""
+    from fivesigma.scored_stream import write_scores
+
+    written = write_scores(fitted, stream, output)
+    for note in stream.notes:
         click.echo(f"note: {note}", err=True)
-    scored = ScoredEvents.of(fitted, events)
-    if roles["weight"] is None:
-        scored = replace(scored, weight=None)
-    scored.write(output)
-    selected = 0 if scored.selected is None else int(scored.selected.sum())
-    click.echo(f"{len(events):,} events scored, {selected:,} selected by a model for {fitted.utility_!r}")
+    click.echo(f"{written.events:,} events scored, {written.selected:,} selected by a model for {fitted.utility_!r}")
     click.echo(f"scores in {output}")
 
 

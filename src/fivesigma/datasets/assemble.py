@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fivesigma.datasets.columns import WEIGHT, join_parts, known_signal
 from fivesigma.datasets.events import Events
+from fivesigma.datasets.features import FeatureTable
 from fivesigma.datasets.reading import Block, read_block
 from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Processes", "assemble"]
 
 SIGNAL, BACKGROUND = "signal", "background"  # labels where files say what an event is
-
-# Rows copied from columns to the table at a time: a piece that stays in the processor's cache.
-_PIECE = 1_024
 
 
 class Processes(NamedTuple):
@@ -50,25 +48,21 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
     settled: Columns | None = None
     left_out: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()
+    table = FeatureTable((), None)
     blocks: list[Block] = []
     for at, source in enumerate(sources):
-        if settled is None:
-            settled, left_out, held_back = columns.settled(source)
-        block = read_block(source, *settled.reading(source))
-        needed = frozenset(settled.named)
-        for name in (settled.label, settled.process, settled.ids, *settled.keep):
-            if name is not None:
-                block.columns[name] = _plain(block.columns[name], name, source.name, nan=name not in needed)
-        for name in frozenset(settled.keep).intersection(settled.features or ()):
-            if block.columns[name].dtype.kind == "U":
-                raise InputError(f"column {name!r} of {source.name} holds text and cannot be a feature; only keep it")
+        with _of_process(None if processes is None else processes.names[at]):
+            if settled is None:
+                settled, left_out, held_back = columns.settled(source)
+                table = FeatureTable(settled.feature_names, settled.missing)
+            block = _checked_block(source, settled, table)
         if processes is not None:
             block.process = processes.names[at]
         blocks.append(block)
     if settled is None or settled.features is None:
         raise InputError("there is no file to read")
     n, n_read = sum(block.n_rows for block in blocks), sum(block.n_read for block in blocks)
-    notes = _notes(columns, settled, left_out, held_back, n_read=n_read, n=n)
+    notes = reading_notes(columns, settled, left_out, held_back, n_read=n_read, n=n)
     if n == 0:
         raise InputError(f"none of {n_read:,} events passes the cut {shortened(repr(columns.cut))}")
     where = blocks[0].source if len(blocks) == 1 else f"{len(blocks)} files"
@@ -79,24 +73,52 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
         process = np.repeat([str(block.process) for block in blocks], [block.n_rows for block in blocks])
         y, meant = np.where(np.isin(process, list(signal)), SIGNAL, BACKGROUND), SIGNAL
         _check_processes(blocks, processes, signal)
-    w = np.ones(n) if settled.weight is None else _weights(blocks, settled.weight)
+    w = np.ones(n) if settled.weight is None else physics_weights(blocks, settled.weight)
     if processes is not None:
         w = w * np.repeat(processes.factors, [block.n_rows for block in blocks])
-    events = Events(
-        X=np.empty((n, len(settled.features)), dtype=np.float32),
+    if table.n_empty:
+        notes += (empty_note(table.n_empty),)
+    return Events(
+        X=table.finished(),
         y=y,
         weight=w,
         signal=meant,
         feature_names=settled.feature_names,
         process=process,
-        ids=None if settled.ids is None else _unique_ids(blocks, settled.ids),
+        ids=None if settled.ids is None else unique_ids(blocks, settled.ids),
         kept={name: _joined(blocks, name) for name in settled.keep},
         columns=settled,
+        notes=notes,
     )
-    n_empty = _fill(events.X, blocks, settled.feature_names, settled.missing)
-    if n_empty:
-        notes += (f"{n_empty:,} empty or NaN feature values are read as missing.",)
-    return replace(events, notes=notes)
+
+
+def empty_note(n_empty: int) -> str:
+    """What is said of features that are missing in the source itself."""
+    return f"{n_empty:,} empty or NaN feature values are read as missing."
+
+
+@contextmanager
+def _of_process(name: str | None) -> Iterator[None]:
+    """Say in an error of which process the file is."""
+    try:
+        yield
+    except InputError as err:
+        if name is None:
+            raise
+        raise InputError(f"{err} (process {name!r})") from err
+
+
+def _checked_block(source: Source, settled: Columns, table: FeatureTable) -> Block:
+    """Read a source: features go into the table, and other columns are checked."""
+    block = read_block(source, *settled.reading(source), table=table, keep=settled.keep)
+    needed = frozenset(settled.named)
+    for name in (settled.label, settled.process, settled.ids, *settled.keep):
+        if name is not None:
+            block.columns[name] = plain_values(block.columns[name], name, source.name, nan=name not in needed)
+    for name in frozenset(settled.keep).intersection(settled.features or ()):
+        if block.columns[name].dtype.kind == "U":
+            raise InputError(f"column {name!r} of {source.name} holds text and cannot be a feature; only keep it")
+    return block
 
 
 def _check_processes(blocks: list[Block], processes: Processes, signal: Sequence[str]) -> None:
@@ -109,7 +131,7 @@ def _check_processes(blocks: list[Block], processes: Processes, signal: Sequence
         raise InputError("every process is signal; at least one must be background")
 
 
-def _plain(column: NDArray[Any], name: str, source: str, *, nan: bool) -> NDArray[Any]:
+def plain_values(column: NDArray[Any], name: str, source: str, *, nan: bool) -> NDArray[Any]:
     """Turn a column into an array of text, whole numbers, numbers or truth; only what is kept may have NaN."""
     gaps = np.zeros(len(column), dtype=bool)
     if column.dtype.kind == "f" and not nan:
@@ -134,7 +156,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124 - NaN and NaT
 
 
-def _notes(
+def reading_notes(
     asked: Columns, settled: Columns, left_out: Sequence[str], held_back: Sequence[str], *, n_read: int, n: int
 ) -> tuple[str, ...]:
     notes = []
@@ -146,32 +168,6 @@ def _notes(
         names = ", ".join(map(shortened, left_out))
         notes.append(f"Not features, because they do not hold one number per event: {names}.")
     return tuple(notes)
-
-
-def _fill(X: NDArray[np.float32], blocks: list[Block], features: Sequence[str], missing: float | None) -> int:
-    """Move the feature columns into `X`, freeing each block when it is done; count NaN in the source."""
-    start = n_empty = 0
-    while blocks:
-        block = blocks.pop(0)
-        for first in range(0, block.n_rows, _PIECE):
-            last = min(first + _PIECE, block.n_rows)
-            piece = X[start + first : start + last]
-            with np.errstate(over="ignore"):  # too large for float32 is infinite, and refused below
-                for j, name in enumerate(features):
-                    piece[:, j] = block.columns[name][first:last]
-            n_empty += int(np.isnan(piece).sum())
-            if missing is not None:
-                piece[piece == np.float32(missing)] = np.nan
-            infinite = np.isinf(piece)
-            if infinite.any():
-                i, j = np.argwhere(infinite)[0]
-                msg = (
-                    f"column {features[j]!r} is infinite (or too large for float32) in "
-                    f"{block.where(first + int(i))}: mark it as missing, or leave the column out"
-                )
-                raise InputError(msg)
-        start += block.n_rows
-    return n_empty
 
 
 def _labels(blocks: list[Block], label: str | None, signal: Any, where: str) -> tuple[NDArray[Any], Any]:
@@ -192,7 +188,7 @@ def _labels(blocks: list[Block], label: str | None, signal: Any, where: str) -> 
     raise InputError(f"column {label!r} of {where} must hold two labels; it holds {seen}{more}")
 
 
-def _weights(blocks: list[Block], name: str) -> NDArray[np.float64]:
+def physics_weights(blocks: list[Block], name: str) -> NDArray[np.float64]:
     for block in blocks:
         column = block.columns[WEIGHT if WEIGHT in block.columns else name]
         bad = np.flatnonzero(~np.isfinite(column))
@@ -205,7 +201,7 @@ def _weights(blocks: list[Block], name: str) -> NDArray[np.float64]:
     return np.concatenate(parts).astype(np.float64, copy=False)
 
 
-def _unique_ids(blocks: list[Block], name: str) -> NDArray[Any]:
+def unique_ids(blocks: list[Block], name: str) -> NDArray[Any]:
     """Identifiers, each once in its file: several files may count their events alike."""
     for block in blocks:
         ids = block.columns[name]

@@ -50,8 +50,11 @@ class Source(Protocol):
     def numbers(self) -> Sequence[str]:
         """The columns that hold one number per event, in order."""
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
-        """Read columns piece by piece; numbers get NaN for empty cells, values may not be empty."""
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
+        """Read columns piece by piece; numbers get NaN for empty cells, values may not be empty.
+
+        `rows` is the size of a piece for those that can be read in pieces of any size.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +167,8 @@ class Columns:
         ids = ("EventId" if "EventId" in there else None) if self.ids == "auto" else self.ids
         known = replace(self, ids=ids)
         taken = {name: role for name, role in known.named.items() if role != "weight" or name in there}
-        for name in taken:
-            require(name, source)
+        for name, role in taken.items():
+            require(name, source, _IF_UNLABELLED if role == "label" else "")
         kept = _expanded(self.keep, source, source.names)
         left_out: tuple[str, ...] = ()
         held_back: tuple[str, ...] = ()
@@ -250,12 +253,15 @@ def _is_text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-def require(name: str, source: Source) -> None:
+_IF_UNLABELLED = "; name the column of the labels with label= or --label; label=None reads events without labels"
+
+
+def require(name: str, source: Source, advice: str = "") -> None:
     """Refuse a column that `source` does not have, with the nearest names."""
     if name not in source.names:
         hint = did_you_mean(name, source.names)
         known = hint or f"; it has {some(source.names)}"
-        raise InputError(f"no column {shortened(repr(name))} in {source.name}{known}")
+        raise InputError(f"no column {shortened(repr(name))} in {source.name}{known}{advice}")
 
 
 def _expanded(patterns: Sequence[str], source: Source, candidates: Sequence[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from fivesigma._summary import Summary, digits
 from fivesigma.datasets.columns import some
 from fivesigma.datasets.folds import fold_numbers, hashed, stratified_part
 from fivesigma.datasets.join import joined
@@ -61,9 +62,9 @@ class Events:
     >>> events = from_arrays([[1.0], [2.0], [-999.0]], ["s", "b", "b"], [0.5, 2.0, 4.0])
     >>> events
     Events: 3 rows, 1 feature, signal 's'
-                   rows     sum of weights    effective
-    s                 1                0.5          1.0
-    b                 2                  6          1.8
+       rows  sum of weights  effective
+    s     1             0.5        1.0
+    b     2               6        1.8
     >>> events[events.is_signal].weight
     array([0.5])
     """
@@ -268,17 +269,25 @@ class Events:
             weight[members] *= total / present
         return replace(self, weight=weight)
 
-    def __repr__(self) -> str:
+    def _summary(self) -> Summary:
+        """Yields by class and process, as `repr` and notebooks show them."""
         n_features = len(self.feature_names)
-        head = f"Events: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)}"
+        head = f"{type(self).__name__}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)}"
         head += f", signal {self.signal!r}" if self.labelled else ", no labels"
         head += f", kept: {', '.join(self.kept)}" if self.kept else ""
-        rows = list(self._yields())
-        width = max(8, *(len(name) for name, _ in rows))
-        table = [f"{'':{width}} {'rows':>10} {'sum of weights':>18} {'effective':>12}"]
-        for name, w in rows:
-            table.append(f"{name:{width}} {len(w):>10,} {w.sum():>18,.8g} {effective_count(w):>12,.1f}")
-        return "\n".join([head, *table, *(f"note: {note}" for note in self.notes)])
+        return Summary(
+            head,
+            ("", "rows", "sum of weights", "effective"),
+            [(name, f"{w.size:,}", digits(w.sum(), 6), f"{effective_count(w):,.1f}") for name, w in self._yields()],
+            [f"note: {note}" for note in self.notes],
+            more=("features", ", ".join(self.feature_names)),
+        )
+
+    def __repr__(self) -> str:
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        return self._summary().html()
 
     def _yields(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
         """Each line of the table: signal, its processes, background, its processes."""

@@ -50,7 +50,7 @@ class _Frame:
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
         return array
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Hand over the columns at once; text where numbers belong is refused."""
         yield {name: self._read(name, self.columns[name], kind) for name, kind in kinds.items()}
 
@@ -109,9 +109,9 @@ def from_frame(
     --------
     >>> from_frame({"mass": [125.0, 91.0], "Label": ["s", "b"], "Weight": [0.1, 5.0]})
     Events: 2 rows, 1 feature, signal 's'
-                   rows     sum of weights    effective
-    s                 1                0.1          1.0
-    b                 1                  5          1.0
+       rows  sum of weights  effective
+    s     1             0.1        1.0
+    b     1               5        1.0
     """
     columns = Columns.asked(
         features=features,

@@ -23,7 +23,7 @@ _TREES = ("TTree", "TNtuple", "TNtupleD", "TChain", "ROOT::RNTuple", "ROOT::Expe
 _NUMBERS = {"float", "double", "bool", "char", "short", "int", "long"}
 _NUMBERS |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 # How much of a tree is in memory before it is cut down to the wanted types.
-_STEP = "100 MB"
+_STEP = "50 MB"
 
 
 class RootTree:
@@ -32,8 +32,6 @@ class RootTree:
     def __init__(self, path: Path, tree: str | None) -> None:
         self.path = path
         self.name = path.name
-        if path.stat().st_size == 0:
-            raise InputError(f"{self.name} is empty")
         with self._opened() as file:
             self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
             found = file[self.tree]
@@ -52,13 +50,13 @@ class RootTree:
             classes = file.classnames(recursive=True, cycle=False)
         return tuple(name for name, kind in classes.items() if kind in _TREES)
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
         """Read the chosen branches piece by piece, each at once in its final type."""
         several = [name for name, kind in kinds.items() if kind == "raw" and name not in self._numbers]
         n_rows = 0
         with self._opened() as file:
             tree = file[self.tree]
-            for piece in tree.iterate(list(kinds), step_size=_STEP, library="ak" if several else "np"):
+            for piece in tree.iterate(list(kinds), step_size=rows or _STEP, library="ak" if several else "np"):
                 chunk = {name: self._typed(piece[name], name, kind) for name, kind in kinds.items()}
                 lengths = {len(column) for column in chunk.values()}
                 if len(lengths) > 1:
@@ -76,9 +74,12 @@ class RootTree:
         text = column.dtype.kind == "O" and kind == "value" and isinstance(next(iter(column), ""), str)
         if column.ndim != 1 or (column.dtype.kind == "O" and name not in self._numbers and not text):
             what = "value" if kind == "value" else "number"
+            jagged = column.dtype.kind == "O"
+            inside = ["var", getattr(next(iter(column), None), "dtype", "?")] if jagged else [column.dtype]
+            shape = " * ".join(map(str, (*column.shape, *inside)))
             raise InputError(
-                f"branch {name!r} of {self.name} does not hold one {what} per event: "
-                "flatten it first, or leave it out with features="
+                f"branch {name!r} of {self.name} does not hold one {what} per event but the shape {shape}; pick one "
+                f"with '{name}[0]', or use sum, max, min, count, any, all"
             )
         with np.errstate(over="ignore"):
             return column if kind == "value" else column.astype(kind)
@@ -107,6 +108,8 @@ class RootTree:
     def _opened(self) -> Iterator[Any]:
         """Open the file; whatever uproot raises on damaged bytes becomes one sentence."""
         uproot = need("uproot")
+        if self.path.stat().st_size == 0:
+            raise InputError(f"{self.name} is empty")
         try:
             with uproot.open(self.path) as file:
                 yield file

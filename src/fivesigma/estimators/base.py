@@ -26,11 +26,12 @@ from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, one_of
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
+from fivesigma.estimators.varied import scored_variations
 from fivesigma.learners.complaints import explained
 from fivesigma.scored import ScoredEvents
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
-from fivesigma.systematics import Systematics, Varied, YieldShifts, yield_shifts
+from fivesigma.systematics import Systematics, YieldShifts, scaled, yield_shifts
 from fivesigma.yields import check_weights, rescale, signal_and_background, significance_of
 
 CUTS = (*RULES, "zero")
@@ -260,7 +261,8 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             As in `significance`.
         systematics : mapping of str to (up, down)
             Each a table like X (features move) or weights like sample_weight (yields move), of the same events in the
-            same order; None as the second means as much down as up.
+            same order; or `Events`, a sample of its own with other events, of which a process that is not there is as
+            in the nominal events; or a `Varied` that is scored already. None as the second means as much down as up.
         process : array-like of shape (n_events,), optional
             Process of each event, for yields by process.
 
@@ -271,22 +273,10 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         y, sample_weight, process = _brought_along(X, y, sample_weight, process)
         score = self.predict_proba(X)[:, 1]
         signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
-        # Where the nominal weights are scaled to yields, varied weights are scaled by the same factors.
-        nominal = check_weights(sample_weight, signal.size)
-        scale = np.divide(weight, nominal, out=np.ones_like(weight), where=nominal != 0)
-
-        def varied(name: str, moved: Any) -> Varied:
-            if np.ndim(moved) == 1:
-                return Varied(weight=check_weights(moved, signal.size) * scale)
-            p = self.predict_proba(moved)[:, 1]
-            if p.size != signal.size:
-                raise InputError(f"systematics[{name!r}] has {p.size} events for {signal.size} nominal ones")
-            return Varied(score=p)
-
-        given = {
-            name: (varied(name, up), None if down is None else varied(name, down))
-            for name, (up, down) in systematics.items()
-        }
+        given = scored_variations(self, signal, systematics)
+        if yields is not None:  # varied weights are scaled by the same factors as the nominal ones
+            before = check_weights(sample_weight, signal.size)
+            given = scaled(given, signal, *(float(weight[c].sum() / before[c].sum()) for c in (signal, ~signal)))
         return yield_shifts([self.cut_, np.inf], score, signal, weight, given, process=process)
 
     def tune_cut(

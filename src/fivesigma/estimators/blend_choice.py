@@ -100,12 +100,11 @@ def _replicas(cells: list[IntArray], gauge: Gauge, random_state: int) -> Array:
     # Cells of signal and background in one count.
     places = [c[used] + np.where(signal, 0, loosest + 1) for c in cells]
     source = PoissonCounts(random_state, used.size)
-    out = np.empty((N_BOOT + 1, len(cells)))
+    sums = np.empty((N_BOOT + 1, len(cells), 2 * loosest + 2))
     for i in range(N_BOOT + 1):
         w = weight if i == 0 else weight * source.draw(used.size)
         for k, place in enumerate(places):
-            sums = np.bincount(place, w, 2 * loosest + 2).reshape(2, -1)[:, :-1]
-            s, b = np.cumsum(sums, axis=1)
-            z = significance_or_nan(gauge.utility, s, b, valid_yields(s, b))
-            out[i, k] = np.mean(z) if np.isfinite(z).all() else np.nan
-    return out
+            sums[i, k] = np.bincount(place, w, 2 * loosest + 2)
+    s, b = (np.cumsum(part[..., :-1], axis=-1) for part in np.split(sums, 2, axis=-1))
+    # A blend has a value only where all cuts of the window have.
+    return np.asarray(np.mean(significance_or_nan(gauge.utility, s, b, valid_yields(s, b)), axis=-1))

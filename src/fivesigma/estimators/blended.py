@@ -23,7 +23,7 @@ from fivesigma.estimators.parallel import run_parallel
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 
-_ENOUGH = 20_000  # events whose scores by all fits say where a share of them begins
+_ENOUGH, _ENOUGH_SELECTED = 4_000, 500  # events, and selected ones, whose scores by all fits say where the cut lies
 
 
 class BlendedClassifier(SignificanceClassifier):
@@ -85,9 +85,13 @@ class BlendedClassifier(SignificanceClassifier):
         self.tune_on(gauge, blended)
         # A new event of a known fold is scored by one fit, as the held-out ones were.
         if self.by is None and len(of_kept) > len(kept) and isinstance(self.cut, str) and self.cut != "zero":
-            some = rows if rows.size <= _ENOUGH else np.random.default_rng(0).choice(rows, _ENOUGH, replace=False)
-            as_new = mean_by_member((fit.task.name, score_as_if_new(fit, sample, some)) for fit in of_kept)
-            self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - self.selected_fraction_))
+            enough = max(_ENOUGH, round(_ENOUGH_SELECTED / self.selected_fraction_))
+            some = np.arange(rows.size)
+            if enough < rows.size:
+                some = np.sort(np.random.default_rng(0).choice(rows.size, enough, replace=False))
+            as_new = mean_by_member((fit.task.name, score_as_if_new(fit, sample, rows[some])) for fit in of_kept)
+            share = np.mean(blended[some] >= self.cut_)  # of the same events, so that only differences of scores count
+            self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - share))
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
 

@@ -167,6 +167,8 @@ class CascadePool(BlendedClassifier, _BaseComposition):
     def paper_ten(cls, n_trees: int = 500, library: str = "xgboost", params: Any = None, **options: Any) -> CascadePool:
         """Return the paper's post-challenge recipe: five plain and five grown models of 500 trees, averaged.
 
+        u is updated after each tree, as in the paper.
+
         Parameters
         ----------
         n_trees, library, params
@@ -174,8 +176,9 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         **options
             Of the pool.
         """
+        shared: dict[str, Any] = {"n_trees": n_trees, "params": params}
         members = [
-            (f"{name}-{k}", GrownCascadeClassifier(library, n_trees=n_trees, params=params, cascade=cascade))
+            (f"{name}-{k}", GrownCascadeClassifier(library, cascade=cascade, update_every=1, **shared))
             for name, cascade in (("plain", False), ("grown", True))
             for k in range(1, 6)
         ]

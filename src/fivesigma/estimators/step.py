@@ -59,12 +59,11 @@ class SplitStep(ABC):
         """Events that drive u."""
         return self.training if self._on_train else self.held_out
 
-    def __call__(self, weights: ClassWeights, want_tuned: bool, monitored: bool) -> Outcome:
-        """Train with class weights and report the yields."""
-        self.train(weights)
+    def measure(self, *, tuned: bool, monitored: bool) -> Outcome:
+        """Yields of the present classifiers on the events that drive u."""
         p = self.score_train() if self._on_train else self.score_held_out()
-        best = self.gauge.scan(p) if want_tuned or self._update_cut == "plateau" else None
+        best = self.gauge.scan(p) if tuned or self._update_cut == "plateau" else None
         threshold = 0.5 if best is None or self._update_cut == "zero" else best.cut
         s, b, effective = self.gauge.at(p >= threshold)
         seen = self.training.at(self.score_train() >= threshold)[:2] if monitored else None
-        return Outcome(s, b, effective, tuned=(best.s, best.b) if best and want_tuned else None, train=seen)
+        return Outcome(s, b, effective, tuned=(best.s, best.b) if best and tuned else None, train=seen)

@@ -24,7 +24,7 @@ from fivesigma.learners.net.classifier import NetClassifier
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
 
-_SAME = 2.0**-21  # scores of single precision that differ by less may be the same score
+_SAME = 2.0**-30  # scores that differ by less are the same score but for rounding in double precision
 
 
 def add_score(graph: Graph, model: SignificanceClassifier | NetClassifier) -> str:

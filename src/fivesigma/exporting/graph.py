@@ -88,7 +88,9 @@ class Graph:
     def note(self, table: str, feature: int, values: AnyArray) -> None:
         """Remember landmarks of a feature, unless the columns of the table are something else."""
         if table in self._tables:
-            self.landmarks[feature].append(np.asarray(values, dtype=np.float64).reshape(-1))
+            found = np.asarray(values, dtype=np.float64).reshape(-1)
+            if np.isfinite(found).any():
+                self.landmarks[feature].append(found[np.isfinite(found)])
 
     def model(self, score: str, cut: float, metadata: Mapping[str, str]) -> bytes:
         """Finish the graph: the score, and whether it reaches the cut."""

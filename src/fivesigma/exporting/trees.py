@@ -20,7 +20,10 @@ from fivesigma.exporting.graph import ML, Graph
 from fivesigma.learners.xgboost import XGBoostModel
 
 _ZERO = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
+_INFINITE = 1e300  # what LightGBM writes for infinity, with which it separates missing values from all others
 _LEAF = -1  # stands for the feature of a leaf
+_EXP_POLYNOMIAL = ("0x1.c6af84b912394p-5", "0x1.ebfce50fac4f3p-3", "0x1.62e42ff0c52d6p-1")
+_MOST_POWER = 32 * 151  # of the 32nd root of two, within the limits of float32
 _EXPONENTIAL = ("reg:gamma", "reg:tweedie", "count:poisson", "gamma", "tweedie", "poisson")
 _IDENTITY = ("reg:squarederror", "reg:absoluteerror", "regression", "regression_l1", "huber", "fair")
 
@@ -87,11 +90,16 @@ class Forest:
             column.append(cell)
 
 
-def add_forest(graph: Graph, table: str, forest: Forest) -> str:
-    """Sum of the leaves that events fall into, formed in the precision of the forest and then rounded to float32."""
+def add_forest(graph: Graph, table: str, forest: Forest, *, exact: bool = False) -> str:
+    """Sum of the leaves that events fall into, formed in the precision of the forest and then rounded to float32.
+
+    If it is to be `exact`, it is float64: leaves are divided into parts whose sums are multiples of a power of two,
+    and few enough of them for float32.
+    """
     trees, nodes, features = (np.array(v, dtype=np.int64) for v in (forest.trees, forest.nodes, forest.features))
     values = np.array(forest.values, dtype=forest.precision)
     leaf = features == _LEAF
+    parts = _parts(values[leaf], int(trees.max()) + 1) if exact else values[leaf][None]
     for k, thresholds in forest.thresholds().items():
         graph.note(table, k, thresholds)
 
@@ -101,7 +109,7 @@ def add_forest(graph: Graph, table: str, forest: Forest) -> str:
             return {name: array.tolist()}
         return {f"{name}_as_tensor": need("onnx.numpy_helper").from_array(array, name)}
 
-    return graph.add(
+    sums = graph.add(
         "TreeEnsembleRegressor",
         table if forest.precision is np.float64 else graph.cast(table, np.float32),
         domain=ML,
@@ -113,48 +121,83 @@ def add_forest(graph: Graph, table: str, forest: Forest) -> str:
         nodes_falsenodeids=forest.right,
         nodes_missing_value_tracks_true=np.array(forest.missing_left, dtype=np.int64),
         **numbers("nodes_values", np.where(leaf, forest.precision(0), values)),
-        target_treeids=trees[leaf],
-        target_nodeids=nodes[leaf],
-        target_ids=np.zeros(int(leaf.sum()), dtype=np.int64),
-        **numbers("target_weights", values[leaf]),
-        n_targets=1,
+        target_treeids=np.repeat(trees[leaf], len(parts)),
+        target_nodeids=np.repeat(nodes[leaf], len(parts)),
+        target_ids=np.tile(np.arange(len(parts)), int(leaf.sum())),
+        **numbers("target_weights", parts.T.ravel()),
+        n_targets=len(parts),
         aggregate_function="SUM",
         post_transform="NONE",
     )
+    return graph.add("ReduceSum", graph.cast(sums, np.float64), np.array([1]), keepdims=1) if exact else sums
+
+
+def _parts(values: Array, n_trees: int) -> Array:
+    """Numbers that add up to the values but for 2^-53 of the largest; of each row the sum over trees is a float32."""
+    rows, rest = [], np.asarray(values, dtype=np.float64)
+    smallest = max(float(np.abs(rest).max(initial=0.0)) * 2.0**-53, 2.0**-100)
+    while np.abs(rest).max(initial=0.0) > smallest:
+        quantum = 2.0 ** (np.ceil(np.log2(np.abs(rest).max() * n_trees)) - 23)
+        rows.append(np.round(rest / quantum) * quantum)
+        rest = rest - rows[-1]
+    return np.array(rows or [np.zeros_like(rest)])
 
 
 def xgboost_probability(graph: Graph, table: str, model: XGBoostModel) -> str:
-    """P(signal) of an XGBoost model, rounded to float32 as XGBoost does."""
+    """P(signal) of an XGBoost model, rounded to float32 at each step as XGBoost does, so that it is the same number."""
     forest, objective = xgboost_forest(model)
     if objective != "binary:logistic":
         raise InputError(
             f"an XGBoost classifier with the objective {objective} cannot be exported: only binary:logistic"
         )
-    margin = graph.cast(add_forest(graph, _without(graph, table, model.missing), forest), np.float64)
-    return graph.cast(graph.cast(graph.add("Sigmoid", margin), np.float32), np.float64)
+    margin = add_forest(graph, _without(graph, table, model.missing), forest)
+    one = np.ones(1, dtype=np.float32)
+    odds = _exponential(graph, graph.add("Neg", margin), 88.7)  # more is too much for XGBoost as well
+    return graph.cast(graph.add("Div", one, graph.add("Add", odds, one)), np.float64)
+
+
+def _exponential(graph: Graph, single: str, most: float = 89.0) -> str:
+    """Exponential in float32 as the C library of Linux has it (glibc 2.28 and later), to the last digit.
+
+    Its steps are in float64: exp(x) = 2^(k/32) P(r), with k / 32 + r / 32 = x / log(2), k whole, and P a polynomial.
+    """
+    limits = np.float32(-104.0), np.float32(most)  # where float32 is zero, and infinite
+    x = graph.cast(graph.add("Clip", single, *(np.asarray(v) for v in limits)), np.float64)
+    z = graph.add("Mul", x, 32 * float.fromhex("0x1.71547652b82fep+0"))
+    k = graph.add("Round", z)
+    r = graph.add("Sub", z, k)
+    c3, c2, c1 = (float.fromhex(c) / 32.0**n for n, c in zip((3, 2, 1), _EXP_POLYNOMIAL, strict=True))
+    low = graph.add("Add", graph.add("Mul", r, c1), 1.0)
+    high = graph.add("Mul", graph.add("Add", graph.add("Mul", r, c3), c2), graph.add("Mul", r, r))
+    powers = np.exp2(np.arange(-_MOST_POWER, _MOST_POWER + 1).astype(np.longdouble) / 32).astype(np.float64)
+    power = graph.add("Gather", powers, graph.cast(graph.add("Add", k, float(_MOST_POWER)), np.int64))
+    return graph.cast(graph.add("Mul", graph.add("Add", high, low), power), np.float32)
 
 
 def lightgbm_probability(graph: Graph, table: str, boosters: Sequence[Any], *, averaged: bool = False) -> str:
     """P(signal) of LightGBM boosters, whose margins add up."""
     if not boosters:
         raise InputError("a LightGBM model without any tree cannot be exported: all events have the same score")
-    parts = [add_forest(graph, table, lightgbm_forest(booster, averaged=averaged)[0]) for booster in boosters]
-    return graph.add("Sigmoid", graph.total([graph.cast(part, np.float64) for part in parts]))
+    forests = [lightgbm_forest(booster, averaged=averaged)[0] for booster in boosters]
+    return graph.add("Sigmoid", graph.total([add_forest(graph, table, forest, exact=True) for forest in forests]))
 
 
 def regression(graph: Graph, table: str, regressor: Any) -> str:
     """Prediction of a regressor of XGBoost or LightGBM."""
     if type(regressor).__name__ == "XGBRegressor":
         forest, objective = xgboost_forest(XGBoostModel(regressor.get_booster()))
-        table = _without(graph, table, regressor.missing)
+        out = add_forest(graph, _without(graph, table, regressor.missing), forest)
+        if objective in _EXPONENTIAL:
+            return graph.cast(_exponential(graph, out), np.float64)
     elif type(regressor).__name__ == "LGBMRegressor":
         forest, objective = lightgbm_forest(regressor.booster_, averaged=True)
+        out = add_forest(graph, table, forest, exact=True)
     else:
         raise InputError(
             f"the weights are regressed by a {type(regressor).__name__}, which cannot be exported; use an XGBRegressor "
             "or an LGBMRegressor as weight_estimator"
         )
-    out = graph.cast(add_forest(graph, table, forest), np.float64)
+    out = graph.cast(out, np.float64)
     if objective in _EXPONENTIAL:
         return graph.add("Exp", out)
     if objective not in _IDENTITY:
@@ -201,10 +244,10 @@ def _xgboost_base(learner: dict[str, Any], objective: str) -> float:
     text = learner["learner_model_param"]["base_score"].strip("[]")  # in brackets since 3.1
     if "," in text:
         raise InputError("an XGBoost model with several targets cannot be exported")
-    base = float(text)
-    if objective == "binary:logistic":
-        return float(np.log(base / (1.0 - base)))
-    return float(np.log(base)) if objective in _EXPONENTIAL else base
+    base = np.float32(text)
+    if objective == "binary:logistic":  # step by step as XGBoost computes it
+        return -float(np.log(np.float64(np.float32(1) / base - np.float32(1))))
+    return float(np.log(np.float64(base))) if objective in _EXPONENTIAL else float(base)
 
 
 def _without(graph: Graph, table: str, missing: float) -> str:
@@ -256,6 +299,8 @@ def _lightgbm_split(node: dict[str, Any]) -> tuple[float, bool]:
         raise InputError("a LightGBM model with zero_as_missing=True cannot be exported: no operator does that")
     threshold = float(node["threshold"])
     nan = bool(node["default_left"]) if node["missing_type"] == "NaN" else threshold >= 0.0
+    if abs(threshold) >= _INFINITE:
+        threshold = float(np.copysign(np.inf, threshold))
     if abs(threshold) <= _ZERO:  # what lies so close to zero is read as zero, so it stays on one side with it
         threshold = _ZERO if threshold >= 0.0 else float(np.nextafter(-_ZERO, -np.inf))
     return threshold, nan

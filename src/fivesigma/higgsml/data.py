@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fivesigma._summary import Summary, digits
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.challenge import YIELDS
 from fivesigma.datasets.assemble import assemble
@@ -117,18 +118,18 @@ class ChallengeEvents(Events):
         part = self[members]
         return replace(part, weight=rescale(part.weight, part.is_signal, TOTALS)) if part.labelled else part
 
-    def __repr__(self) -> str:
-        lines = [f"ChallengeEvents: {len(self):,} rows, {len(self.feature_names)} features"]
-        if self.labelled:
-            signal = self.is_signal
-            lines.append(f"{'set':4} {'s rows':>10} {'b rows':>10} {'sum of s':>14} {'sum of b':>14}")
-            for name in self.sets:
-                parts = [self.weight[(self.kaggle_set == name) & members] for members in (signal, ~signal)]
-                counts, sums = (f"{len(w):>10,}" for w in parts), (f"{w.sum():>14,.8g}" for w in parts)
-                lines.append(f"{name:4} {' '.join(counts)} {' '.join(sums)}")
-        else:
-            lines.append(f"sets {_listed(self.sets)}, no labels")
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+    def _summary(self) -> Summary:
+        """Yields of each set, as `repr` and notebooks show them."""
+        head = f"ChallengeEvents: {len(self):,} rows, {len(self.feature_names)} features"
+        notes = [f"note: {note}" for note in self.notes]
+        more = ("features", ", ".join(self.feature_names))
+        if not self.labelled:
+            return Summary(head, notes=[f"sets {_listed(self.sets)}, no labels", *notes], more=more)
+        signal, rows = self.is_signal, []
+        for name in self.sets:
+            parts = [self.weight[(self.kaggle_set == name) & members] for members in (signal, ~signal)]
+            rows.append((name, *(f"{w.size:,}" for w in parts), *(digits(w.sum(), 6) for w in parts)))
+        return Summary(head, ("set", "s rows", "b rows", "sum of s", "sum of b"), rows, notes, more=more)
 
 
 class _Challenge:
@@ -140,7 +141,7 @@ class _Challenge:
         self.extra: dict[str, Kind] = {"KaggleSet": "value", "Weight": "float64"} if "KaggleSet" in self.names else {}
         self.columns: dict[str, AnyArray] = {}
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Read all columns, and keep the extra ones."""
         (columns,) = self.source.chunks({**kinds, **self.extra})  # a table is read at once
         self.columns = {name: columns.pop(name) for name in self.extra}

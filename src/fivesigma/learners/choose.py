@@ -9,6 +9,7 @@ from fivesigma._extras import need
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.learners import lightgbm, xgboost
 from fivesigma.learners.base import Binding, Grower, Trainer
+from fivesigma.learners.parameters import check_names
 from fivesigma.learners.sklearn import SklearnTrainer
 
 LIBRARIES: dict[str, Callable[[dict[str, Any], Binding], Grower]] = {
@@ -59,7 +60,7 @@ _TAKEN = {
 
 
 def check_library(library: str, params: dict[str, Any] | None) -> dict[str, Any]:
-    """Refuse an unknown library and parameters that the cascade sets itself."""
+    """Refuse an unknown library, parameters that the cascade sets itself, and those that the library does not know."""
     if library not in LIBRARIES:
         raise InputError(f"library must be xgboost or lightgbm, got {library!r}{did_you_mean(str(library), LIBRARIES)}")
     need(library)
@@ -74,6 +75,7 @@ def check_library(library: str, params: dict[str, Any] | None) -> dict[str, Any]
         if canonical in given:
             raise InputError(f"params[{name!r}] is another name of params[{canonical!r}]; give one of them")
         given[canonical] = value
+    check_names(library, given)
     return given
 
 

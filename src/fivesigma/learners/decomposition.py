@@ -56,15 +56,18 @@ class MeanWeight:
         return np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
 
 
-def default_regressor() -> Any:
+def default_regressor(n_trees: int = 100, learning_rate: float = 0.1) -> Any:
     """Return the best regressor with gamma loss that is installed: XGBoost, LightGBM, else scikit-learn's boosting."""
+    shared = {"learning_rate": learning_rate}
     if installed("xgboost"):
-        return need("xgboost").XGBRegressor(objective="reg:gamma", n_estimators=100, learning_rate=0.1, max_depth=4)
+        return need("xgboost").XGBRegressor(objective="reg:gamma", n_estimators=n_trees, max_depth=4, **shared)
     if installed("lightgbm"):
-        return need("lightgbm").LGBMRegressor(objective="gamma", n_estimators=100, num_leaves=15, verbosity=-1)
+        options = {"num_leaves": 15, "verbosity": -1, **shared}
+        return need("lightgbm").LGBMRegressor(objective="gamma", n_estimators=n_trees, **options)
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    return HistGradientBoostingRegressor(loss="gamma", max_iter=100, max_leaf_nodes=15, early_stopping=False)
+    options = {"max_leaf_nodes": 15, "early_stopping": False, **shared}
+    return HistGradientBoostingRegressor(loss="gamma", max_iter=n_trees, **options)
 
 
 def check_regressor(estimator: Any) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from fivesigma._types import Array
 from fivesigma.significance.numerics import poisson_f
 
+BENT = 6  # systematics along which other minima are looked for
+STRAIGHT = 0.1  # difference of up and -down, in standard deviations of a count, that bends nothing
 LOWEST = 0.05  # share of b below which G continues as its tangent, so that it stays convex where m <= 0
 
 

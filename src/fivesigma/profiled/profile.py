@@ -8,13 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, BoolArray
-from fivesigma.profiled.likelihood import deviance, interpolate
+from fivesigma.profiled.likelihood import BENT, STRAIGHT, deviance, interpolate
 
 _STEPS = 100
 _HALVINGS = 30
 _CONVERGED = 1e-11  # of F, before a last step that squares it
-_BENT = 6  # systematics along which other minima are looked for
-_STRAIGHT = 0.1  # difference of up and -down, in standard deviations of a count, that bends nothing
 
 
 class Counts(NamedTuple):
@@ -122,7 +120,7 @@ def lowest(counts: Counts, start: Array | None = None) -> Profile:
     most, pulls far on either side are tried, and the mirror images of the pulls that were found.
     """
     bend = (np.abs(counts.up + counts.down) / np.sqrt(counts.n)).max(axis=1, initial=0.0)
-    bent = np.argsort(-bend, kind="stable")[: min(_BENT, int(np.count_nonzero(bend > _STRAIGHT)))]
+    bent = np.argsort(-bend, kind="stable")[: min(BENT, int(np.count_nonzero(bend > STRAIGHT)))]
     starts = [np.zeros(bend.size)] if start is None else [np.zeros(bend.size), start]
     found = _lowest_of(counts, [*starts, *(far * np.eye(bend.size)[k] for k in bent for far in (1.5, -1.5))])
     mirrored = [np.where(np.arange(bend.size) == k, -1.0, 1.0) * found.theta for k in bent]

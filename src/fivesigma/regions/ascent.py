@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.regions.cells import Points
+from fivesigma.ratios.cells import Points
+from fivesigma.ratios.sample import added
 from fivesigma.regions.goal import Goal
-from fivesigma.regions.sample import added
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 _MAX_CLIMB = 40

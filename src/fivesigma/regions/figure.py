@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from fivesigma._drawing import Label, draw_label
 from fivesigma._extras import need
 from fivesigma._types import Array
 from fivesigma.errors import InputError, did_you_mean
@@ -19,7 +20,11 @@ _DISCARDED = "#f2f2f2"
 
 
 def draw(
-    categories: ScoreCategories, ax: Any = None, axes: tuple[str, str] | None = None, scores: Array | None = None
+    categories: ScoreCategories,
+    ax: Any = None,
+    axes: tuple[str, str] | None = None,
+    scores: Array | None = None,
+    **label: Unpack[Label],
 ) -> Any:
     """Draw the category of every point of log(p_1 / p_b) and log(p_2 / p_b), p_b being all background.
 
@@ -36,6 +41,8 @@ def draw(
         The two signals; the first two by default.
     scores : array of shape (n_events, n_columns), optional
         Events whose range the figure shows; from -8 to 8 by default.
+    **label
+        ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes; see `fivesigma.plot`.
     """
     pyplot = need("matplotlib.pyplot")
     colours = need("matplotlib.colors")
@@ -66,11 +73,13 @@ def draw(
         inside = category == k
         if inside.sum() > 0.002 * inside.size:
             where = _middle(inside)
-            label = "discarded" if k < 0 else str(k)
-            ax.text(grid_x[where], grid_y[where], label, ha="center", va="center", fontsize="small")
+            number = "discarded" if k < 0 else str(k)
+            ax.text(grid_x[where], grid_y[where], number, ha="center", va="center", fontsize="small")
     ax.set_xlabel(f"log(p({x}) / p(background))")
     ax.set_ylabel(f"log(p({y}) / p(background))")
-    ax.set_title(f"{len(categories)} categories, {categories._settings.goal.name} goal {categories.value:.3f}")
+    title = f"{len(categories)} categories, {categories._settings.goal.name} goal {categories.value:.3f}"
+    ax.set_title(title, pad=2 * ax.title.get_size() if label else None)
+    draw_label(ax, **label)
     return ax
 
 

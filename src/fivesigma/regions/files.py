@@ -14,12 +14,12 @@ from fivesigma import significance
 from fivesigma._files import written_whole
 from fivesigma._types import Array
 from fivesigma.errors import StoreError
+from fivesigma.ratios.calibration import Ratios
+from fivesigma.ratios.sample import Roles
 from fivesigma.regions.ascent import Floors
 from fivesigma.regions.goal import Goal
-from fivesigma.regions.ratios import Ratios
 from fivesigma.regions.record import Bound, Judged, ScoreCategories
 from fivesigma.regions.rules import ArgmaxRule, LinearRule, Rule
-from fivesigma.regions.sample import Roles
 from fivesigma.regions.settings import Settings
 from fivesigma.significance import FDivergence
 from fivesigma.yields.processes import ProcessYields

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fivesigma._types import Array, IntArray
+from fivesigma.ratios.calibration import Ratios, fit_ratios
+from fivesigma.ratios.cells import Points, as_points, cells_of, densities, information, summed
+from fivesigma.ratios.sample import Sample, added
 from fivesigma.regions.ascent import Problem, State, climb, repair_floors, state_of
-from fivesigma.regions.cells import Points, as_points, cells_of, densities, information, summed
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.growth import first, one_more, polish, rearrange
 from fivesigma.regions.intervals import best_intervals
-from fivesigma.regions.ratios import Ratios, fit_ratios
 from fivesigma.regions.rules import ArgmaxRule, LinearRule
-from fivesigma.regions.sample import Sample, added
 from fivesigma.regions.settings import Settings
 from fivesigma.regions.simple import simple_way
 
@@ -30,6 +31,8 @@ class Fit:
     ----------
     search : list of LinearRule or None
     simple : list of ArgmaxRule or None
+    categories : list of int array or None
+        What the search gives the events.
     calibration : Ratios
     cells : Points
     density : array of shape (n_events, n_signals + 1)
@@ -38,6 +41,7 @@ class Fit:
 
     search: list[LinearRule | None]
     simple: list[ArgmaxRule | None]
+    categories: list[NDArray[np.int16] | None]
     calibration: Ratios
     cells: Points
     density: Array
@@ -61,10 +65,17 @@ def fit(sample: Sample, settings: Settings) -> Fit:
         states = _grown(Problem(cells, goal, floors, discard), starts)
         rows = [None if state is None else state.rows[_order(state.yields, goal)] for state in states]
     search: list[LinearRule | None] = []
+    categories: list[NDArray[np.int16] | None] = []
+    counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
+    squares = np.square(counts)
     for found_rows in [*rows, *[None] * most][:most]:
         rule = None if found_rows is None else LinearRule(calibration, found_rows, discard)
-        search.append(None if rule is None else _with_floors(rule, density, sample, settings))
-    return Fit(search, [None if way is None else way[0] for way in simple], calibration, cells, density)
+        kept, category = (
+            (None, None) if rule is None else _with_floors(rule, density, sample, (counts, squares), settings)
+        )
+        search.append(kept)
+        categories.append(category)
+    return Fit(search, [None if way is None else way[0] for way in simple], categories, calibration, cells, density)
 
 
 def _grown(problem: Problem, starts: list[Array | None]) -> list[State | None]:
@@ -104,16 +115,21 @@ def envelope(edges: Array) -> Array:
     return np.stack([slopes, -np.cumsum(edges)], axis=1)
 
 
-def _with_floors(rule: LinearRule, density: Array, sample: Sample, settings: Settings) -> LinearRule | None:
+def _with_floors(
+    rule: LinearRule, density: Array, sample: Sample, counts: tuple[Array, Array], settings: Settings
+) -> tuple[LinearRule, NDArray[np.int16]] | tuple[None, None]:
     """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
     category = rule.assign_density(density)
-    counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
-    floor = [added(category + 1, w, len(rule) + 1)[1:] for w in (counts, np.square(counts))]
+    number = category + 1
+    floor = [added(number, w, len(rule) + 1)[1:] for w in counts]
     if settings.floors.hold(*floor).all():
-        return rule
+        return rule, category.astype(np.int16)  # several numbers of categories are kept beside each other
     problem = Problem(as_points(density, sample), settings.goal, settings.floors, settings.discard)
     rows = repair_floors(problem, rule.rows)
-    return None if rows is None else LinearRule(rule.ratios, rows, rule.discard)
+    if rows is None:
+        return None, None
+    repaired = LinearRule(rule.ratios, rows, rule.discard)
+    return repaired, repaired.assign_density(density).astype(np.int16)
 
 
 def bounds(density: Array, sample: Sample, settings: Settings) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.optimum import MAX_EDGES, Grid, Limits, best_edges, best_totals, candidate_cuts
 from fivesigma.ranking import rank_events
-from fivesigma.regions.sample import Sample
+from fivesigma.ratios.sample import Sample
 from fivesigma.regions.settings import Settings
 
 FEWER_EDGES = 1024
@@ -70,9 +70,7 @@ def best_intervals(
     # With one signal these intervals are the result; with several they are a start and a bound.
     cuts = candidate_cuts(ranking, MAX_EDGES if sample.n_signals == 1 else FEWER_EDGES)
     last = ranking.last[cuts]
-    running = np.zeros((cuts.size + 1, sample.n_signals + 3))
-    for column, values in enumerate(_columns(sample, classes)):
-        running[1:, column] = np.cumsum(values[ranking.order])[last]
+    running = _running(sample, ranking.order, last)
     floor, floor2 = running[:, -2], running[:, -1]
     s, b = (np.append(0.0, yields[cuts]) for yields in (ranking.s, ranking.b))
     counts = sample.weight[sample.floor[sample.process]]
@@ -95,11 +93,14 @@ def best_intervals(
     return out
 
 
-def _columns(sample: Sample, classes: IntArray) -> list[Array]:
-    """Weights of each class, and weights and squares of what counts for the floors."""
-    counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
-    return [
-        *(np.where(classes == c, sample.weight, 0.0) for c in range(sample.n_signals + 1)),
-        counts,
-        np.square(counts),
-    ]
+def _running(sample: Sample, order: IntArray, last: IntArray) -> Array:
+    """Sums over the events up to each cut: weights of each class, weights and squares of what counts for the floors."""
+    process, weight = sample.process[order], sample.weight[order]
+    starts = np.append(0, last[:-1] + 1)
+    out = np.zeros((last.size + 1, sample.n_signals + 3))
+    counts = np.where(sample.floor[process], weight, 0.0)
+    signals = (np.where(process == m, weight, 0.0) for m in range(sample.n_signals))
+    background = np.where(process >= sample.n_signals, weight, 0.0)
+    for column, values in enumerate((*signals, background, counts, np.square(counts))):
+        out[1:, column] = np.cumsum(np.add.reduceat(values[: last[-1] + 1], starts))
+    return out

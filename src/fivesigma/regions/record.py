@@ -6,17 +6,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fivesigma._drawing import Label
 from fivesigma._types import Array, IntArray
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.ratios.sample import Sample, added, check_sample, check_scores
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.rules import Rule
-from fivesigma.regions.sample import Sample, added, check_sample, check_scores
 from fivesigma.regions.settings import Settings
 from fivesigma.yields.processes import Processes, ProcessYields, process_yields
 
@@ -181,12 +182,19 @@ class ScoreCategories:
         category = self._rule.assign(sample.scores)
         return filled(sample, category, self._rule, self._settings, held_out=True, bound=self.bound, judged=self.judged)
 
-    def plot(self, ax: Any = None, *, axes: tuple[str, str] | None = None, scores: ArrayLike | None = None) -> Any:
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        axes: tuple[str, str] | None = None,
+        scores: ArrayLike | None = None,
+        **label: Unpack[Label],
+    ) -> Any:
         """Draw the regions in two ratios of probabilities; see `fivesigma.regions.figure.draw`."""
         from fivesigma.regions.figure import draw
 
         given = None if scores is None else check_scores(scores, len(self.processes))
-        return draw(self, ax, axes, given)
+        return draw(self, ax, axes, given, **label)
 
     def to_pyhf(self, *, staterror: bool = True, channel: str = "categories", data: ArrayLike | None = None) -> Any:
         """Describe the categories as a HistFactory workspace with one strength per signal.

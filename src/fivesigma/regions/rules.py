@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import Array, IntArray
+from fivesigma.ratios.calibration import Ratios
+from fivesigma.ratios.cells import CHUNK, densities
 from fivesigma.regions.ascent import assign
-from fivesigma.regions.cells import densities
-from fivesigma.regions.ratios import CHUNK, Ratios
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 from fivesigma._types import Array
 from fivesigma.cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError
+from fivesigma.ratios.calibration import check_prior
+from fivesigma.ratios.cells import densities
+from fivesigma.ratios.sample import Roles, Sample, check_sample
 from fivesigma.regions.ascent import Floors
-from fivesigma.regions.cells import densities
 from fivesigma.regions.fit import Fit, bound_of_any, bounds, fit
 from fivesigma.regions.goal import Goal
-from fivesigma.regions.ratios import check_prior
 from fivesigma.regions.record import Bound, Judged, ScoreCategories, filled, goal_of
 from fivesigma.regions.rules import Rule, assigned
-from fivesigma.regions.sample import Roles, Sample, check_sample
 from fivesigma.regions.settings import Settings
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
@@ -141,11 +141,12 @@ def categorise_scores(
     largest_F = bounds(found.density, sample, settings)
     any_number = bound_of_any(found.cells, settings.goal)
     path: list[ScoreCategories] = []
-    for rule, verdict, F in zip(chosen, judged, largest_F, strict=True):
+    for k, (rule, verdict, F) in enumerate(zip(chosen, judged, largest_F, strict=True)):
         if rule is not None:
             z = dict(zip(roles.signals, np.sqrt(2 * F).tolist(), strict=True))
             bound = Bound(float(settings.goal.value(F)), z, any_number, BOUND)
-            category = assigned(rule, sample.scores, found.density)
+            known = found.categories[k] if rule is found.search[k] else None
+            category = rule.assign(sample.scores) if known is None else known.astype(np.intp)
             record = filled(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict)
             path.append(record)
     return replace(path[-1], path=tuple(path[:-1]))

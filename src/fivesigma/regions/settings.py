@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import Array
+from fivesigma.ratios.sample import Roles
 from fivesigma.regions.ascent import Floors
 from fivesigma.regions.goal import Goal
-from fivesigma.regions.sample import Roles
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fivesigma._types import Array
+from fivesigma.ratios.sample import Sample
 from fivesigma.regions.ascent import Floors
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.intervals import Intervals, best_intervals
 from fivesigma.regions.rules import ArgmaxRule, balanced
-from fivesigma.regions.sample import Sample
 from fivesigma.regions.settings import Settings
 
 # Positions in the menus of the signals, objectives, and content that is kept.

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from fivesigma._files import written_whole
+from fivesigma.categories import Categories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
+from fivesigma.regions import ScoreCategories
 from fivesigma.reporting.data import ReportData, gather
 from fivesigma.reporting.provenance import data_hash
 from fivesigma.scored import ScoredEvents
@@ -76,6 +78,8 @@ def report(
     yields: tuple[float, float] | None = None,
     utilities: Sequence[Utility] | None = None,
     systematics: Mapping[str, tuple[Any, Any]] | None = None,
+    categories: Categories | ScoreCategories | None = None,
+    cross_fitted: float | None = None,
     trained_on: Events | None = None,
     title: str | None = None,
     command: str | None = None,
@@ -91,7 +95,7 @@ def report(
         A fitted `CascadeClassifier`, `GrownCascadeClassifier` or `CascadePool`.
     events : Events or ScoredEvents
         Labelled and weighted events that were used for nothing else. Scored events must have the scores of this model;
-        `baseline`, `systematics` and `trained_on` need features and therefore `Events`.
+        `baseline` and `trained_on` need features and therefore `Events`.
     baseline : estimator, optional
         The model to compare with, usually the plain one of the same budget; each has its own cut.
     yields : (float, float), optional
@@ -100,7 +104,13 @@ def report(
         Those to show beside the model's own. By default all, with its ``b_reg``: `OnOff` with tau = 1,
         `RelativeBackground` with 10 %, `GaussianBackground` with 10 % of the background at the cut.
     systematics : mapping of str to (up, down), optional
-        The events one standard deviation up and down, as tables or as weights; see the estimators' `yield_shifts`.
+        The events one standard deviation up and down: tables or weights of the same events, `Events` of their own, or
+        `Varied`; see the estimators' `yield_shifts`. Scored events take `Varied` alone.
+    categories : Categories or ScoreCategories, optional
+        Of `categorise` or `categorise_scores`, filled with these events by their `evaluate`.
+    cross_fitted : float, optional
+        Significance of such categories with edges that were chosen without the events that fill them; it is shown
+        beside the one of `categories`.
     trained_on : Events, optional
         The training events: events that are also here lead to a warning. Without them a model that has ``data_hash_``
         is compared by that.
@@ -134,6 +144,8 @@ def report(
             yields=yields,
             utilities=utilities,
             systematics=systematics,
+            categories=categories,
+            cross_fitted=cross_fitted,
             trained_on=trained_on,
             title=title,
             command=command,

@@ -20,6 +20,7 @@ from fivesigma.significance import (
     SOverRootSB,
     Utility,
 )
+from fivesigma.systematics import Systematics
 from fivesigma.yields import effective_count, significance_or_nan
 
 EVEN_IN_SCORE, EVEN_IN_RANK, EVEN_IN_BACKGROUND = 190, 90, 100  # together with two more cuts less than 400
@@ -56,6 +57,8 @@ class CutTable:
         Weighted area under the curve of efficiency against background efficiency, from all events.
     floor : float
         Effective background count that a cut must keep to be valid.
+    known, profiled : arrays or None
+        With systematics, the significance of a counting experiment (no b_reg) without and with them.
     """
 
     cut: Array
@@ -75,6 +78,8 @@ class CutTable:
     best: int
     auc: float
     floor: float
+    known: Array | None = None
+    profiled: Array | None = None
 
 
 def utility_label(utility: Utility, b_reg: float = 0.0) -> str:
@@ -106,7 +111,11 @@ def usual_utilities(b_reg: float, b: float) -> list[Utility]:
 
 
 def cut_table(
-    scored: ScoredEvents, utility: Utility, cut: float, utilities: Sequence[Utility] | None = None
+    scored: ScoredEvents,
+    utility: Utility,
+    cut: float,
+    utilities: Sequence[Utility] | None = None,
+    systematics: Systematics | None = None,
 ) -> CutTable:
     """Tabulate cuts.
 
@@ -120,6 +129,8 @@ def cut_table(
         The model's; at least one event must pass it.
     utilities : sequence of Utility, optional
         Others to show; by default `usual_utilities`.
+    systematics : mapping of str to (Varied, Varied or None), optional
+        Variations of these events.
     """
     score, signal, weight = scored.arrays()
     floor = floor_for(effective_count(weight[~signal]))
@@ -137,6 +148,12 @@ def cut_table(
         utilities = usual_utilities(utility.b_reg, float(ranking.b[chosen]))
     shown = [utility, *(u for u in utilities if u != utility)]
     ascending = slice(None, None, -1)
+    known: Array | None = None
+    profiled: Array | None = None
+    if systematics is not None:
+        uncertain = scan(scored, rule="peak", min_effective=floor, systematics=systematics)
+        profiled = uncertain.values[points][ascending]
+        known = None if uncertain.known is None else uncertain.known[points][ascending]
     return CutTable(
         cut=threshold[ascending],
         fraction=((ranking.last[points] + 1.0) / weight.size)[ascending],
@@ -155,6 +172,8 @@ def cut_table(
         best=int(np.flatnonzero(points[ascending] == scanned.chosen)[0]),
         auc=_area(ranking),
         floor=floor,
+        known=known,
+        profiled=profiled,
     )
 
 

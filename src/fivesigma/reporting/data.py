@@ -9,14 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from fivesigma.categories import Categories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
+from fivesigma.regions import ScoreCategories
+from fivesigma.reporting.categories import CategoryTable, category_table
 from fivesigma.reporting.cuts import CutTable, cut_table
 from fivesigma.reporting.histogram import ProcessRow, ScoreHistogram, process_rows, score_histogram
 from fivesigma.reporting.importance import Importance, importance_of
-from fivesigma.reporting.provenance import Provenance, feature_names_of, provenance_of, shared_events
+from fivesigma.reporting.provenance import (
+    Provenance,
+    feature_names_of,
+    provenance_of,
+    python_call,
+    shared_events,
+)
 from fivesigma.reporting.rounds import Progress, progress_of
-from fivesigma.reporting.shifts import Systematics, systematics_of
+from fivesigma.reporting.shifts import Systematics, systematics_of, variations_of
 from fivesigma.reporting.verdict import Verdict, verdict_of
 from fivesigma.scored import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
@@ -35,6 +44,7 @@ class ReportData:
     cuts: CutTable
     scores: ScoreHistogram
     processes: list[ProcessRow]
+    categories: CategoryTable | None
     systematics: Systematics | None
     importance: Importance | None
     provenance: Provenance
@@ -48,6 +58,8 @@ def gather(
     yields: tuple[float, float] | None = None,
     utilities: Sequence[Utility] | None = None,
     systematics: Mapping[str, tuple[Any, Any]] | None = None,
+    categories: Categories | ScoreCategories | None = None,
+    cross_fitted: float | None = None,
     trained_on: Events | None = None,
     title: str | None = None,
     command: str | None = None,
@@ -58,7 +70,7 @@ def gather(
     """Compute all numbers of a report; parameters as in `fivesigma.report`."""
     _need_cut(model)
     if isinstance(events, ScoredEvents):
-        for name, given in (("baseline", baseline), ("systematics", systematics), ("trained_on", trained_on)):
+        for name, given in (("baseline", baseline), ("trained_on", trained_on)):
             if given is not None:
                 raise InputError(f"{name} needs the features of the events: give Events, not ScoredEvents")
         scored = events if yields is None else events.scaled_to(*yields)
@@ -75,7 +87,8 @@ def gather(
     if not (selected & ~signal).any():
         raise InputError(f"the model's cut at {model.cut_:.6g} keeps no background of these events; report on more")
     utility: Utility = model.utility_
-    table = cut_table(scored, utility, float(model.cut_), utilities)
+    variations = variations_of(model, events, scored, systematics)
+    table = cut_table(scored, utility, float(model.cut_), utilities, variations)
     processes = number_processes(signal, scored.process, split_mixed=True)
     other = None
     if baseline is not None and isinstance(events, Events):
@@ -93,6 +106,10 @@ def gather(
         n_boot=n_boot,
         random_state=random_state,
     )
+    again = python_call(
+        {"baseline": baseline, "trained_on": trained_on, "utilities": utilities, "systematics": systematics},
+        {"yields": yields, "title": title, "level": level, "n_boot": n_boot, "random_state": random_state},
+    )
     return ReportData(
         title=f"{type(model).__name__} on {len(events):,} events" if title is None else title,
         verdict=verdict,
@@ -100,9 +117,10 @@ def gather(
         cuts=table,
         scores=score_histogram(score, weight, processes),
         processes=process_rows(weight, selected, processes),
-        systematics=systematics_of(model, events, yields, systematics),
+        categories=category_table(categories, cross_fitted),
+        systematics=systematics_of(scored, float(model.cut_), variations),
         importance=importance_of(model, feature_names_of(model, events)),
-        provenance=provenance_of(model, events, trained_on, command),
+        provenance=provenance_of(model, events, trained_on, again if command is None else command),
     )
 
 

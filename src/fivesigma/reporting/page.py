@@ -98,7 +98,12 @@ def cuts_table(data: ReportData) -> Table:
         [number(v) for v in c.error],
         *([number(v) for v in values] for values in c.utilities.values()),
     ]
-    return [*heads, *c.utilities], [list(row) for row in zip(*columns, strict=True)]
+    heads += list(c.utilities)
+    for head, values in (("background known, no b_reg", c.known), ("with all systematics", c.profiled)):
+        if values is not None:
+            heads.append(head)
+            columns.append([number(v) for v in values])
+    return heads, [list(row) for row in zip(*columns, strict=True)]
 
 
 def rates_table(data: ReportData) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,8 +14,6 @@ from fivesigma._extras import versions_in_use
 from fivesigma.datasets.digest import digest_of, events_digest, row_digests
 from fivesigma.datasets.events import Events
 from fivesigma.scored import ScoredEvents
-
-_PYTHON = 'fivesigma.report(model, events).write("report.html")'
 
 
 @dataclass(frozen=True)
@@ -98,11 +97,33 @@ def feature_names_of(model: Any, events: Events | ScoredEvents) -> tuple[str, ..
     return tuple(f"feature {j}" for j in range(int(getattr(model, "n_features_in_", 0))))
 
 
-def provenance_of(
-    model: Any, events: Events | ScoredEvents, trained_on: Events | None, command: str | None
-) -> Provenance:
+def python_call(objects: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """The call that writes a report again.
+
+    Parameters
+    ----------
+    objects : mapping of str to object
+        What was given beside model and events, and stands in the call under the name of its parameter.
+    values : mapping of str to value
+        What was given and can be written out; the defaults of `fivesigma.report` are left out.
+
+    Examples
+    --------
+    >>> python_call({"baseline": object(), "trained_on": None}, {"yields": (70, 4000.0), "n_boot": 1000})
+    'fivesigma.report(model, events, baseline=baseline, yields=(70.0, 4000.0)).write("report.html")'
+    """
+    words = ["model", "events", *(f"{name}={name}" for name, value in objects.items() if value is not None)]
+    default = {"yields": None, "title": None, "level": 0.68, "n_boot": 1000, "random_state": 0}
+    for name, value in values.items():
+        if value != default[name]:
+            words.append(f"{name}={tuple(map(float, value)) if name == 'yields' else value!r}")
+    return f'fivesigma.report({", ".join(words)}).write("report.html")'
+
+
+def provenance_of(model: Any, events: Events | ScoredEvents, trained_on: Events | None, command: str) -> Provenance:
     """Gather what is known."""
     history = getattr(model, "history_", [])
+    given = events.notes if isinstance(events, Events) else ("The scores were given, not computed here.",)
     hashed = data_hash(trained_on) if trained_on is not None else str(getattr(model, "data_hash_", ""))
     return Provenance(
         model=type(model).__name__,
@@ -115,9 +136,15 @@ def provenance_of(
         training_seconds=float(sum(r.seconds for r in history)),
         versions={"fivesigma": fivesigma.__version__, **versions_in_use()},
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        command=_PYTHON if command is None else command,
-        notes=list(events.notes) if isinstance(events, Events) else ["The scores were given, not computed here."],
+        command=command,
+        notes=[*_choice(model), *given],
     )
+
+
+def _choice(model: Any) -> list[str]:
+    """What an `AutoClassifier` chose, and why."""
+    said = getattr(model, "choice_", None)
+    return [f"Chosen on held-out events: {said}."] if said else []
 
 
 def _parameters(model: Any) -> dict[str, str]:

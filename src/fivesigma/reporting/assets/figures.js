@@ -88,7 +88,9 @@ const LAYERS = {
   line(layer, x, y) {
     const style = `fill:none;stroke:${layer.colour};stroke-width:${layer.width || 2};stroke-linejoin:round;`
       + (layer.dash ? `stroke-dasharray:${layer.dash};` : "");
-    return [element("path", { d: pathOf(layer.x, layer.y, x, y), style })];
+    const d = pathOf(layer.x, layer.y, x, y);
+    const halo = `fill:none;stroke:var(--paper);stroke-width:${(layer.width || 2) + 4};stroke-linejoin:round`;
+    return [...(layer.halo ? [element("path", { d, style: halo })] : []), element("path", { d, style })];
   },
   band(layer, x, y) {
     const style = `fill:${layer.colour};opacity:${layer.opacity || 0.25};`;

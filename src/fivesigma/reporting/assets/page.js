@@ -24,9 +24,9 @@
     layers: [
       ...progress.minorants.map((m, k) => ({
         type: "line", x: progress.cut, y: m.value, colour: colours(k), width: 1.5,
-        label: `−R(·, u) of round ${m.round}: u = ${formatNumber(m.u)}`,
+        label: `round ${m.round}: u = ${formatNumber(m.u)}`,
       })),
-      { type: "line", x: progress.cut, y: progress.objective, colour: "var(--ink)", width: 3, label: progress.name },
+      { type: "line", x: progress.cut, y: progress.objective, colour: "var(--ink)", width: 3, label: progress.name === "F" ? "F, the goal" : "Z²/2, the goal" },
       ...progress.minorants.map((m, k) => ({ type: "points", open: true, radius: 4, x: [progress.cut[m.top]], y: [m.value[m.top]], colour: colours(k) })),
       ...progress.minorants.filter((m) => m.touch !== null).map((m) => ({
         type: "points", x: [progress.cut[m.touch]], y: [progress.objective[m.touch]], colour: colours(progress.minorants.indexOf(m)),
@@ -39,8 +39,9 @@
   const many = progress.series.length > 1;
   const rounds = extent(progress.series.flatMap((s) => s.round));
   const roundAxis = { label: "round", domain: rounds[1] > rounds[0] ? rounds : [rounds[0], rounds[0] + 1] };
+  const there = (s, key) => s.round.map((_, i) => i).filter((i) => s[key][i] !== null); // not every round is monitored
   const byRound = (key, dash, suffix) => progress.series.map((s, k) => ({
-    type: known(s[key]).length > 1 ? "line" : "points", x: s.round, y: s[key], dash, width: many ? 1.5 : 2, colour: many ? colours(k) : dash ? "var(--soft)" : "var(--accent)",
+    type: known(s[key]).length > 1 ? "line" : "points", x: there(s, key).map((i) => s.round[i]), y: known(s[key]), dash, width: many ? 1.5 : 2, colour: many ? colours(k) : dash ? "var(--soft)" : "var(--accent)",
     label: many ? (dash ? null : s.name) : suffix,
   })).filter((layer) => known(layer.y).length);
   const padded = (values, fromZero) => {
@@ -78,6 +79,20 @@
     mark: (i) => [cuts.cut[i], cuts.significance[i]],
   });
 
+  if (cuts.profiled) {
+    add("fig-systematics", {
+      alt: "Significance against the cut without and with systematics",
+      x: { label: "cut on the score", domain: cutDomain },
+      y: { label: "significance (σ)", domain: [0, 1.05 * Math.max(...known(cuts.known))] },
+      layers: [
+        { type: "line", x: cuts.cut, y: cuts.known, colour: "var(--soft)", dash: "5 4", label: "if the background were known" },
+        { type: "line", x: cuts.cut, y: cuts.profiled, colour: "var(--accent)", label: "with all systematics" },
+      ],
+      markLine: true,
+      mark: (i) => [cuts.cut[i], cuts.profiled[i]],
+    });
+  }
+
   const stacked = [];
   let floor = scores.error.map(() => 0);
   const numbers = { true: 0, false: 0 };
@@ -102,7 +117,7 @@
     layers: [
       ...stacked,
       { type: "band", opacity: 0.35, x: errorX, low: errorLow, high: stepXY(scores.edges, floor.map((v, i) => v + scores.error[i]))[1], colour: "var(--ink)", label: "± 1 standard error of the sum" },
-      { type: "line", x: stepX, y: stepY, colour: "var(--signal)", dash: "6 3", label: "signal alone" },
+      { type: "line", x: stepX, y: stepY, colour: "var(--signal)", width: 3, halo: true, label: "signal alone" },
     ],
     markLine: true,
     mark: (i) => [cuts.cut[i], null],
@@ -177,9 +192,18 @@
     });
   }
 
+  // What scrolls can be reached by the keyboard.
+  const focusable = () => document.querySelectorAll(".scroll").forEach((box) => {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+  });
+  focusable();
+
   let waiting = 0;
   addEventListener("resize", () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => figures.forEach((figure) => figure.draw()), 100);
+    waiting = setTimeout(() => {
+      figures.forEach((figure) => figure.draw());
+      focusable();
+    }, 100);
   });
 })();

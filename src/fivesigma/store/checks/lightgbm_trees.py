@@ -19,11 +19,11 @@ _LINES = {
     **dict.fromkeys(("leaf_value", "leaf_weight", "leaf_count"), "leaf"),
     **dict.fromkeys(("internal_value", "internal_weight", "internal_count"), "inner"),
 }
-_KEYS = [f"{name}=".encode() for name in _LINES]
 _WHOLE = ("split_feature", "decision_type", "left_child", "right_child")
+_INFINITE = re.compile(rb"(?<![^ ])-?inf(?![^ ])")  # as a threshold it parts missing values from all others
 _START = re.compile(rb"Tree=(\d{1,9})\nnum_leaves=(\d{1,9})\nnum_cat=(\d{1,9})\n")
+_NUMBERS = re.compile(b"".join(rb"%s=([^\n]*)\n" % name.encode() for name in _LINES))
 _END = re.compile(rb"is_linear=0\nshrinkage=([^\n ]+)\n\n\n")
-_LONGEST = 32  # characters of a number
 _TOO_LARGE = re.compile(rb"e\+?(30[1-9]|3[1-9]\d|[4-9]\d\d)|e[-+]?\d{4}")
 
 
@@ -46,8 +46,10 @@ def check_trees(text: bytes, sizes: Sequence[int], n_features: int) -> None:
         found.append(lines)
         at += size
     columns = dict(zip((*_LINES, "shrinkage"), zip(*found, strict=True), strict=True)) if found else {}
-    for tokens in columns.values():
-        _check_numbers(b" ".join(filter(None, tokens)))
+    for name, tokens in columns.items():
+        if name not in _WHOLE:
+            joined = b" ".join(filter(None, tokens))
+            _check_numbers(_INFINITE.sub(b"1", joined) if name == "threshold" and b"inf" in joined else joined)
     whole = {name: _whole(b" ".join(filter(None, columns.get(name, ()))), name) for name in _WHOLE}
     n_leaves, n_categorical = np.array(counts, dtype=np.int64).reshape(-1, 2).T
     _check_walks(whole, n_leaves, n_features)
@@ -61,17 +63,17 @@ def _read_tree(text: bytes, number: int) -> tuple[tuple[int, int], tuple[bytes, 
     if start is None or int(start[1]) != number:
         raise UncheckedError(f"tree {number} does not begin where tree_sizes says")
     n, n_categorical = int(start[2]), int(start[3])
-    lines = text[start.end() :].split(b"\n", len(_KEYS))
-    keys = [line[: len(key)] for line, key in zip(lines, _KEYS, strict=False)]
-    refuse_unless(keys == _KEYS, f"tree {number} has not the lines of a tree")
-    values = tuple(line[len(key) :] for line, key in zip(lines, _KEYS, strict=False))
+    lines = _NUMBERS.match(text, start.end())
+    if lines is None:
+        raise UncheckedError(f"tree {number} has not the lines of a tree")
+    values = lines.groups()
     # Tokens are split by single spaces; LightGBM counts them in the same way.
     counts = {"inner": n - 1, "leaf": n}
     for (name, of), value in zip(_LINES.items(), values, strict=True):
         count = value.count(b" ") + 1 if value else 0
         if not (count == counts[of] or (n == 1 and count == 0 and name != "leaf_value")):
             raise UncheckedError(f"tree {number} has {count} items in {name}, not {counts[of]}")
-    rest = lines[len(_KEYS)]
+    rest = text[lines.end() :]
     if n_categorical:
         rest = _check_categories(rest, n_categorical, values, number)
     end = _END.fullmatch(rest)
@@ -100,24 +102,22 @@ def _check_categories(rest: bytes, n: int, values: tuple[bytes, ...], number: in
     return lines[2]
 
 
-def _check_numbers(tokens: bytes) -> None:
-    """Refuse what is not numbers between single spaces; looked at character by character, but all at once."""
+def _check_numbers(tokens: bytes, longest: int = 32) -> None:
+    """Refuse what is not numbers of few characters between single spaces; all characters are looked at at once."""
     if not tokens:
         return
     kinds = np.frombuffer(b" ".join((b"", tokens, b"")).translate(_KIND), dtype=np.uint8)
-    refuse_unless(_MAY_FOLLOW.take(kinds[:-1] * 8 + kinds[1:]).all(), "a line of numbers holds something else")
+    pairs = (kinds[:-1] * 8 + kinds[1:]).tobytes().translate(_MAY_FOLLOW)
+    refuse_unless(b"\0" not in pairs, "a line of numbers holds something else")
     spaces = np.flatnonzero(kinds == _SPACE)
-    refuse_unless(np.diff(spaces).max() <= _LONGEST and not _TOO_LARGE.search(tokens), "a number is too large")
+    refuse_unless(np.diff(spaces).max() <= longest + 1 and not _TOO_LARGE.search(tokens), "a number is too large")
 
 
 def _whole(tokens: bytes, what: str) -> AnyArray:
     """Whole numbers between single spaces."""
-    _check_numbers(tokens)
+    _check_numbers(tokens, longest=18)  # which fits in 64 bits
     refuse_unless(b"." not in tokens and b"e" not in tokens, f"{what} is not made of whole numbers")
-    try:
-        return np.array(tokens.split(b" ") if tokens else [], dtype="S20").astype(np.int64)
-    except (ValueError, OverflowError):
-        raise UncheckedError(f"{what} is not made of whole numbers") from None
+    return np.fromstring(tokens.decode(), dtype=np.int64, sep=" ") if tokens else np.zeros(0, dtype=np.int64)
 
 
 _SPACE, _DIGIT, _SIGN, _POINT, _EXPONENT, _OTHER = range(6)
@@ -125,12 +125,11 @@ _KIND = bytes(
     dict(zip(b" +-.e0123456789", (_SPACE, _SIGN, _SIGN, _POINT, _EXPONENT, *[_DIGIT] * 10), strict=True)).get(k, _OTHER)
     for k in range(256)
 )
-_MAY_FOLLOW: BoolArray = np.zeros(64, dtype=bool)
-for _before, _after in (
+_FOLLOWS = {
     *((_SPACE, _DIGIT), (_SPACE, _SIGN), (_SIGN, _DIGIT), (_DIGIT, _DIGIT), (_DIGIT, _POINT), (_POINT, _DIGIT)),
     *((_DIGIT, _EXPONENT), (_EXPONENT, _SIGN), (_EXPONENT, _DIGIT), (_DIGIT, _SPACE)),
-):
-    _MAY_FOLLOW[_before * 8 + _after] = True
+}
+_MAY_FOLLOW = bytes(divmod(k, 8) in _FOLLOWS for k in range(256))  # a table for bytes.translate
 
 
 def _check_walks(a: dict[str, AnyArray], n_leaves: AnyArray, n_features: int) -> None:

@@ -1,0 +1,160 @@
+"""``--systematic``: variations from files of events, and normalisations of one process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from fivesigma.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from fivesigma.scored import ScoredEvents
+    from fivesigma.systematics import Varied
+
+_SIZE = re.compile(r"\s*([0-9.]+(?:e-?[0-9]+)?)\s*%\s*@(.+)", re.IGNORECASE)
+
+systematic_option = click.option(
+    "--systematic",
+    "systematics",
+    multiple=True,
+    metavar="NAME=UP[,DOWN]",
+    help="Let the background move along this systematic: files of the events one standard deviation up and down, or "
+    "SIZE%@PROCESS for the normalisation of one process, such as ttbar=6%@ttbar; may be repeated. Without DOWN yields "
+    "move down by as much as up. A process that a file lacks is as in the nominal events.",
+)
+
+
+class Asked(NamedTuple):
+    """What one option says: the relative size of one process's normalisation, or files up and down."""
+
+    name: str
+    size: float | None
+    process: str
+    files: tuple[str, ...]
+
+
+def parsed(texts: tuple[str, ...], option: str = "--systematic") -> list[Asked]:
+    """Read the options; wrong usage is answered before any file is opened."""
+    found: dict[str, Asked] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise click.UsageError(f"{option} {text!r} is not of the form NAME=UP,DOWN or NAME=SIZE%@PROCESS.")
+        if name in found:
+            raise click.UsageError(f"{option} names {name!r} twice.")
+        size = _SIZE.fullmatch(value)
+        if size is not None:
+            found[name] = Asked(name, _share(option, text, size[1]), size[2].strip(), ())
+            continue
+        if value.strip().endswith("%"):
+            raise click.UsageError(f"{option} {text!r} names no process; write NAME=SIZE%@PROCESS.")
+        files = tuple(part for part in value.split(",") if part)
+        if not 1 <= len(files) <= 2:
+            raise click.UsageError(f"{option} {text!r} has {len(files)} files; give one for up, and one for down.")
+        found[name] = Asked(name, None, "", files)
+    return list(found.values())
+
+
+def _share(option: str, text: str, size: str) -> float:
+    try:
+        return float(size) / 100
+    except ValueError:
+        raise click.UsageError(f"{option} {text!r}: {size!r} is not a number.") from None
+
+
+def variations(
+    asked: list[Asked], nominal: ScoredEvents, read: Callable[[str], Any]
+) -> dict[str, tuple[Any, Any]] | None:
+    """Variations of the nominal events; None if none was asked for.
+
+    Parameters
+    ----------
+    asked : list of Asked
+    nominal : ScoredEvents
+        With the weights that are used.
+    read : callable
+        Turns the name of a file into a varied sample.
+    """
+    if not asked:
+        return None
+    out: dict[str, tuple[Any, Any]] = {}
+    for one in asked:
+        if one.size is not None:
+            out[one.name] = (_normalised(one, nominal), None)
+        else:
+            try:
+                up, *down = map(read, one.files)
+            except InputError as err:
+                raise InputError(f"{err} (systematic {one.name!r})") from err
+            out[one.name] = (up, down[0] if down else None)
+    return out
+
+
+def _normalised(one: Asked, nominal: ScoredEvents) -> Varied:
+    import numpy as np
+
+    from fivesigma.systematics import Varied
+
+    _, _, weight = nominal.arrays()
+    if nominal.process is None:
+        raise InputError(f"{one.name} scales the process {one.process!r}, and the events have no column process")
+    names = np.asarray(nominal.process).astype(np.str_)
+    there = np.unique(names).tolist()
+    if one.process not in there:
+        hint = did_you_mean(one.process, there) or f"; there are {', '.join(map(repr, there))}"
+        raise InputError(f"{one.name} scales the process {one.process!r}, of which there are no events{hint}")
+    return Varied(weight=np.where(names == one.process, 1.0 + (one.size or 0.0), 1.0) * weight)
+
+
+def of_scores(
+    asked: list[Asked], nominal: ScoredEvents, yields: tuple[float, float] | None
+) -> dict[str, tuple[Any, Any]] | None:
+    """Variations from files of scores."""
+    from fivesigma.scored import ScoredEvents
+    from fivesigma.systematics import Varied
+
+    if yields is not None and any(one.files for one in asked):
+        raise InputError(
+            "--yields cannot scale the events of --systematic files, of which it is not known what share they are; "
+            "scale the weights in all files before"
+        )
+
+    def read(file: str) -> Varied:
+        found = ScoredEvents.read(Path(file), like=nominal)
+        score, signal, weight = found.arrays()
+        return Varied(score, weight, signal, found.process)
+
+    return variations(asked, nominal, read)
+
+
+def split_sentence(found: Any) -> str:
+    """How far the split form of a workspace is from what is quoted; pyhf computes it."""
+    from fivesigma._extras import installed
+    from fivesigma.workspace import split_difference
+
+    if not installed("pyhf"):
+        return "the split form (normsys and histosys) differs a little from histosys alone; install pyhf to see it"
+    difference = split_difference(found)
+    return (
+        f"in the workspace each systematic is split into normsys and histosys: pyhf's significance changes by "
+        f"{difference:+.4f} against histosys alone, which is what is quoted here"
+    )
+
+
+def needed_for_quote(asked: list[Asked], quoted: list[Asked]) -> list[Asked]:
+    """Variations of the events to quote: sizes are the same, files are others."""
+    by_name: Mapping[str, Asked] = {one.name: one for one in quoted}
+    for one in quoted:
+        if one.name not in {other.name for other in asked}:
+            raise click.UsageError(f"--quote-systematic names {one.name!r}, which no --systematic does.")
+    for one in asked:
+        if one.files and one.name not in by_name:
+            raise click.UsageError(
+                f"--systematic {one.name} has files of the events that choose the edges; give those of the events to "
+                f"quote with --quote-systematic {one.name}=UP,DOWN."
+            )
+    return [by_name.get(one.name, one) for one in asked]

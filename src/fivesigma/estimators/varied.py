@@ -1,0 +1,62 @@
+"""Variations of events as a fitted model scores them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fivesigma._types import BoolArray
+from fivesigma.datasets.events import Events
+from fivesigma.errors import InputError
+from fivesigma.systematics import Systematics, Varied
+
+__all__ = ["scored_variations"]
+
+
+def scored_variations(model: Any, signal: BoolArray, systematics: Mapping[str, tuple[Any, Any]]) -> Systematics:
+    """Score varied events.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    signal : bool array of shape (n_events,)
+        Which nominal events are signal.
+    systematics : mapping of str to (up, down)
+        Each `Events` or a `Varied` with labels, which are samples of their own; a table of features, weights, or a
+        `Varied` of the nominal events in the same order; or None as the second.
+
+    Returns
+    -------
+    Systematics
+        Labels of samples of their own are true for signal.
+    """
+
+    def one(name: str, moved: Any) -> Varied:
+        if isinstance(moved, Varied):
+            return moved if moved.y is None else replace(moved, y=_is_signal(model, name, moved.y))
+        if isinstance(moved, Events):
+            score = model.predict_proba(moved)[:, 1]
+            return Varied(score, moved.weight, _is_signal(model, name, moved.y), moved.process)
+        if np.ndim(moved) == 1:
+            return Varied(weight=moved)
+        score = model.predict_proba(moved)[:, 1]
+        if score.size != signal.size:
+            raise InputError(f"systematics[{name!r}] has {score.size} events for {signal.size} nominal ones")
+        return Varied(score=score)
+
+    return {
+        name: (one(name, up), None if down is None else one(name, down)) for name, (up, down) in systematics.items()
+    }
+
+
+def _is_signal(model: Any, name: str, y: Any) -> BoolArray:
+    labels = np.asarray(y)
+    unknown = ~np.isin(labels, model.classes_)
+    if unknown.any():
+        raise InputError(f"systematics[{name!r}] has labels that were not fitted: {labels[unknown].tolist()[:1]}")
+    signal: BoolArray = labels == model.classes_[1]
+    return signal

@@ -1,0 +1,100 @@
+"""Systematics in the report: both curves, the waterfall, and samples of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fivesigma
+from fivesigma.datasets import Events, make_htautau
+from fivesigma.errors import InputError
+from fivesigma.estimators.varied import scored_variations
+
+
+def with_systematics(cascade: Any, events: Events) -> tuple[Any, dict[str, Any]]:
+    other = make_htautau(9_000, random_state=5)
+    given = {
+        "W": (events.weight * np.where(events.process == "wjets", 1.1, 1.0), None),
+        "generator": (other[other.process == "ttbar"], None),
+        "nothing": (events.weight, None),
+    }
+    return fivesigma.report(cascade, events, systematics=given, n_boot=10), given
+
+
+def test_the_waterfall_ends_at_what_a_fit_finds(cascade: Any, test_events: Events) -> None:
+    """Statistics, each systematic, the costliest first, and the statistics of the simulation."""
+    page, given = with_systematics(cascade, test_events)
+    found = page.data.systematics
+    shifts = cascade.yield_shifts(test_events, None, None, given)
+    assert [(step.name, step.significance) for step in found.waterfall] == shifts.waterfall()
+    assert found.waterfall[-1].significance == pytest.approx(
+        found.known_background + sum(step.change for step in found.waterfall)
+    )
+    assert found.notes == ("Systematic 'nothing' moves no background at the cut: it changes nothing there.",)
+    assert f'<td id="fitted">{found.waterfall[-1].significance:.3f}</td>' in page.html
+    assert found.notes[0].replace("'", "&#39;") in page.html
+    for process in ("wjets", "ztautau"):  # as in the nominal events, which the other sample lacks
+        np.testing.assert_array_equal(shifts.up["generator"][process], shifts.nominal[process].sum_of_weights)
+
+
+def test_both_curves_are_those_of_the_scan(cascade: Any, test_events: Events) -> None:
+    page, given = with_systematics(cascade, test_events)
+    cuts = page.data.cuts
+    scored = fivesigma.ScoredEvents.of(cascade, test_events)
+    curve = fivesigma.scan(scored, systematics=scored_variations(cascade, test_events.is_signal, given))
+    rows = np.searchsorted(curve.curve.fraction, cuts.fraction)
+    np.testing.assert_allclose(cuts.profiled, curve.values[rows], rtol=1e-12)
+    assert curve.known is not None
+    np.testing.assert_allclose(cuts.known, curve.known[rows], rtol=1e-12)
+    assert cuts.profiled[cuts.chosen] == pytest.approx(page.data.systematics.significance)
+    assert 'data-live="profiled"' in page.html
+    plain = fivesigma.report(cascade, test_events, n_boot=10)
+    assert plain.data.cuts.profiled is None
+    assert 'data-live="profiled"' not in plain.html
+
+
+def test_scored_events_take_varied_ones(cascade: Any, test_events: Events) -> None:
+    page, given = with_systematics(cascade, test_events)
+    scored = fivesigma.ScoredEvents.of(cascade, test_events)
+    labels = np.array(scored.classes)
+    varied = {
+        name: (up if up.y is None else replace(up, y=labels[np.asarray(up.y).astype(int)]), down)
+        for name, (up, down) in scored_variations(cascade, test_events.is_signal, given).items()
+    }
+    found = fivesigma.report(cascade, scored, systematics=varied, n_boot=10)
+    assert found.data.systematics == page.data.systematics
+    with pytest.raises(
+        InputError, match=r"systematics\['W'\] must be Varied, with scores, where ScoredEvents are given"
+    ):
+        fivesigma.report(cascade, scored, systematics={"W": given["W"]})
+
+
+def test_yields_scale_variations_but_not_samples_of_their_own(cascade: Any, test_events: Events) -> None:
+    given = {"W": (test_events.weight * np.where(test_events.process == "wjets", 1.1, 1.0), None)}
+    once = fivesigma.report(cascade, test_events, systematics=given, n_boot=10).data.systematics
+    yields = (2 * test_events.weight[test_events.is_signal].sum(), 2 * test_events.weight[~test_events.is_signal].sum())
+    twice = fivesigma.report(cascade, test_events, systematics=given, yields=yields, n_boot=10).data.systematics
+    assert once is not None
+    assert twice is not None
+    assert twice.shifts[0].b_up == pytest.approx(once.shifts[0].b_up)
+    with pytest.raises(InputError, match="yields cannot scale a sample of its own"):
+        fivesigma.report(cascade, test_events, systematics={"x": (test_events, None)}, yields=yields, n_boot=10)
+
+
+def test_what_a_variation_must_not_be(cascade: Any, test_events: Events) -> None:
+    n, process, signal = len(test_events), test_events.process, test_events.is_signal
+    assert process is not None
+    renamed, other = np.where(process == "wjets", "WW", process), np.where(signal, "t", "b")
+    for moved, sentence in (
+        (replace(test_events, y=other), r"systematics\['x'\] has labels that were not fitted: \['t'\]"),
+        (replace(test_events, process=np.full(n, "WW")), "x up: process 'WW' has both signal and background events"),
+        (replace(test_events, process=renamed), "x up has the process 'WW', which the nominal events lack"),
+        (test_events.X[:7], r"systematics\['x'\] has 7 events for 12000 nominal ones"),
+        (3.5 * test_events.weight, "x up moves the background from .* by more than itself"),
+        (np.full(n, np.nan), "x up: sample_weight is NaN or infinite in 12000 of 12000 rows"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            fivesigma.report(cascade, test_events, systematics={"x": (moved, None)}, n_boot=10)

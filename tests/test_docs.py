@@ -1,0 +1,150 @@
+"""The site is consistent without being built: pages, reference, targets of make, versions."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fivesigma
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(p for p in DOCS.rglob("*.md") if not {"_build", "generated"} & set(p.parts))
+TOCTREE = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
+AUTOSUMMARY = re.compile(r"\.\. currentmodule:: (\S+)\n\n\.\. autosummary::\n(?:   :.*\n)+\n((?:   \w+\n)+)")
+CONSTANT = re.compile(r"\.\. py:data:: (\S+)\.(\w+)\n")
+
+# Modules whose public names are part of the reference; of the others only what users need is there.
+MODULES = ["cascade", "categories", "cut", "datasets", "errors", "exporting", "higgsml", "plot", "regions", "reporting"]
+MODULES += ["bootstrap", "scored", "significance", "systematics", "workspace"]
+
+
+def documented() -> dict[str, Any]:
+    """Every name of the reference, with what it stands for."""
+    found: dict[str, Any] = {}
+    for page in (DOCS / "api").glob("*.md"):
+        text = page.read_text()
+        for module, names in AUTOSUMMARY.findall(text) + CONSTANT.findall(text):
+            for name in names.split():
+                full = f"{module}.{name}"
+                assert full not in found, f"{full} is documented twice"
+                found[full] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    names = documented()
+    assert {f"fivesigma.{name}" for name in fivesigma.__all__} - set(names) <= {"fivesigma.plot"}  # a page of its own
+    objects = {id(value) for value in names.values()}
+    for module in MODULES:
+        public = importlib.import_module(f"fivesigma.{module}")
+        missing = [
+            n
+            for n in public.__all__
+            if f"fivesigma.{module}.{n}" not in names and id(getattr(public, n)) not in objects
+        ]
+        assert not missing, f"fivesigma.{module}: {missing} are public and not in docs/api"
+
+
+def entries(page: Path) -> list[Path]:
+    """Pages to which the toctrees of a page lead."""
+    found = []
+    for tree in TOCTREE.findall(page.read_text()):
+        for line in tree.splitlines():
+            name = re.sub(r".*<(.*)>", r"\1", line.strip())
+            if not name or name.startswith(":"):
+                continue
+            matches = sorted(page.parent.glob(f"{name}.md"))
+            assert matches or "*" in name, f"{page.name} lists {name}, which does not exist"
+            found += [m.resolve() for m in matches]
+    return found
+
+
+def test_every_page_is_in_exactly_one_toctree() -> None:
+    listed = [entry for page in PAGES for entry in entries(page)]
+    assert sorted(listed) == sorted(set(listed))
+    assert {p.resolve() for p in PAGES} - set(listed) == {(DOCS / "index.md").resolve()}
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if "{code-cell}" in p.read_text()], ids=lambda p: str(p.relative_to(DOCS))
+)
+def test_pages_with_cells_are_run(page: Path) -> None:
+    text = page.read_text()
+    assert text.startswith("---\nfile_format: mystnb\n")
+    for cell in re.findall(r"```\{code-cell\}\n(?::tags:.*\n)?(.*?)```", text, re.DOTALL):
+        if not cell.startswith("%%bash"):
+            compile(cell, page.name, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(DOCS)))
+def test_no_line_is_taken_for_a_comment(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert not re.findall(r"^%.*", text, re.MULTILINE), "a line that begins with % is not shown"
+
+
+def test_front_pages_name_the_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == fivesigma.__version__
+    assert f"version: {fivesigma.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"## [{fivesigma.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_workflows_call_targets_of_make() -> None:
+    yaml = pytest.importorskip("yaml")
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    commands += [hook["entry"] for hook in hooks]
+    assert len(commands) >= 5
+    for command in commands:
+        make, *names = command.split()
+        assert make == "make"
+        assert set(names) <= set(targets), command
+
+
+def test_python_versions_are_those_of_the_workflow() -> None:
+    yaml = pytest.importorskip("yaml")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"Programming Language :: Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert named == workflow["jobs"]["test"]["strategy"]["matrix"]["python-version"]
+    assert project["requires-python"] == f">={named[0]}"
+
+
+@pytest.mark.parametrize("file", sorted([*ROOT.glob(".github/**/*.yml"), *ROOT.glob(".*.y*ml")]), ids=lambda p: p.name)
+def test_settings_are_valid_yaml(file: Path) -> None:
+    assert isinstance(pytest.importorskip("yaml").safe_load(file.read_text()), dict)
+
+
+class TestCheckSite:
+    @pytest.fixture
+    def complaints(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+        yield importlib.import_module("check_site").complaints
+        sys.modules.pop("check_site", None)
+
+    def test_a_sound_site(self, complaints: Any, tmp_path: Path) -> None:
+        (tmp_path / "a.html").write_text('<h1 id="top"></h1><a href="b.html#there">b</a><a href="https://x.org">x</a>')
+        (tmp_path / "b.html").write_text('<p id="there"><a href="#there">self</a><img src="c.png"></p>')
+        assert complaints(tmp_path) == []
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ('<a href="c.html">c</a>', "a.html links to c.html, which does not exist"),
+            ('<a href="#nowhere">c</a>', "a.html links to #nowhere, which is not on that page"),
+            ('<script src="https://cdn.org/x.js"></script>', "a.html fetches https://cdn.org/x.js"),
+            ('<link rel="stylesheet" href="https://cdn.org/x.css">', "a.html fetches https://cdn.org/x.css"),
+        ],
+    )
+    def test_what_is_wrong_is_said(self, complaints: Any, tmp_path: Path, text: str, said: str) -> None:
+        (tmp_path / "a.html").write_text(text)
+        assert complaints(tmp_path) == [said]
