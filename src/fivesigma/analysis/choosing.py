@@ -14,7 +14,7 @@ from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts
 from fivesigma.analysis.reading import Reader, region_events
 from fivesigma.analysis.settings import CUT, Settings
 from fivesigma.analysis.templates import Template
-from fivesigma.categories import categorise
+from fivesigma.categories import Categories, categorise
 from fivesigma.categories.search import MIN_EFFECTIVE_UNCERTAIN
 from fivesigma.cut import scan
 from fivesigma.datasets.events import Events
@@ -56,9 +56,10 @@ class RegionScores:
         names = ("score", "weight", "signal", "process", "fold")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def varied(self) -> Varied:
+    def varied(self, labels: tuple[Any, Any]) -> Varied:
         """The events as a sample of its own."""
-        return Varied(score=self.score, weight=self.weight, y=self.signal, process=self.process)
+        y = np.array(labels)[self.signal.astype(np.intp)]
+        return Varied(score=self.score, weight=self.weight, y=y, process=self.process)
 
 
 #: By name the events up and down; without the latter, yields mirror those of the former.
@@ -147,23 +148,40 @@ def _scored(
 
 
 def choose(nominal: RegionScores, variations: Variations, settings: Settings, number: int | None = None) -> Array:
-    """Edges of the categories with the largest profiled significance; the last is infinite, as in `Categories`.
+    """Edges of the categories with the largest profiled significance; the last is infinite, as in `Categories`."""
+    if settings.categories != CUT:
+        return best_categories(nominal, variations, settings, number).edges
+    found = scan(
+        nominal.score,
+        nominal.signal,
+        nominal.weight,
+        min_effective=settings.min_effective,
+        systematics=systematics_of(variations) or None,
+        process=nominal.process,
+    )
+    return np.array([found.cut, np.inf])
+
+
+def best_categories(
+    nominal: RegionScores, variations: Variations, settings: Settings, number: int | None = None
+) -> Categories:
+    """Categories with the largest profiled significance; it is quoted with the statistics of the simulation.
 
     Without a number it is that of the settings. ``"auto"`` finds it without the systematics, by what one more category
     gains beyond its bootstrap uncertainty, and the edges with them.
     """
-    events: dict[str, Any] = {"score": nominal.score, "y": nominal.signal, "sample_weight": nominal.weight}
-    given: dict[str, Any] = {"systematics": _systematics(variations) or None, "process": nominal.process}
-    if settings.categories == CUT:
-        return np.array([scan(**events, min_effective=settings.min_effective, **given).cut, np.inf])
-    limits: dict[str, Any] = {
+    given: dict[str, Any] = {
+        "score": nominal.score,
+        "y": nominal.signal,
+        "sample_weight": nominal.weight,
         "min_effective": settings.min_effective or (MIN_EFFECTIVE_UNCERTAIN if variations else None),
         "min_background": settings.min_background or 0.0,
     }
     wanted = settings.categories if number is None else number
     if wanted == "auto":
-        wanted = len(categorise(**events, n_categories="auto", rule="smooth", **limits))
-    return categorise(**events, n_categories=wanted, **limits, **given).edges
+        wanted = len(categorise(**given, n_categories="auto", rule="smooth"))
+    given |= {"systematics": systematics_of(variations) or None, "process": nominal.process, "mc_statistics": True}
+    return categorise(**given, n_categories=wanted)
 
 
 def cross_fitted(
@@ -230,10 +248,16 @@ def shifts_in(edges: Array, nominal: RegionScores, variations: Variations) -> Yi
         nominal.score,
         nominal.signal,
         nominal.weight,
-        _systematics(variations),
+        systematics_of(variations),
         process=nominal.process,
     )
 
 
-def _systematics(variations: Variations) -> dict[str, tuple[Varied, Varied | None]]:
-    return {name: (up.varied(), None if down is None else down.varied()) for name, (up, down) in variations.items()}
+def systematics_of(
+    variations: Variations, labels: tuple[Any, Any] = (False, True)
+) -> dict[str, tuple[Varied, Varied | None]]:
+    """Variations as the rest of fivesigma takes them, with the labels of background and signal."""
+    return {
+        name: (up.varied(labels), None if down is None else down.varied(labels))
+        for name, (up, down) in variations.items()
+    }

@@ -13,8 +13,7 @@ _BEFORE = '<section id="verdict">'
 _LINK = '<a href="#verdict">'
 _AID = """<p class="aid">Systematic uncertainties and the statistics of the simulation are profiled. The first number is
 from edges that were chosen without the fold of the events that fill them. The number in sample is from the edges of the
-fit on the events that chose them, and tends to be too high. The sections below show the model by itself, at its own cut
-and without systematic uncertainties.</p>"""
+fit on the events that chose them, and tends to be too high. The sections below show the model at one cut.</p>"""
 
 
 def with_expectation(html: str, categorise: dict[str, Any], workspace: dict[str, Any], *, blind: bool) -> str:
@@ -37,10 +36,6 @@ def with_expectation(html: str, categorise: dict[str, Any], workspace: dict[str,
 def _section(found: dict[str, Any], fit: dict[str, Any], *, blind: bool) -> str:
     quoted, seen = (found[which]["significance"] for which in ("cross_fitted", "in_sample"))
     many = "1 category" if len(found["s"]) == 1 else f"{len(found['s'])} categories"
-    categories = (
-        (f"{float(low):.4g}", f"{float(high):.4g}", f"{s:.4g}", f"{b:.4g}", f"{s / b:.3g}" if b else "–")
-        for (low, high), s, b in zip(pairwise(found["edges"]), found["s"], found["b"], strict=True)
-    )
     lines = [
         '<section id="expectation">',
         "<h2>Expectation</h2>",
@@ -49,8 +44,6 @@ def _section(found: dict[str, Any], fit: dict[str, Any], *, blind: bool) -> str:
         _AID,
         "<h3>From a known background to the fit</h3>",
         _waterfall(found["cross_fitted"]["waterfall"]),
-        "<h3>Categories</h3>",
-        _table(("from", "to", "s", "b", "s/b"), categories),
     ]
     if fit["significance"] is not None:
         lines.append(

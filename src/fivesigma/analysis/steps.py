@@ -27,6 +27,7 @@ from fivesigma.analysis.summary import lines
 from fivesigma.analysis.templates import Template, templates_of
 from fivesigma.analysis.training import make_model, training_events
 from fivesigma.analysis.workspace import build_workspace, fitted, write_config
+from fivesigma.datasets.assemble import BACKGROUND, SIGNAL
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.reporting import report
@@ -219,6 +220,14 @@ class _Run:
         del self.events
         return found
 
+    @cached_property
+    def variations(self) -> choosing.Variations:
+        """The same under each systematic."""
+        own = [template for template in self.templates if template.region == self.analysis.settings.region]
+        total = sum(template.systematic is not None for template in own)
+        with bar(total, bool(self.verbose), "variations") as advance:
+            return choosing.variations_of(self.model, self.reader, self.analysis, own, self.scores, advance=advance)
+
     @property
     def edges(self) -> Array:
         """Edges that were chosen."""
@@ -253,7 +262,7 @@ class _Run:
                 shutil.rmtree(other)
         model = make_model(self.analysis.settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose)
         model.fit(self.events)
-        for name in ("model", "scores"):
+        for name in ("model", "scores", "variations"):
             self.__dict__.pop(name, None)
         save(model, self.folder / "model", force=True)
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -264,12 +273,8 @@ class _Run:
     def categorise(self) -> _Result:
         """Choose the edges, and evaluate edges that were chosen without the events."""
         settings = self.analysis.settings
-        own = [template for template in self.templates if template.region == settings.region]
-        varied = sum(template.systematic is not None for template in own)
-        with bar(varied + settings.folds + 1, bool(self.verbose), "categorise") as advance:
-            variations = choosing.variations_of(
-                self.model, self.reader, self.analysis, own, self.scores, advance=advance
-            )
+        variations = self.variations
+        with bar(settings.folds + 1, bool(self.verbose), "categorise") as advance:
             edges = choosing.choose(self.scores, variations, settings)
             advance(1, "")
             quoted = choosing.cross_fitted(self.scores, variations, settings, edges, advance=advance)
@@ -321,11 +326,15 @@ class _Run:
         scores = self.scores
         scored = ScoredEvents(scores.score, scores.signal, scores.weight, None, scores.process)
         title = f"{self.analysis.config['General']['Measurement']}, region {self.analysis.settings.region}"
-        if self.analysis.settings.categories == CUT:
-            self.model.cut_ = float(self.edges[0])
-        path, found = self.folder / "report.html", self.record
+        settings, path, found = self.analysis.settings, self.folder / "report.html", self.record
+        shown: dict[str, Any] = {"systematics": choosing.systematics_of(self.variations, (BACKGROUND, SIGNAL)) or None}
         with bar(1, bool(self.verbose), "report") as advance, written_whole(path) as beside:
-            html = report(self.model, scored, title=title).html
+            if settings.categories == CUT:
+                self.model.cut_ = float(self.edges[0])
+            else:
+                shown["categories"] = choosing.best_categories(scores, self.variations, settings, len(self.edges) - 1)
+                shown["cross_fitted"] = found["categorise"]["cross_fitted"]["significance"]
+            html = report(self.model, scored, title=title, **shown).html
             page = with_expectation(html, found["categorise"], found["workspace"], blind=self.layout.blind is not None)
             beside.write_text(page, encoding="utf-8")
             advance(1, "")
