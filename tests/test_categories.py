@@ -575,7 +575,7 @@ def test_plot() -> None:
     assert found.plot() is pyplot.gca()
     pyplot.close()
     assert len(ax.patches) == 4 + 1
-    assert f"{found.significance:.3f}" in ax.get_title()
+    assert f"{found.significance:.3f}" in ax.get_legend().get_title().get_text()
 
 
 def test_no_warning_without_reason() -> None:
