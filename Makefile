@@ -25,7 +25,7 @@ lint: $(READY)  ## style and types
 
 docs: $(DOCS_READY)  ## the site, in docs/_build/html; every cell is run, warnings are errors, nothing is fetched
 	rm -rf docs/_build docs/api/generated
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -b html docs docs/_build/html
 	$(BIN)/python docs/_ext/check_site.py docs/_build/html
 
 release-check:  ## wheel and sdist, and the tests of the sdist in a fresh environment; TESTS=tests/significance runs a part

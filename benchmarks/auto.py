@@ -114,7 +114,7 @@ PROBLEMS: dict[str, Callable[[str, int], Problem]] = {
     "toy-5000": partial(_toy, 5_000),
     "t-b": _simulated,
     "heavy": partial(_drawn, _heavy, 5_000),
-    "weak": partial(_drawn, _weak, 5_000),
+    "weak": partial(_drawn, _weak, 3_000),
     "real": _real,
     "toy-10000": partial(_toy, 10_000),
 }

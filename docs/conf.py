@@ -31,10 +31,6 @@ extensions = [
 exclude_patterns = ["_build", "_ext", "_style", "figures/*.py"]
 templates_path = ["_templates"]
 nitpicky = True  # a reference that leads nowhere is an error
-nitpick_ignore_regex = [
-    # Types in docstrings are words for readers, such as "array of n_events".
-    ("py:.*", r".*"),
-]
 suppress_warnings = ["config.cache"]
 
 # Pages
@@ -45,7 +41,7 @@ html_math_renderer = "mathml"
 # Cells: each page in an empty folder, figures that follow the theme, an error ends the build.
 nb_execution_mode = os.environ.get("FIVESIGMA_DOCS_EXECUTE", "force")
 nb_execution_in_temp = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600  # seconds for a cell, on a busy machine
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True

@@ -18,6 +18,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if not {"_build", "generated"} & set(p.parts))
 TOCTREE = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
 AUTOSUMMARY = re.compile(r"\.\. currentmodule:: (\S+)\n\n\.\. autosummary::\n(?:   :.*\n)+\n((?:   \w+\n)+)")
+CONSTANT = re.compile(r"\.\. py:data:: (\S+)\.(\w+)\n")
 
 # Modules whose public names are part of the reference; of the others only what users need is there.
 MODULES = ["cascade", "categories", "cut", "datasets", "errors", "exporting", "higgsml", "plot", "regions", "reporting"]
@@ -28,7 +29,8 @@ def documented() -> dict[str, Any]:
     """Every name of the reference, with what it stands for."""
     found: dict[str, Any] = {}
     for page in (DOCS / "api").glob("*.md"):
-        for module, names in AUTOSUMMARY.findall(page.read_text()):
+        text = page.read_text()
+        for module, names in AUTOSUMMARY.findall(text) + CONSTANT.findall(text):
             for name in names.split():
                 full = f"{module}.{name}"
                 assert full not in found, f"{full} is documented twice"
@@ -70,13 +72,21 @@ def test_every_page_is_in_exactly_one_toctree() -> None:
     assert {p.resolve() for p in PAGES} - set(listed) == {(DOCS / "index.md").resolve()}
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if "{code-cell}" in p.read_text()], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if "{code-cell}" in p.read_text()], ids=lambda p: str(p.relative_to(DOCS))
+)
 def test_pages_with_cells_are_run(page: Path) -> None:
     text = page.read_text()
     assert text.startswith("---\nfile_format: mystnb\n")
     for cell in re.findall(r"```\{code-cell\}\n(?::tags:.*\n)?(.*?)```", text, re.DOTALL):
         if not cell.startswith("%%bash"):
             compile(cell, page.name, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(DOCS)))
+def test_no_line_is_taken_for_a_comment(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert not re.findall(r"^%.*", text, re.MULTILINE), "a line that begins with % is not shown"
 
 
 def test_front_pages_name_the_version() -> None:

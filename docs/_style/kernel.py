@@ -29,7 +29,7 @@ def _in_page(figure):
     svg = re.sub(r'(<svg [^>]*?)width="[\d.]+pt"', r"\1", svg, count=1, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?)height="[\d.]+pt"', r"\1", svg, count=1, flags=re.DOTALL)
     label = getattr(figure, "get_label", str)() or "Figure"
-    head = f'<svg role="img" aria-label="{label}" fill="currentColor" style="max-width:{float(width) * 1.25:.0f}px" '
+    head = f'<svg role="img" aria-label="{label}" fill="currentColor" style="max-width:{float(width) * 1.5:.0f}px" '
     return f'<div class="figure">{svg.replace("<svg ", head, 1)}</div>'
 
 

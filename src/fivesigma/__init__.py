@@ -9,6 +9,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from fivesigma import plot
+    from fivesigma.analysis import analyse
     from fivesigma.cascade import History, Round
     from fivesigma.categories import Categories, categorise
     from fivesigma.cut import CutScan, scan
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fivesigma.regions import ScoreCategories, categorise_scores
     from fivesigma.reporting import Report, report
     from fivesigma.scored import ScoredEvents
+    from fivesigma.scored_files import ScoredFiles
     from fivesigma.significance import (
         AMS2,
         AMS3,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 # Every public name and the module that defines it; modules are imported on first use (PEP 562).
 _HOME = {
+    "analyse": "analysis",
     "History": "cascade",
     "Round": "cascade",
     "categorise": "categories",
@@ -60,6 +63,7 @@ _HOME = {
     "Report": "reporting",
     "report": "reporting",
     "ScoredEvents": "scored",
+    "ScoredFiles": "scored_files",
     "Categories": "categories",
     "AMS2": "significance",
     "AMS3": "significance",
@@ -103,10 +107,12 @@ __all__ = [
     "SOverRootSB",
     "ScoreCategories",
     "ScoredEvents",
+    "ScoredFiles",
     "Utility",
     "Varied",
     "YieldShifts",
     "Yields",
+    "analyse",
     "categorise",
     "categorise_scores",
     "discovery_significance",

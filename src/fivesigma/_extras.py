@@ -31,6 +31,7 @@ EXTRAS = {
 
 EXTRA_OF = {
     "awkward": "root",
+    "cabinetry": "analysis",
     "cramjam": "root",
     "hist": "stats",
     "jinja2": "report",
@@ -46,6 +47,7 @@ EXTRA_OF = {
     "torch": "torch",
     "uproot": "root",
     "xgboost": "cpu",
+    "yaml": "analysis",
 }
 
 

@@ -13,19 +13,24 @@ from numpy.typing import ArrayLike
 
 from fivesigma._drawing import Label, axes_or_current, draw_label, draw_significance
 from fivesigma._summary import Summary, curve, digits
-from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.binned_ranking import BinnedRanking
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.cut_model import MIN_EVENTS
 from fivesigma.cut_rule import DEFAULT_RULE, RULES, choose, choose_by_model
+from fivesigma.cut_search import RULES_OF_BINS, Found, error_of, find_cut
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.profiled.curve import equivalent_variance, profile_cuts
 from fivesigma.profiled.likelihood import gaussian
 from fivesigma.profiled.own import OwnUncertainty
-from fivesigma.ranking import Ranking, rank_events
+from fivesigma.ranking import Ranking, between_scores, check_events, check_floor, rank_checked, rank_events
+from fivesigma.score_bins import ArrayPartitions, Partitions, ScoreBins
 from fivesigma.scored import ScoredEvents, arrays_of
+from fivesigma.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
-from fivesigma.systematics import Systematics, check_size, running_shifts
-from fivesigma.yields import significance_or_nan, valid_yields
+from fivesigma.systematics import Systematics, running_shifts
+from fivesigma.systematics import check_size as check_shifts
+from fivesigma.yields import check_size, significance_or_nan, valid_yields
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
@@ -44,6 +49,14 @@ class Curve(NamedTuple):
     s: Array
     b: Array
     significance: Array
+
+
+class _Ranked(NamedTuple):
+    """All events in order, the significance of every cut, and with systematics the one without them."""
+
+    ranking: Ranking
+    values: Array
+    known: Array | None = None
 
 
 class CutInterval(NamedTuple):
@@ -74,13 +87,18 @@ class CutScan:
     notes : tuple of str
         Systematics that move nothing.
     ranking : Ranking
-        The events from the highest score to the lowest, and the yields of every cut.
+        The events from the highest score to the lowest, and the yields of every cut; sorted when first asked for.
     values : array of shape (n_cuts,)
         Significance of every cut of the ranking, NaN where a cut is not valid.
     chosen : int
         Which of them is `cut`.
     known : array of shape (n_cuts,) or None
         With systematics, the significance of every cut without them.
+
+    Notes
+    -----
+    A scan of files has neither ranking nor values, and its curve has at most 65,536 points: the ends of bins of the
+    score, and the cut.
     """
 
     cut: float
@@ -91,12 +109,13 @@ class CutScan:
     effective_background: float
     utility: Utility
     rule: str
-    ranking: Ranking
-    values: Array
-    chosen: int
     systematics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    known: Array | None = None
+    _n_events: int = 0
+    _floor: float = 0.0
+    _events: tuple[AnyArray, BoolArray, Array] | None = None
+    _ranked: _Ranked | None = None
+    _found: Found | None = None
 
     def __repr__(self) -> str:
         return (
@@ -107,7 +126,6 @@ class CutScan:
         )
 
     def _repr_html_(self) -> str:
-        points = self._grid()
         rows = [
             ("significance", f"{self.significance:.4f}"),
             ("cut on the score", f"{self.cut:.6g}"),
@@ -121,19 +139,60 @@ class CutScan:
         about = f"chosen by the rule {self.rule!r} for {self.utility!r}"
         if self.systematics:
             about += f", profiled over {', '.join(self.systematics)}"
-        return Summary(
-            "CutScan",
-            ("", "at the cut"),
-            rows,
-            (about, *self.notes),
-            curve(
-                self._fraction(points),
-                self.values[points],
-                at=self.fraction,
-                x_name="selected fraction of events",
-                y_name="significance",
-            ),
-        ).html()
+        return Summary("CutScan", ("", "at the cut"), rows, (about, *self.notes), self._drawn()).html()
+
+    def _drawn(self) -> str:
+        """The curve as a small picture, where all cuts are known."""
+        if self._found is not None:
+            return ""
+        points = self._grid()
+        return curve(
+            self._fraction(points),
+            self.values[points],
+            at=self.fraction,
+            x_name="selected fraction of events",
+            y_name="significance",
+        )
+
+    @cached_property
+    def _all(self) -> _Ranked:
+        """Every cut: the work that the choice of one need not do."""
+        if self._ranked is not None:
+            return self._ranked
+        if self._events is None:
+            raise InputError(
+                "a scan of files does not rank all events, which this needs; read them into memory with "
+                "ScoredEvents.read"
+            )
+        ranking = rank_checked(*self._events)
+        return _Ranked(ranking, significance_or_nan(self.utility, ranking.s, ranking.b, ranking.valid(self._floor)))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the significance at the cut, from the statistics of the simulation; also of files."""
+        if self._found is not None:
+            return error_of(self.utility, self._found.cuts, self._found.chosen)
+        return float(self.errors(np.array([self.chosen]))[0])
+
+    @property
+    def ranking(self) -> Ranking:
+        """The events from the highest score to the lowest."""
+        return self._all.ranking
+
+    @property
+    def values(self) -> Array:
+        """Significance of every cut, NaN where it is not valid."""
+        return self._all.values
+
+    @property
+    def known(self) -> Array | None:
+        """With systematics, the significance of every cut without them."""
+        return None if self._ranked is None else self._ranked.known
+
+    @cached_property
+    def chosen(self) -> int:
+        """Which cut of the ranking is taken."""
+        return int(np.searchsorted(self.ranking.last, round(self.fraction * self._n_events) - 1))
 
     @property
     def known_background(self) -> float:
@@ -142,9 +201,17 @@ class CutScan:
 
     @cached_property
     def curve(self) -> Curve:
-        """All cuts, from the tightest to none."""
+        """All cuts, from the tightest to none; of files the ends of bins of the score."""
+        if self._found is not None and self._events is None:
+            return self._curve_of_bins(self._found)
         ranking = self.ranking
         return Curve(ranking.thresholds(), self._fraction(slice(None)), ranking.s, ranking.b, self.values)
+
+    def _curve_of_bins(self, found: Found) -> Curve:
+        cuts = found.cuts
+        at = np.unique(np.append(np.flatnonzero(np.diff(cuts.place, append=-1)), found.chosen))
+        threshold = between_scores(cuts.score[at], cuts.below[at])
+        return Curve(threshold, (cuts.last[at] + 1.0) / self._n_events, cuts.s[at], cuts.b[at], found.z[at])
 
     def interval(self, level: float = 0.68, n_boot: int = 1000, random_state: int = 0) -> CutInterval:
         """Bootstrap intervals of the significance at the cut, and of the cut.
@@ -179,13 +246,14 @@ class CutScan:
         def variances(cuts: IntArray) -> tuple[Array, Array]:
             return squares[0][cuts], squares[1][cuts]
 
-        best = [
-            choose_by_model(self.utility, s[i], b[i], variances, row, last, error.__getitem__)
-            if self.rule == "model"
-            else choose(self.rule, row, last, error.__getitem__)
-            for i, row in enumerate(z if self.rule != "model" else z[:MAX_MODELLED])
-            if np.isfinite(row).any()
-        ]
+        best = []
+        for i, row in enumerate(z if self.rule != "model" else z[:MAX_MODELLED]):
+            if np.isfinite(row).any():
+                at = None
+                if self.rule == "model":
+                    at = choose_by_model(self.utility, s[i], b[i], variances, row, last, error.__getitem__)
+                rule = "plateau" if self.rule == "model" else self.rule
+                best.append(choose(rule, row, last, error.__getitem__) if at is None else at)
         significance, (low, high) = replica_intervals(
             z[:, np.searchsorted(points, self.chosen)],
             self.ranking.thresholds(points)[best],
@@ -269,7 +337,7 @@ class CutScan:
 
 
 def scan(
-    score: ArrayLike | ScoredEvents,
+    score: ArrayLike | ScoredEvents | ScoredFiles,
     y: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     utility: Utility | str = AMS2(),
@@ -284,9 +352,10 @@ def scan(
 
     Parameters
     ----------
-    score : array-like of shape (n_events,) or ScoredEvents
+    score : array-like of shape (n_events,), ScoredEvents or ScoredFiles
         Larger means more like signal. An event is selected if ``score >= cut``. `ScoredEvents` bring labels and
-        weights with them: `y` and `sample_weight` are then left out.
+        weights with them: `y` and `sample_weight` are then left out. So do `ScoredFiles`, which are read part by part:
+        all rules but "smooth" take the same cut from them, and the curve has at most 65,536 points.
     y : array-like of shape (n_events,)
         Labels of two classes.
     sample_weight : array-like of shape (n_events,)
@@ -329,9 +398,85 @@ def scan(
     utility = resolve_utility(utility)
     if rule not in RULES:
         raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
+    if isinstance(score, ScoredFiles):
+        given = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
+        for name in (name for name, value in given.items() if value is not None):
+            raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
+        why = "systematics need" if systematics is not None else f"rule={rule!r} needs"
+        if systematics is not None or rule not in RULES_OF_BINS:
+            raise InputError(
+                f"{why} every cut, which a scan of files does not have; read them into memory with ScoredEvents.read"
+            )
+        return scan_partitions(score, utility, rule, min_effective=min_effective)
+    if systematics is not None or rule not in RULES_OF_BINS:
+        return _scan_all(score, y, sample_weight, utility, rule, min_effective, systematics, process, pos_label)
+    score, y, sample_weight, _ = arrays_of(score, y, sample_weight, pos_label=pos_label)
+    events = check_events(score, y, sample_weight, pos_label)
+    events = (*events[:2], events[2].copy() if np.may_share_memory(events[2], sample_weight) else events[2])
+    return scan_partitions(ArrayPartitions(*events), utility, rule, min_effective=min_effective, events=events)
+
+
+def scan_partitions(
+    parts: Partitions,
+    utility: Utility,
+    rule: str,
+    *,
+    min_effective: float | None = None,
+    events: tuple[AnyArray, BoolArray, Array] | None = None,
+    bins: ScoreBins | None = None,
+) -> CutScan:
+    """Scan checked events in two passes over partitions, of which none sorts all of them.
+
+    Parameters
+    ----------
+    parts : Partitions
+    utility, rule, min_effective
+        As in `scan`; the rule is one of `RULES_OF_BINS`.
+    events : (array, array, array), optional
+        Score, signal and weight of all events, if they are in memory, for what needs them all.
+    bins : ScoreBins, optional
+        Bins of the score; any give the same scan.
+    """
+    ranking = BinnedRanking(parts, bins, keep=events is not None)
+    if largest := max(-ranking.sums.extremes[0], ranking.sums.extremes[1]):
+        check_size(largest, "background weight")
+    floor = _default_floor(ranking.effective_background) if min_effective is None else min_effective
+    check_floor(floor)
+    found = find_cut(ranking, utility, rule, floor)
+    if rule == "model":
+        _warn_if_not_modelled(ranking.totals, ranking.squares)
+    cuts, at = found.cuts, found.chosen
+    return CutScan(
+        cut=cuts.threshold(at),
+        fraction=float(cuts.last[at] + 1) / ranking.n_events,
+        significance=float(found.z[at]),
+        s=float(cuts.s[at]),
+        b=float(cuts.b[at]),
+        effective_background=cuts.effective(at),
+        utility=utility,
+        rule=rule,
+        _n_events=ranking.n_events,
+        _floor=floor,
+        _events=events,
+        _found=found if events is None else None,
+    )
+
+
+def _scan_all(  # noqa: PLR0917 - what `scan` was given
+    score: ArrayLike | ScoredEvents,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    utility: Utility,
+    rule: str,
+    min_effective: float | None,
+    systematics: Systematics | None,
+    process: ArrayLike | None,
+    pos_label: Any,
+) -> CutScan:
+    """Scan with what needs every cut: systematics, or a moving average."""
     score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
     ranking = rank_events(score, y, sample_weight, pos_label)
-    floor = _default_floor(ranking) if min_effective is None else min_effective
+    floor = _default_floor(ranking.effective_background) if min_effective is None else min_effective
     valid = ranking.valid(floor)
     known: Array | None = None
     notes: tuple[str, ...] = ()
@@ -345,7 +490,7 @@ def scan(
             ranking.thresholds(), score, y, sample_weight, systematics, process=process, pos_label=pos_label
         )
         steps = [(np.diff(up, prepend=0.0), np.diff(down, prepend=0.0)) for up, down in shifts]
-        notes = check_size(systematics, ranking.b[-1:], steps)
+        notes = check_shifts(systematics, ranking.b[-1:], steps)
         known = significance_or_nan(AMS2(utility.b_reg), ranking.s, ranking.b, valid)
         z = np.full(known.size, np.nan)
         total = ranking.b[valid] + own.offset
@@ -359,11 +504,7 @@ def scan(
     def error_at(cut: int) -> float:
         return float(_errors_of(value(np.array([cut])), ranking, np.array([cut]))[0])
 
-    if rule == "model":
-        _warn_if_not_modelled(ranking)
-        chosen = choose_by_model(utility, ranking.s, ranking.b, ranking.variances, z, ranking.last, error_at)
-    else:
-        chosen = choose(rule, z, ranking.last, error_at)
+    chosen = choose(rule, z, ranking.last, error_at)
     return CutScan(
         cut=float(ranking.thresholds([chosen])[0]),
         fraction=float(ranking.last[chosen] + 1) / ranking.score.size,
@@ -373,12 +514,11 @@ def scan(
         effective_background=ranking.effective(chosen),
         utility=utility,
         rule=rule,
-        ranking=ranking,
-        values=z,
-        chosen=chosen,
         systematics=() if systematics is None else tuple(systematics),
         notes=notes,
-        known=known,
+        _n_events=ranking.score.size,
+        _floor=floor,
+        _ranked=_Ranked(ranking, z, known),
     )
 
 
@@ -392,14 +532,13 @@ def floor_for(available: float) -> float:
     return MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0
 
 
-def _default_floor(ranking: Ranking) -> float:
-    available = ranking.effective_background
+def _default_floor(available: float) -> float:
     floor = floor_for(available)
     if floor < MIN_EFFECTIVE:
         warnings.warn(
             f"the background has {available:.1f} effective events; cuts that keep as few as one of them are valid",
             SmallSampleWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return floor
 
@@ -429,14 +568,12 @@ def _errors_of(value: _Value, ranking: Ranking, cuts: IntArray) -> Array:
     return np.hypot(value(s + np.sqrt(var_s), b, every) - z, value(s, b + np.sqrt(var_b), every) - z)
 
 
-def _warn_if_not_modelled(ranking: Ranking) -> None:
-    signal = ranking.weight[ranking.signal]
-    totals, squares = (float(ranking.s[-1]), float(ranking.b[-1])), (float(signal @ signal), ranking.squares)
+def _warn_if_not_modelled(totals: tuple[float, float], squares: tuple[float, float]) -> None:
     counts = [max(t, 0.0) ** 2 / q if q > 0 else 0.0 for t, q in zip(totals, squares, strict=True)]
     if min(counts) < MIN_EVENTS:
         warnings.warn(
             f"signal has {counts[0]:.1f} and background {counts[1]:.1f} effective events, too few to model yields "
             f"({MIN_EVENTS:g} of each are needed); the cut is the middle of the plateau",
             SmallSampleWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -114,8 +114,7 @@ def model_curve(  # noqa: PLR0917 - the ranked sample, in the order of its colum
 
 def _grid(last: IntArray, valid: BoolArray) -> IntArray:
     """A few hundred cuts, even in the logarithm of the fraction, with the tightest and the loosest valid one."""
-    ends = np.geomspace(min(_FIRST, last[-1] + 1), last[-1] + 1, _CELLS) - 1
-    cuts = np.searchsorted(last, np.floor(ends)).clip(0, last.size - 1)
+    cuts = np.searchsorted(last, grid_ranks(int(last[-1]) + 1)).clip(0, last.size - 1)
     first, end = int(np.argmax(valid)), valid.size - 1 - int(np.argmax(valid[::-1]))
     return np.unique(np.concatenate([cuts, [first, end, last.size - 1]]))
 
@@ -130,6 +129,12 @@ def _mean_weights(total: Array, squares: Array) -> Array:
     first = int(np.argmax((total >= least) & (squares > 0)))  # the last cut keeps enough
     scale = squares[first:] / np.maximum(total, least)[first:]  # negative weights may make a total small again
     return np.asarray(np.minimum(np.append(np.full(first, scale[0]), scale), scale[-1]))
+
+
+def grid_ranks(n_events: int) -> IntArray:
+    """Ranks of the last events of the cells, even in the logarithm of the fraction."""
+    ends = np.geomspace(min(_FIRST, n_events), n_events, _CELLS) - 1
+    return np.floor(ends).astype(np.intp)
 
 
 def _by_fraction(fraction: Array, measured: tuple[Array, Array], scales: tuple[Array, Array]) -> tuple[Array, Array]:

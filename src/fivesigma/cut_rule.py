@@ -54,12 +54,12 @@ def choose_by_model(  # noqa: PLR0917 - one row of replicas, or the sample itsel
     z: Array,
     last: IntArray,
     error_at: Callable[[int], float],
-) -> int:
-    """Index of the cut that the rule "model" takes, or "plateau" where the yields cannot be modelled."""
+) -> int | None:
+    """Index of the cut that the rule "model" takes; None where the yields cannot be modelled."""
     top = int(np.nanargmax(z))
     plausible = z >= z[top] - PLAUSIBLE * error_at(top)  # NaN compares as False
     modelled = model_curve(s, b, last, variances, plausible, utility)
-    return choose("plateau", z, last, error_at) if modelled is None else modelled.best
+    return None if modelled is None else modelled.best
 
 
 def _smooth_peak(z: Array, last: IntArray) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,9 +62,7 @@ class Ranking:
         last: IntArray = self.last[cuts]
         here = self.score[self.order[last]]
         after = self.score[self.order[np.minimum(last + 1, self.score.size - 1)]]
-        with np.errstate(invalid="ignore"):  # between infinities there is no middle
-            middle = here / 2 + after / 2  # in the score's own precision, in which it will be compared
-        return np.where(middle > after, middle, here).astype(np.float64)  # nor between neighbouring floats
+        return between_scores(here, after)
 
     def variances(self, cuts: IntArray) -> tuple[Array, Array]:
         """Sums of the squared weights of signal and of background that each of the ascending `cuts` keeps."""
@@ -83,8 +81,7 @@ class Ranking:
         InputError
             If no cut is valid.
         """
-        if not min_effective >= 0:
-            raise InputError(f"min_effective must be >= 0, got {min_effective!r}")
+        check_floor(min_effective)
         valid = valid_yields(self.s, self.b)
         # Without negative weights sum w^2 <= max w * sum w, so beyond some b every cut keeps enough.
         k = int(np.searchsorted(self.b, min_effective * self.heaviest)) if self.lightest >= 0 else self.b.size
@@ -92,14 +89,30 @@ class Ranking:
             b2 = self.variances(np.arange(k))[1]
             valid[:k] &= (np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2) & (b2 > 0)  # too small to square
         if not valid.any():
-            b2 = self.variances(np.arange(self.b.size))[1]
-            most = float(np.max(np.divide(np.square(self.b), b2, out=np.zeros(b2.size), where=b2 > 0)))
-            raise InputError(
-                f"no cut is valid: each needs s >= 0, b > 0 and an effective background count of at least "
-                f"{min_effective:g}, but over all cuts s reaches {self.s.max():g}, b {self.b.max():g} and the "
-                f"effective background count {most:.3g}"
-            )
+            refuse_all_cuts(self.s, self.b, self.variances(np.arange(self.b.size))[1], min_effective)
         return valid
+
+
+def check_floor(min_effective: float) -> None:
+    """Refuse a floor that is negative or NaN."""
+    if not min_effective >= 0:
+        raise InputError(f"min_effective must be >= 0, got {min_effective!r}")
+
+
+def refuse_all_cuts(s: Array, b: Array, b2: Array, min_effective: float) -> NoReturn:
+    """Say what the cuts reach, of which none is valid."""
+    most = float(np.max(np.divide(np.square(b), b2, out=np.zeros(b2.size), where=b2 > 0)))
+    raise InputError(
+        f"no cut is valid: each needs s >= 0, b > 0 and an effective background count of at least {min_effective:g}, "
+        f"but over all cuts s reaches {s.max():g}, b {b.max():g} and the effective background count {most:.3g}"
+    )
+
+
+def between_scores(here: AnyArray, after: AnyArray) -> Array:
+    """Thresholds that keep the scores `here` and not those `after` them: the middle, or `here` if there is none."""
+    with np.errstate(invalid="ignore"):  # between infinities there is no middle
+        middle = here / 2 + after / 2  # in the score's own precision, in which it will be compared
+    return np.where(middle > after, middle, here).astype(np.float64)  # nor between neighbouring floats
 
 
 def rank_events(score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_label: Any = None) -> Ranking:
@@ -112,9 +125,20 @@ def rank_events(score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_la
     pos_label : label, optional
         The signal; see `fivesigma.yields.split_labels`.
     """
+    return rank_checked(*check_events(score, y, sample_weight, pos_label))
+
+
+def check_events(
+    score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_label: Any = None
+) -> tuple[AnyArray, BoolArray, Array]:
+    """Scores as a copy, so that nothing changes with the caller's array; which events are signal; and weights."""
     signal, _ = split_labels(y, pos_label)
     weight = check_weights(sample_weight, signal.size)
-    values = _check_score(score, signal.size)
+    return _check_score(score, signal.size), signal, weight
+
+
+def rank_checked(values: AnyArray, signal: BoolArray, weight: Array) -> Ranking:
+    """Rank checked events."""
     order, last, is_signal = sort_descending(values, signal)
     w, s, b, extremes = _running_yields(order, weight, is_signal)
     if largest := max(-extremes[0], extremes[1]):
@@ -125,7 +149,6 @@ def rank_events(score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_la
 
 
 def _check_score(score: ArrayLike, n_events: int) -> AnyArray:
-    """Return a copy of the scores, so that a ranking does not change with the caller's array."""
     given = np.asarray(score)
     if given.dtype.kind not in "biuf":
         raise InputError(f"score must be numbers, got {given.dtype}")

@@ -14,6 +14,7 @@ from fivesigma._drawing import Label, axes_or_current, draw_data, draw_label, le
 from fivesigma._extras import need
 from fivesigma._summary import Summary, digits
 from fivesigma._types import Array, IntArray
+from fivesigma.binned_ranking import BinEnds
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.categories.dual import best_at
 from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
@@ -30,6 +31,7 @@ from fivesigma.profiled.profile import Counts, lowest
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.ratios import OneRatio
 from fivesigma.scored import ScoredEvents, arrays_of
+from fivesigma.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility
 from fivesigma.systematics import Systematics, Varied, YieldShifts, check_size, scaled, yield_shifts
 from fivesigma.yields import (
@@ -100,7 +102,7 @@ class Categories:
     utility: Utility
     rule: str
     _limits: Limits
-    _ranking: Ranking
+    _ranking: Ranking | None
     shifts: YieldShifts | None = None
     bound: float | None = None
     gap: float | None = None
@@ -145,6 +147,21 @@ class Categories:
         return float(np.sqrt(2 * AMS2(self.utility.b_reg).objective(self.s[valid], self.b[valid]).sum()))
 
     @property
+    def error(self) -> float:
+        """Standard error of the significance from the statistics of the simulation, if the background is known.
+
+        How far it moves if the s and the b of each category move up by their own error, all in quadrature.
+        """
+        z = float(self.utility.from_objective(_objective(self.utility, self.s, self.b).sum()))
+        moved = []
+        for signal in (True, False):
+            step = np.diag(np.sqrt(class_sums(self.by_process, signal=signal)[1]))
+            s, b = (np.tile(v, (len(self), 1)) for v in (self.s, self.b))
+            s, b = (s + step, b) if signal else (s, b + step)
+            moved.append(self.utility.from_objective(_objective(self.utility, s, b).sum(axis=1)) - z)
+        return float(np.sqrt(np.square(moved).sum()))
+
+    @property
     def pulls(self) -> dict[str, float]:
         """How far each systematic moves, in standard deviations, where it fits s + b best without signal."""
         if self.shifts is None:
@@ -186,7 +203,7 @@ class Categories:
 
     def evaluate(
         self,
-        score: ArrayLike | ScoredEvents,
+        score: ArrayLike | ScoredEvents | ScoredFiles,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -223,6 +240,22 @@ class Categories:
             raise InputError(
                 f"the edges were chosen with the systematics {', '.join(self.shifts.up)}: give systematics= of these "
                 "events as well, or {} to leave them out"
+            )
+        if isinstance(score, ScoredFiles):
+            if self.ratio is not None:
+                raise InputError("the edges were chosen on class probabilities; ScoredFiles hold one score per event")
+            if systematics or yields is not None:
+                raise InputError("ScoredFiles have their own yields= and no systematics; leave both out here")
+            return fill_files(
+                score,
+                self.edges,
+                utility=self.utility,
+                rule=self.rule,
+                limits=self._limits,
+                held_out=True,
+                mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
+                correlated=self.correlated,
+                moved=self._moved,
             )
         score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
         score, systematics = one_score(score, self.ratio), as_one_score(systematics, self.ratio)
@@ -273,7 +306,8 @@ class Categories:
             Replicas in which a category keeps no background are excluded.
         """
         quantiles = interval_ends(level, n_boot)
-        ranking, bounds = self._ranking, _bounds(self._ranking, self.edges)
+        ranking = self._events
+        bounds = _bounds(ranking, self.edges)
         own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
         s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
@@ -307,11 +341,18 @@ class Categories:
         random_state : int, default=0
             Seed; the same seed draws the same replicas of the same events, so that edges can be compared in pairs.
         """
-        bounds = _bounds(self._ranking, self.edges)
-        inside = bounds[bounds > 0] - 1
-        cuts = np.unique(np.searchsorted(self._ranking.last, inside))
-        s, b = (from_zero(v) for v in replicas_above(self._ranking, cuts, n_boot, random_state))
-        return self._replica_significance(s, b, np.searchsorted(np.append(0, self._ranking.last[cuts] + 1), bounds))
+        ranking = self._events
+        bounds = _bounds(ranking, self.edges)
+        cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
+        s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
+        return self._replica_significance(s, b, np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds))
+
+    @property
+    def _events(self) -> Ranking:
+        """All events, which replicas are drawn from."""
+        if self._ranking is None:
+            raise InputError("an interval needs all events in memory; read the files with ScoredEvents.read")
+        return self._ranking
 
     def _replica_significance(self, s: Array, b: Array, at: IntArray) -> Array:
         if not self._profiled:
@@ -380,7 +421,7 @@ class Categories:
         return ax
 
 
-def edges_at(ranking: Ranking, cuts: IntArray) -> Array:
+def edges_at(ranking: Ranking | BinEnds, cuts: IntArray) -> Array:
     """Ascending edges for cuts from the tightest to the loosest; the cut that keeps all events is minus infinity."""
     lower = np.where(cuts == ranking.last.size - 1, -np.inf, ranking.thresholds(cuts))
     return np.append(lower[::-1], np.inf)
@@ -449,7 +490,7 @@ def fill(
     certificate: tuple[float, float] | None = None,
     said: tuple[str, ...] = (),
 ) -> Categories:
-    """Sum up what each category keeps."""
+    """Sum up what each category keeps of ranked events."""
     bounds = _bounds(ranking, edges)
     n = edges.size - 1
     given = None if process is None else np.asarray(process)
@@ -459,12 +500,53 @@ def fill(
     kept = slice(0, bounds[-1])
     category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
     by_process = process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
+    return _filled(
+        by_process,
+        edges,
+        ranking,
+        utility=utility,
+        rule=rule,
+        limits=limits,
+        held_out=held_out,
+        shifts=shifts,
+        mc_statistics=mc_statistics,
+        correlated=correlated,
+        ratio=ratio,
+        moved=moved,
+        certificate=certificate,
+        said=said,
+    )
+
+
+def fill_files(files: ScoredFiles, edges: Array, **options: Any) -> Categories:
+    """Sum up what each category keeps of events in files."""
+    return _filled(files.by_process(edges), edges, None, **options)
+
+
+def _filled(
+    by_process: Mapping[str, ProcessYields],
+    edges: Array,
+    ranking: Ranking | None,
+    *,
+    utility: Utility,
+    rule: str,
+    limits: Limits,
+    held_out: bool,
+    shifts: YieldShifts | None = None,
+    mc_statistics: bool = False,
+    correlated: bool = True,
+    ratio: OneRatio | None = None,
+    moved: Moved | None = None,
+    certificate: tuple[float, float] | None = None,
+    said: tuple[str, ...] = (),
+) -> Categories:
+    n = edges.size - 1
     s, s2 = class_sums(by_process, signal=True)
     b, b2 = class_sums(by_process, signal=False)
     effective_s, effective_b = (np.divide(v * v, v2, out=np.zeros(n), where=v2 > 0) for v, v2 in ((s, s2), (b, b2)))
     notes = _notes(edges, s, b, effective_b)
     for note in notes:
-        warnings.warn(note, SmallSampleWarning, stacklevel=3)
+        warnings.warn(note, SmallSampleWarning, stacklevel=4)
     if is_profiled(utility, shifts, mc_statistics, correlated):
         counts = counts_of(utility, s, b, shifts, b2 if mc_statistics else None, (s >= 0) & (b > 0))
         significance = float(np.sqrt(2 * lowest(counts).objective))

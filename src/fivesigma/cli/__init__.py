@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import fivesigma
+from fivesigma.cli.analyse import analyse
 from fivesigma.cli.categorise import categorise
 from fivesigma.cli.demo import demo
 from fivesigma.cli.env import env
@@ -66,5 +67,5 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (demo, train, predict, score, scan, categorise, report_command, export, higgsml, env):
+for _command in (demo, train, predict, score, scan, categorise, report_command, analyse, export, higgsml, env):
     main.add_command(_command)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fivesigma.cli.options import check_output, force_option, scores_options
+from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
 from fivesigma.cli.systematics import needed_for_quote, of_scores, parsed, split_sentence, systematic_option
 
 
@@ -37,6 +37,7 @@ from fivesigma.cli.systematics import needed_for_quote, of_scores, parsed, split
 @click.option("--signals", metavar="NAMES",
               help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
 @scores_options
+@stream_option
 @click.option("--pyhf", type=click.Path(path_type=Path), metavar="FILE", help="Write a HistFactory workspace (JSON).")
 @click.option("--shapes", type=click.Choice(["split", "histosys"]), default="split", show_default=True,
               help="Write systematics as normsys and histosys, or as histosys alone, as they are quoted.")  # fmt: skip
@@ -60,6 +61,7 @@ def categorise(
     yields: tuple[float, float] | None,
     replicas: int,
     as_json: bool,
+    stream: bool,
     pyhf: Path | None,
     shapes: str,
     force: bool,
@@ -89,8 +91,11 @@ def categorise(
         floors = (MIN_EFFECTIVE if min_effective is None else min_effective, min_background)
         categorise_file(scores, signals, categories, quote, pyhf, floors, as_json=as_json)
         return
+    if stream and asked:
+        raise click.UsageError("--systematic needs all events in memory; leave --stream out.")
     needed = needed_for_quote(asked, quoted) if quote is not None else []
-    tune = fivesigma.ScoredEvents.read(scores, signal, yields)
+    kind: Any = fivesigma.ScoredFiles if stream else fivesigma.ScoredEvents.read
+    tune = kind(scores, signal, yields)
     found = fivesigma.categorise(
         tune,
         n_categories=int(categories) if categories.isdigit() else "auto",
@@ -104,9 +109,12 @@ def categorise(
     )
     search = {"bound": found.bound, "gap": found.gap}
     if quote is not None:
-        other = fivesigma.ScoredEvents.read(quote, signal, yields)
+        other = kind(quote, signal, yields)
         found = found.evaluate(other, systematics=of_scores(needed, other, yields))
-    interval = found.interval(n_boot=replicas)
+    if stream:
+        interval = found.significance - found.error, found.significance + found.error
+    else:
+        interval = found.interval(n_boot=replicas).significance
     if pyhf is not None:
         fivesigma.write_workspace(fivesigma.to_pyhf(found, shapes=shapes), pyhf)
         if asked and shapes == "split":
@@ -117,7 +125,7 @@ def categorise(
             "s": found.s.tolist(),
             "b": found.b.tolist(),
             "significance": found.significance,
-            "significance_interval": interval.significance,
+            "significance_interval": interval,
             "held_out": found.held_out,
             "utility": repr(found.utility),
         }
@@ -127,5 +135,5 @@ def categorise(
         click.echo(json.dumps(result))
         return
     click.echo(repr(found))
-    low, high = interval.significance
+    low, high = interval
     click.echo(f"significance  {found.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")

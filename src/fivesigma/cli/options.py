@@ -115,12 +115,10 @@ def source_options(
     }
 
 
-def model_samples(trained: Any, source: dict[str, Any], **reading: Any) -> Any:
+def model_samples(read: Callable[..., Any], trained: Any, source: dict[str, Any], **reading: Any) -> Any:
     """Read the files of processes as the training events of a model were read, but for what is asked otherwise."""
-    from fivesigma.datasets import load_events
-
     asked = {name: column_or_none(value) for name, value in reading.items() if value is not None}
-    return load_events(
+    return read(
         **source,
         **{"features": trained.features, "weight": trained.weight, "missing": trained.missing} | asked,
         keep=trained.keep,
@@ -176,6 +174,12 @@ utility_options = several(
         "relative_background(FRACTION).",
     ),
     click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background."),
+)
+
+stream_option = click.option(
+    "--stream",
+    is_flag=True,
+    help="Read SCORES, which may be a pattern of several files, part by part; intervals are then standard errors.",
 )
 
 scores_options = several(

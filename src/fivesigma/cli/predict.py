@@ -76,7 +76,7 @@ def predict(
     the kept columns, entry by entry in the order of the one file that is read.
     """
     from fivesigma import load
-    from fivesigma.datasets import column_names, load_events
+    from fivesigma.datasets import EventStream, column_names
     from fivesigma.datasets.columns import Columns
     from fivesigma.scored import check_ending
 
@@ -98,12 +98,12 @@ def predict(
         if label or process:
             raise InputError("--sample says what an event is; leave --label and --process out")
         reading = {"weight": weight, "missing": missing, "tree": tree, "cut": where}
-        _score(fitted, model_samples(trained, source, **reading), output)
+        _score(fitted, model_samples(EventStream, trained, source, **reading), output)
         return
     found = trained.there(column_names(files[0], tree=tree))
     asked = {"label": label, "weight": weight, "process": process}
     roles = {role: getattr(found, role) if name is None else column_or_none(name) for role, name in asked.items()}
-    events = load_events(
+    stream = EventStream(
         files,
         features=trained.features,
         **roles,
@@ -113,23 +113,17 @@ def predict(
         tree=tree,
         cut=where,
     )
-    _score(fitted, events, output, weighted=roles["weight"] is not None)
+    _score(fitted, stream, output)
 
 
-def _score(fitted: Any, events: Any, output: Path, *, weighted: bool = True) -> None:
+def _score(fitted: Any, stream: Any, output: Path) -> None:
     """Score events, write them, and say how many they are."""
-    from dataclasses import replace
+    from fivesigma.scored_stream import write_scores
 
-    from fivesigma import ScoredEvents
-
-    for note in events.notes:
+    written = write_scores(fitted, stream, output)
+    for note in stream.notes:
         click.echo(f"note: {note}", err=True)
-    scored = ScoredEvents.of(fitted, events)
-    if not weighted:
-        scored = replace(scored, weight=None)
-    scored.write(output)
-    selected = 0 if scored.selected is None else int(scored.selected.sum())
-    click.echo(f"{len(events):,} events scored, {selected:,} selected by a model for {fitted.utility_!r}")
+    click.echo(f"{written.events:,} events scored, {written.selected:,} selected by a model for {fitted.utility_!r}")
     click.echo(f"scores in {output}")
 
 

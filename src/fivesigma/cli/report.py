@@ -150,11 +150,12 @@ def _read_samples(
     tree: str | None,
 ) -> Any:
     """Read the files of processes as the model was trained."""
+    from fivesigma.datasets import load_events
     from fivesigma.datasets.columns import Columns
 
     if label or process:
         raise InputError("--sample says what an event is; leave --label and --process out")
-    return model_samples(Columns.of_model(model), source, weight=weight, tree=tree, cut=where)
+    return model_samples(load_events, Columns.of_model(model), source, weight=weight, tree=tree, cut=where)
 
 
 def _read(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fivesigma._files import written_whole
-from fivesigma.cli.options import check_output, force_option, scores_options
+from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
 from fivesigma.cli.systematics import of_scores, parsed, systematic_option
+from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
     from fivesigma.cut import CutScan
@@ -24,6 +25,7 @@ FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
               help="How the best cut is chosen.")  # fmt: skip
 @systematic_option
 @scores_options
+@stream_option
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve to .png, .pdf or .svg.")
 @force_option
 def scan(
@@ -37,6 +39,7 @@ def scan(
     yields: tuple[float, float] | None,
     replicas: int,
     as_json: bool,
+    stream: bool,
     plot: Path | None,
     force: bool,
 ) -> None:
@@ -54,21 +57,29 @@ def scan(
     asked = parsed(systematics)
     if plot is not None:
         check_output(plot, force=force)
-    read = fivesigma.ScoredEvents.read(scores, signal, yields)
+    if plot is not None and stream:
+        raise InputError("--plot draws every cut, which --stream does not have; leave one of them out")
+    if stream and asked:
+        raise click.UsageError("--systematic needs all events in memory; leave --stream out.")
+    kind: Any = fivesigma.ScoredFiles if stream else fivesigma.ScoredEvents.read
+    read = kind(scores, signal, yields)
     varied = of_scores(asked, read, yields)
     best = fivesigma.scan(read, utility=resolve_utility(utility, b_reg), rule=rule, systematics=varied)
     for note in best.notes:
         click.echo(f"note: {note}", err=True)
-    interval = best.interval(n_boot=replicas)
+    if stream:
+        interval: Any = (best.significance - best.error, best.significance + best.error), None
+    else:
+        interval = tuple(best.interval(n_boot=replicas))
     if plot is not None:
         _draw(best, plot)
     if as_json:
         found: dict[str, Any] = {
             "cut": best.cut,
-            "cut_interval": interval.cut,
+            "cut_interval": interval[1],
             "fraction": best.fraction,
             "significance": best.significance,
-            "significance_interval": interval.significance,
+            "significance_interval": interval[0],
             "s": best.s,
             "b": best.b,
             "effective_b": best.effective_background,
@@ -88,11 +99,12 @@ def scan(
         click.echo(
             f"{curve.fraction[i]:>10.4f} {curve.cut[i]:>12.6g} {curve.s[i]:>12.6g} {curve.b[i]:>12.6g} {z:>13}{mark}"
         )
-    low, high = interval.significance
+    low, high = interval[0]
     click.echo(f"significance  {best.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
     if asked:
         click.echo(f"profiled      over {', '.join(best.systematics)}; {best.known_background:.4f} if b were known")
-    click.echo(f"cut           {best.cut:.6g}  [{interval.cut[0]:.6g}, {interval.cut[1]:.6g}]")
+    around = "" if interval[1] is None else f"  [{interval[1][0]:.6g}, {interval[1][1]:.6g}]"
+    click.echo(f"cut           {best.cut:.6g}{around}")
     click.echo(f"utility       {best.utility!r}")
 
 

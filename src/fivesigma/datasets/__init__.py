@@ -7,10 +7,12 @@ from fivesigma.datasets.events import Events
 from fivesigma.datasets.htautau import make_htautau
 from fivesigma.datasets.load import column_names, load_events
 from fivesigma.datasets.memory import from_arrays, from_frame
+from fivesigma.datasets.stream import EventStream
 from fivesigma.datasets.write import write_events
 
 __all__ = [
     "NEVER_FEATURES",
+    "EventStream",
     "Events",
     "column_names",
     "from_arrays",

@@ -62,7 +62,7 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
     if settled is None or settled.features is None:
         raise InputError("there is no file to read")
     n, n_read = sum(block.n_rows for block in blocks), sum(block.n_read for block in blocks)
-    notes = _notes(columns, settled, left_out, held_back, n_read=n_read, n=n)
+    notes = reading_notes(columns, settled, left_out, held_back, n_read=n_read, n=n)
     if n == 0:
         raise InputError(f"none of {n_read:,} events passes the cut {shortened(repr(columns.cut))}")
     where = blocks[0].source if len(blocks) == 1 else f"{len(blocks)} files"
@@ -73,11 +73,11 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
         process = np.repeat([str(block.process) for block in blocks], [block.n_rows for block in blocks])
         y, meant = np.where(np.isin(process, list(signal)), SIGNAL, BACKGROUND), SIGNAL
         _check_processes(blocks, processes, signal)
-    w = np.ones(n) if settled.weight is None else _weights(blocks, settled.weight)
+    w = np.ones(n) if settled.weight is None else physics_weights(blocks, settled.weight)
     if processes is not None:
         w = w * np.repeat(processes.factors, [block.n_rows for block in blocks])
     if table.n_empty:
-        notes += (f"{table.n_empty:,} empty or NaN feature values are read as missing.",)
+        notes += (empty_note(table.n_empty),)
     return Events(
         X=table.finished(),
         y=y,
@@ -85,11 +85,16 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
         signal=meant,
         feature_names=settled.feature_names,
         process=process,
-        ids=None if settled.ids is None else _unique_ids(blocks, settled.ids),
+        ids=None if settled.ids is None else unique_ids(blocks, settled.ids),
         kept={name: _joined(blocks, name) for name in settled.keep},
         columns=settled,
         notes=notes,
     )
+
+
+def empty_note(n_empty: int) -> str:
+    """What is said of features that are missing in the source itself."""
+    return f"{n_empty:,} empty or NaN feature values are read as missing."
 
 
 @contextmanager
@@ -109,7 +114,7 @@ def _checked_block(source: Source, settled: Columns, table: FeatureTable) -> Blo
     needed = frozenset(settled.named)
     for name in (settled.label, settled.process, settled.ids, *settled.keep):
         if name is not None:
-            block.columns[name] = _plain(block.columns[name], name, source.name, nan=name not in needed)
+            block.columns[name] = plain_values(block.columns[name], name, source.name, nan=name not in needed)
     for name in frozenset(settled.keep).intersection(settled.features or ()):
         if block.columns[name].dtype.kind == "U":
             raise InputError(f"column {name!r} of {source.name} holds text and cannot be a feature; only keep it")
@@ -126,7 +131,7 @@ def _check_processes(blocks: list[Block], processes: Processes, signal: Sequence
         raise InputError("every process is signal; at least one must be background")
 
 
-def _plain(column: NDArray[Any], name: str, source: str, *, nan: bool) -> NDArray[Any]:
+def plain_values(column: NDArray[Any], name: str, source: str, *, nan: bool) -> NDArray[Any]:
     """Turn a column into an array of text, whole numbers, numbers or truth; only what is kept may have NaN."""
     gaps = np.zeros(len(column), dtype=bool)
     if column.dtype.kind == "f" and not nan:
@@ -151,7 +156,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124 - NaN and NaT
 
 
-def _notes(
+def reading_notes(
     asked: Columns, settled: Columns, left_out: Sequence[str], held_back: Sequence[str], *, n_read: int, n: int
 ) -> tuple[str, ...]:
     notes = []
@@ -183,7 +188,7 @@ def _labels(blocks: list[Block], label: str | None, signal: Any, where: str) -> 
     raise InputError(f"column {label!r} of {where} must hold two labels; it holds {seen}{more}")
 
 
-def _weights(blocks: list[Block], name: str) -> NDArray[np.float64]:
+def physics_weights(blocks: list[Block], name: str) -> NDArray[np.float64]:
     for block in blocks:
         column = block.columns[WEIGHT if WEIGHT in block.columns else name]
         bad = np.flatnonzero(~np.isfinite(column))
@@ -196,7 +201,7 @@ def _weights(blocks: list[Block], name: str) -> NDArray[np.float64]:
     return np.concatenate(parts).astype(np.float64, copy=False)
 
 
-def _unique_ids(blocks: list[Block], name: str) -> NDArray[Any]:
+def unique_ids(blocks: list[Block], name: str) -> NDArray[Any]:
     """Identifiers, each once in its file: several files may count their events alike."""
     for block in blocks:
         ids = block.columns[name]

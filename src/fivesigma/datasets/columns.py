@@ -50,8 +50,11 @@ class Source(Protocol):
     def numbers(self) -> Sequence[str]:
         """The columns that hold one number per event, in order."""
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
-        """Read columns piece by piece; numbers get NaN for empty cells, values may not be empty."""
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
+        """Read columns piece by piece; numbers get NaN for empty cells, values may not be empty.
+
+        `rows` is the size of a piece for those that can be read in pieces of any size.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ def events_digest(events: Events) -> str:
     True
     """
     signal = events.is_signal if events.labelled else np.zeros(0, dtype=bool)
-    return digest_of(_canonical(events.X), events.weight, signal)
+    return digest_of(canonical(events.X), events.weight, signal)
 
 
 def digest_of(features: AnyArray, weight: AnyArray, signal: AnyArray) -> str:
@@ -33,14 +33,14 @@ def digest_of(features: AnyArray, weight: AnyArray, signal: AnyArray) -> str:
     return found.hexdigest()
 
 
-def _canonical(X: AnyArray) -> AnyArray:
+def canonical(X: AnyArray) -> AnyArray:
     """Features of which equal values have equal bits: one NaN, one zero."""
     return np.ascontiguousarray(np.where(np.isnan(X), np.float32(np.nan), X + np.float32(0)), dtype=np.float32)
 
 
 def row_digests(X: AnyArray) -> AnyArray:
     """Mix the bits of each row of features into 64; overflow is meant."""
-    bits = _canonical(X).view(np.uint32)
+    bits = canonical(X).view(np.uint32)
     out = np.zeros(len(X), dtype=np.uint64)
     for column in bits.T:
         out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)

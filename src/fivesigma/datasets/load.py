@@ -20,8 +20,6 @@ from fivesigma.datasets.tables import CsvFile, ParquetFile
 from fivesigma.errors import InputError, did_you_mean, is_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fivesigma.datasets.columns import Source
     from fivesigma.datasets.events import Events
 
@@ -126,8 +124,66 @@ def load_events(
         missing=missing,
         cut=cut,
     )
+    opened = open_sources(
+        path,
+        columns,
+        signal,
+        tree=tree,
+        luminosity=luminosity,
+        cross_section=cross_section,
+        sum_of_weights=sum_of_weights,
+    )
+    return assemble(
+        (opened.source(at) for at in range(len(opened.targets))),
+        opened.columns,
+        opened.signal,
+        processes=opened.processes,
+    )
+
+
+class Opened(NamedTuple):
+    """Files that are to be read, and how.
+
+    Attributes
+    ----------
+    targets : list of Target
+    tree : str or None
+    columns : Columns
+        As asked for; without label and process where files say what an event is.
+    signal : label, or list of processes
+    processes : Processes or None
+        Process and factor of each file, where files say what an event is.
+    """
+
+    targets: list[Target]
+    tree: str | None
+    columns: Columns
+    signal: Any
+    processes: Processes | None = None
+
+    def source(self, at: int) -> Source:
+        """Open one of the files."""
+        if self.processes is None:
+            return _source(self.targets[at], self.tree)
+        try:
+            return _source(self.targets[at], self.tree)
+        except InputError as err:
+            raise InputError(f"{err} (process {self.processes.names[at]!r})") from err
+
+
+def open_sources(
+    path: Paths | Mapping[str, Paths],
+    columns: Columns,
+    signal: Any,
+    *,
+    tree: str | None,
+    luminosity: float | None,
+    cross_section: Mapping[str, float] | None,
+    sum_of_weights: Mapping[str, float | str] | None,
+) -> Opened:
+    """Find the files that a user means; none is read yet. The parameters are those of `load_events`."""
     if isinstance(path, Mapping):
-        return _load_processes(
+        return _open_processes(
             path,
             columns,
             signal,
@@ -142,10 +198,10 @@ def load_events(
     if tree is not None and not all(target.path.suffix.lower() == ".root" for target in targets):
         other = next(target.path.name for target in targets if target.path.suffix.lower() != ".root")
         raise InputError(f"tree= chooses within ROOT files, but {other} is not one")
-    return assemble((_source(target, tree) for target in targets), columns, signal)
+    return Opened(targets, tree, columns, signal)
 
 
-def _load_processes(
+def _open_processes(
     paths: Mapping[str, Paths],
     columns: Columns,
     signal: Any,
@@ -154,8 +210,8 @@ def _load_processes(
     luminosity: float | None,
     cross_section: Mapping[str, float],
     sum_of_weights: Mapping[str, float | str],
-) -> Events:
-    """Read files whose processes are known."""
+) -> Opened:
+    """Find files whose processes are known."""
     if not paths:
         raise InputError("there is no process to read")
     if signal is None:
@@ -166,26 +222,19 @@ def _load_processes(
             if name not in paths:
                 hint = did_you_mean(str(name), paths) or f"; there are {', '.join(map(repr, paths))}"
                 raise InputError(f"{kind} names the process {name!r}, which has no files{hint}")
-    files: list[tuple[str, Target]] = []
+    targets: list[Target] = []
+    found: list[str] = []
     factors: list[float] = []
     for process, path in paths.items():
         try:
             own = _files(path)
         except InputError as err:
             raise InputError(f"{err} (process {process!r})") from err
-        files += [(process, target) for target in own]
+        targets += own
+        found += [process] * len(own)
         factor = normalisation(process, own, luminosity, cross_section.get(process), sum_of_weights.get(process))
         factors += [factor] * len(own)
-
-    def sources() -> Iterator[Source]:
-        for process, target in files:
-            try:
-                yield _source(target, tree)
-            except InputError as err:
-                raise InputError(f"{err} (process {process!r})") from err
-
-    roles = replace(columns, label=None, process=None)
-    return assemble(sources(), roles, signals, processes=Processes([name for name, _ in files], factors))
+    return Opened(targets, tree, replace(columns, label=None, process=None), signals, Processes(found, factors))
 
 
 def normalisation(

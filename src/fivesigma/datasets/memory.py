@@ -50,7 +50,7 @@ class _Frame:
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
         return array
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Hand over the columns at once; text where numbers belong is refused."""
         yield {name: self._read(name, self.columns[name], kind) for name, kind in kinds.items()}
 

@@ -11,7 +11,7 @@ from fivesigma._extras import need
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fivesigma.datasets.expression import Expression
     from fivesigma.datasets.features import FeatureTable
 
-__all__ = ["Block", "read_block"]
+__all__ = ["Block", "read_block", "read_blocks"]
 
 
 @dataclass(slots=True)
@@ -78,33 +78,58 @@ def read_block(
     keep : collection of str
         Features that are columns of the block nevertheless.
     """
-    expressions = [*derived.values(), *([] if cut is None else [cut])]
-    raw = frozenset[str]().union(*(e.columns for e in expressions))
-    wanted: dict[str, Kind] = {**kinds, **dict.fromkeys(sorted(raw), "raw")}
     only_features = frozenset(() if table is None else table.names).difference(keep)
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (*kinds, *derived) if name not in only_features}
     passed: list[NDArray[np.intp]] = []
     n_read = 0
-    for chunk in source.chunks(wanted):
-        n = len(next(iter(chunk.values())))
-        columns = {name: _precise(chunk[name]) for name in raw}
-        kept: Any = slice(None)
-        if cut is not None:
-            kept = np.flatnonzero(cut.condition(columns, n))
-            passed.append(kept + n_read)
-        values = {name: _flat(chunk[name], name, source)[kept] for name in kinds}
-        values |= {name: expression.number(columns, n)[kept] for name, expression in derived.items()}
+    for block in read_blocks(source, kinds, derived, cut):
         if table is not None:
-            here = Block(source.name, {}, n, n, np.arange(n_read, n_read + n)[kept])
-            table.add(values, here.where)
+            table.add(block.columns, block.where)
         for name, arrays in parts.items():
-            arrays.append(values[name])
-        n_read += n
+            arrays.append(block.columns[name])
+        if cut is not None and block.passed is not None:
+            passed.append(block.passed)
+        n_read += block.n_read
     if n_read == 0:
         raise InputError(f"{source.name} holds no events")
     out = {name: arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for name, arrays in parts.items()}
     rows = np.concatenate(passed) if cut is not None else None
     return Block(source.name, out, n_read, n_read if rows is None else rows.size, rows)
+
+
+def read_blocks(
+    source: Source,
+    kinds: Mapping[str, Kind],
+    derived: Mapping[str, Expression],
+    cut: Expression | None,
+    rows: int | None = None,
+) -> Iterator[Block]:
+    """Read a source as `read_block` does, one chunk after the other; rows are counted from its beginning.
+
+    Parameters
+    ----------
+    source, kinds, derived, cut
+        As in `read_block`.
+    rows : int, optional
+        Events per chunk, before the cut; by default as the format is best read.
+    """
+    expressions = [*derived.values(), *([] if cut is None else [cut])]
+    raw = frozenset[str]().union(*(e.columns for e in expressions))
+    wanted: dict[str, Kind] = {**kinds, **dict.fromkeys(sorted(raw), "raw")}
+    first = 0
+    for chunk in source.chunks(wanted, rows):
+        n = len(next(iter(chunk.values())))
+        columns = {name: _precise(chunk[name]) for name in raw}
+        kept: Any = slice(None)
+        passed = None if first == 0 else np.arange(first, first + n)
+        n_rows = n
+        if cut is not None:
+            kept = np.flatnonzero(cut.condition(columns, n))
+            passed, n_rows = kept + first, kept.size
+        out = {name: _flat(chunk[name], name, source)[kept] for name in kinds}
+        out |= {name: expression.number(columns, n)[kept] for name, expression in derived.items()}
+        yield Block(source.name, out, n, n_rows, passed)
+        first += n
 
 
 def _precise(column: Any) -> Any:

@@ -34,7 +34,9 @@ class RootTree:
         self.name = path.name
         with self._opened() as file:
             self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
-            types = {str(k): str(v) for k, v in file[self.tree].typenames().items()}
+            found = file[self.tree]
+            types = {str(k): str(v) for k, v in found.typenames().items()}
+            self.n_entries = int(found.num_entries)
         self.names = tuple(types)
         self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
         self._numbers = frozenset(self.numbers)
@@ -48,13 +50,13 @@ class RootTree:
             classes = file.classnames(recursive=True, cycle=False)
         return tuple(name for name, kind in classes.items() if kind in _TREES)
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
         """Read the chosen branches piece by piece, each at once in its final type."""
         several = [name for name, kind in kinds.items() if kind == "raw" and name not in self._numbers]
         n_rows = 0
         with self._opened() as file:
             tree = file[self.tree]
-            for piece in tree.iterate(list(kinds), step_size=_STEP, library="ak" if several else "np"):
+            for piece in tree.iterate(list(kinds), step_size=rows or _STEP, library="ak" if several else "np"):
                 chunk = {name: self._typed(piece[name], name, kind) for name, kind in kinds.items()}
                 lengths = {len(column) for column in chunk.values()}
                 if len(lengths) > 1:

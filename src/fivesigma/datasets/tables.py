@@ -47,8 +47,8 @@ class _Table:
     def _plan(self) -> QueryOptFlags:
         return cast("QueryOptFlags", self.polars.QueryOptFlags())
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-        """Read columns as arrays, releasing polars' copy of each as it goes."""
+    def read(self, kinds: Mapping[str, Kind], first: int = 0, rows: int | None = None) -> dict[str, NDArray[Any]]:
+        """Read columns of all or of some rows as arrays, releasing polars' copy of each as it goes."""
         for name, kind in kinds.items():
             if self.schema[name].is_nested() and kind != "raw":
                 msg = f"column {name!r} of {self.name} does not hold one value per event ({self.schema[name]})"
@@ -60,7 +60,8 @@ class _Table:
         ]
         try:
             with self._reading():
-                frame = self._scan(kinds).select(wanted).collect(engine="streaming", optimizations=self._plan())
+                lazy = self._scan(kinds) if rows is None else self._scan(kinds).slice(first, rows)
+                frame = lazy.select(wanted).collect(engine="streaming", optimizations=self._plan())
         except InputError:
             self._find_text(kinds)
             self._find_cast(kinds, types)
@@ -75,7 +76,7 @@ class _Table:
             arrays[name] = read(series)
         return arrays
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Read the columns at once: what is not wanted is dropped by polars as it reads."""
         yield self.read(kinds)
 
@@ -166,6 +167,20 @@ class ParquetFile(_Table):
 
     def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:  # noqa: ARG002 - the file knows its types
         return cast("LazyFrame", self.polars.scan_parquet(self.path, glob=False))
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Number of events, from the file's own record of them."""
+        with self._reading():
+            return int(self._scan({}).select(self.polars.len()).collect().item())
+
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
+        """Read the columns at once, or some rows after the other."""
+        if rows is None:
+            yield self.read(kinds)
+            return
+        for first in range(0, max(self.n_rows, 1), rows):
+            yield self.read(kinds, first, rows)
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._threads import threads_for
-from fivesigma._types import Array, IntArray
+from fivesigma._types import Array
 from fivesigma.cascade import ClassWeights, History, Schedule, cascade
+from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
-from fivesigma.estimators.callbacks import reporting
+from fivesigma.estimators.callbacks import reporting, with_callbacks
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.growth import Growth, Weigher
 from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
+from fivesigma.estimators.streamed import StreamedEvents, read_stream
 from fivesigma.learners import Binding, StagedModel, check_library, grower
-from fivesigma.significance import Utility
+from fivesigma.learners.xgboost_batches import MEMORY, cache_folder
+from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
 from fivesigma.yields import signal_and_background, significance_or_zero
 
@@ -96,6 +101,13 @@ class GrownCascadeClassifier(SignificanceClassifier):
         Seed of the split and of the library.
     n_jobs : int, optional
         Threads; all cores by default.
+    memory : {"all", "bins", "disk"}, default="all"
+        What is held of the features: all of them; their bins, about four bytes per value; or, of XGBoost 3.0 and later,
+        the bins in files that are read for every tree. The last two show the features to XGBoost batch by batch, and
+        `fit` then also takes an `EventStream`, whose files are never in memory all at once.
+    cache : path, optional
+        Folder to be made for ``memory="disk"``, on a local disk with about 2.5 bytes per value; it is removed in the
+        end and after an error. By default a temporary one.
 
     Attributes
     ----------
@@ -141,6 +153,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         "checkpoint_every": whole(1),
         "early_stopping": none_or(whole(1)),
         "update": one_of(UPDATES),
+        "memory": one_of(MEMORY),
     }
     _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "n_trees_": int, "models_": list}
 
@@ -172,6 +185,8 @@ class GrownCascadeClassifier(SignificanceClassifier):
         checkpoint_every: int = 50,
         random_state: Any = None,
         n_jobs: int | None = None,
+        memory: str = "all",
+        cache: str | os.PathLike[str] | None = None,
     ) -> None:
         self.library = library
         self.n_trees = n_trees
@@ -198,49 +213,138 @@ class GrownCascadeClassifier(SignificanceClassifier):
         self.checkpoint_every = checkpoint_every
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.memory = memory
+        self.cache = cache
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot be used, or not together."""
+        super().check_parameters()
+        if self.memory != "all" and self.library != "xgboost":
+            raise InputError(f"memory={self.memory!r} is available with library='xgboost', not with {self.library!r}")
+        if self.memory != "disk" and self.cache is not None:
+            raise InputError(f"cache is a folder for memory='disk', and memory is {self.memory!r}; leave cache out")
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, process: Any = None) -> Self:
+        """Train on weighted events and tune the cut.
+
+        Parameters
+        ----------
+        X : Events, EventStream, or array or frame of shape (n_events, n_features)
+            `Events` bring their labels, weights, processes and feature names along; so does an `EventStream`, which
+            needs ``memory="bins"`` or ``"disk"`` and a fraction as `cv`. Its held-out events are those with a small
+            hash of (random_state, position of the file, row).
+        y : array-like of shape (n_events,)
+            Two labels; needed unless X brings them.
+        sample_weight : array-like of shape (n_events,), optional
+            Physics weights: the expected yield of each event. One each if not given.
+        process : array-like of shape (n_events,), optional
+            Process of each event; splits are stratified by it.
+
+        Returns
+        -------
+        self
+        """
+        if not isinstance(X, EventStream):
+            return super().fit(X, y, sample_weight, process)
+        for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process)):
+            if given is not None:
+                raise InputError(f"{name} is given beside an EventStream, which reads it from its files; leave it out")
+        self.check_parameters()
+        self._fit_stream(X)
+        return self
+
+    @with_callbacks
+    def _fit_stream(self, stream: EventStream) -> None:
+        """Train on files that are read chunk by chunk."""
+        if self.memory == "all":
+            raise InputError("an EventStream needs memory='bins' or memory='disk'; load_events reads all of it")
+        if not isinstance(self.cv, float):
+            raise InputError(f"an EventStream needs a fraction as cv, the share of events held out, got {self.cv!r}")
+        for name, taken in (("refit", self.refit), ("update='cross-fit'", self.update == "cross-fit")):
+            if taken:
+                raise InputError(f"{name} needs all events in memory; leave it out for an EventStream")
+        self.utility_ = resolve_utility(self.utility, self.b_reg)
+        split_seed, seed = spread_seeds(self.random_state, 2)
+        read = read_stream(stream, self.cv, split_seed, pos_label=self.pos_label, negative=self.negative_weights)
+        self.classes_, self.n_features_in_ = read.sample.classes, len(stream.feature_names)
+        self.feature_names_in_ = np.array(stream.feature_names, dtype=object)
+        shape, data = read.table.shape, (read.table.fingerprint(), read.sample.signal, read.sample.weight)
+        checkpoint = Checkpoint.of(self, self._checkpoint_interval(), *data)
+        only = [read]
+        del data, read
+        try:
+            with cache_folder(self.memory, self.cache, shape) as cache:
+                digest = self._fit_read(only, seed, cache, checkpoint)
+        finally:
+            if checkpoint:
+                checkpoint.release()
+        self.columns_, self.data_hash_ = asdict(stream.columns), digest
+
+    def _fit_read(
+        self, only: list[StreamedEvents], seed: int, cache: Path | None, checkpoint: Checkpoint | None
+    ) -> str:
+        """Train on what was read, which is taken from the list and let go as soon as possible; return its digest."""
+        read = only.pop()
+        growth, start = self._growth(read.sample, read.splits, seed, cache)
+        total, digest = read.sample.totals[0], read.table.digest(read.sample)
+        if self.monitor_every or self.update == "train":
+            _ = growth.training  # while the events are still there
+        del read
+        growth.forget()
+        self._train_and_tune(growth, start, total, checkpoint)
+        return digest
 
     def _checkpoint_interval(self) -> int:
         return self.checkpoint_every
 
     def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
-        params = check_library(self.library, self.params)
-        threads = threads_for(self.n_jobs, sample.n_cells)
         split_seed, seed = spread_seeds(self.random_state, 2)
         if splits is None:
             few = self.update == "cross-fit" and isinstance(self.cv, float)
             splits = sample.splits(max(2, round(1 / self.cv)) if few else self.cv, split_seed)
+        with cache_folder(self.memory, self.cache, sample.X.shape) as cache:
+            probability = self._train_and_tune(*self._growth(sample, splits, seed, cache), sample.totals[0], checkpoint)
+        if self.refit:
+            self.models_ = [self._grow_on_all(sample, seed)]
+        return probability
+
+    def _growth(self, sample: Sample, splits: Splits, seed: int, cache: Path | None) -> tuple[Growth, ClassWeights]:
+        """Bind the boosters to their events; return the class weights of the first round too."""
         growth = Growth(
             sample,
             splits,
             Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_),
             library=self.library,
-            params=params,
+            params=check_library(self.library, self.params),
             seed=seed,
-            threads=threads,
+            threads=threads_for(self.n_jobs, sample.n_cells),
             update_cut=self.update_cut,
             on_train=self.update == "train",
+            memory=self.memory,
+            cache=cache,
         )
         growth.gauge.warn_if_small()
-        train = np.concatenate([rows for rows, _ in splits])
-        self.history_, judged = self._grow(growth, sample, train, checkpoint)
+        if self.cascade and self.u_init != "auto":
+            return growth, self._schedule(growth.gauge.floor).at(float(self.u_init))
+        return growth, sample.balanced(np.concatenate([rows for rows, _ in splits]))
+
+    def _train_and_tune(self, growth: Growth, start: ClassWeights, p: float, checkpoint: Checkpoint | None) -> Array:
+        """Grow the boosters and tune the cut; return P(signal) of the held-out rows."""
+        self.history_, judged = self._grow(growth, start, p, checkpoint)
         self.n_trees_ = _best_end(judged) if self.early_stopping else len(self.history_)
         self.models_ = growth.models(self.n_trees_)
-        probability = growth.score_held_out()
         if self.n_trees_ < len(self.history_):
-            parts = zip(self.models_, splits, strict=True)
-            probability = np.concatenate([m.signal_probability(sample.rows(rows)) for m, (_, rows) in parts])
+            probability = growth.score_held_out_by(self.models_)
+        else:
+            probability = growth.score_held_out()
         self.tune_on(growth.held_out, probability)
-        if self.refit:
-            self.models_ = [self._grow_on_all(params, sample, seed, threads)]
         return probability
 
     def _grow(
-        self, growth: Growth, sample: Sample, train: IntArray, checkpoint: Checkpoint | None
+        self, growth: Growth, start: ClassWeights, p: float, checkpoint: Checkpoint | None
     ) -> tuple[History, list[float]]:
         """Run the cascade, from its checkpoint if there is one; return its rounds and what early stopping saw."""
         schedule = self._schedule(growth.gauge.floor)
-        by_number = self.cascade and self.u_init != "auto"
-        start = schedule.at(float(self.u_init)) if by_number else sample.balanced(train)
         history, judged = History(), list[float]()
         if checkpoint and (saved := checkpoint.read()):
             with checkpoint.resuming():
@@ -248,9 +352,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
                 if len(judged) != (len(history) if self.early_stopping is not None else 0):
                     raise InputError(f"{len(judged)} rounds of {len(history)} were judged")
                 growth.restore([saved[1][f"booster-{k}"] for k in range(len(saved[1]))], len(history))
-        rounds = cascade(
-            growth, schedule, start, p=sample.totals[0], monitor_every=self.monitor_every, resume=tuple(history)
-        )
+        rounds = cascade(growth, schedule, start, p=p, monitor_every=self.monitor_every, resume=tuple(history))
         try:
             with reporting(self, self.n_trees, "trees", done=len(history)) as report:
                 while len(history) < self.n_trees and not self._should_stop(judged):
@@ -287,9 +389,10 @@ class GrownCascadeClassifier(SignificanceClassifier):
     def _should_stop(self, judged: list[float]) -> bool:
         return self.early_stopping is not None and len(judged) - _best_end(judged) >= self.early_stopping
 
-    def _grow_on_all(self, params: dict[str, Any], sample: Sample, seed: int, threads: int) -> StagedModel:
+    def _grow_on_all(self, sample: Sample, seed: int) -> StagedModel:
         """Grow one booster on all events with the class weights of the rounds that were kept."""
         rows = np.flatnonzero(sample.weight)
+        params, threads = check_library(self.library, self.params), threads_for(self.n_jobs, sample.n_cells)
         whole = grower(self.library, params, Binding(sample.X, sample.target, rows, rows[:1], seed, threads))
         weigh = Weigher(sample, rows)
         for r in self.history_[: self.n_trees_]:

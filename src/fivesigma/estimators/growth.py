@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fivesigma._types import Array, IntArray
+from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.cascade import ClassWeights
 from fivesigma.errors import InputError
 from fivesigma.estimators.gauge import Gauge
@@ -14,6 +17,8 @@ from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits, SplitStep
 from fivesigma.learners import Binding, StagedModel, grower
 from fivesigma.yields import signal_and_background
+
+_PIECE = 1 << 16
 
 
 class Weigher:
@@ -24,15 +29,20 @@ class Weigher:
         self._base = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
         self._sums = signal_and_background(self._base, self._signal)
 
-    def __call__(self, weights: ClassWeights) -> Array:
-        """Weights of mean one."""
+    def __call__(self, weights: ClassWeights) -> AnyArray:
+        """Weights of mean one, float32."""
         mean = (weights.signal * self._sums[0] + weights.background * self._sums[1]) / self._base.size
         if not 0 < mean < np.inf:
             raise InputError(
                 f"learner weights at class weights {weights.signal:g} and {weights.background:g} have mean {mean:g}; "
                 "no learner can use them"
             )
-        return self._base * np.where(self._signal, weights.signal / mean, weights.background / mean)
+        out = np.empty(self._base.size, dtype=np.float32)  # as libraries hold them, and no larger array on the way
+        for start in range(0, out.size, _PIECE):
+            part = slice(start, start + _PIECE)
+            factors = np.where(self._signal[part], weights.signal / mean, weights.background / mean)
+            out[part] = self._base[part] * factors
+        return out
 
 
 class Growth(SplitStep):
@@ -42,7 +52,7 @@ class Growth(SplitStep):
     ----------
     sample, splits, held_out, update_cut, on_train
         As in `SplitStep`.
-    library, params, seed, threads
+    library, params, seed, threads, memory, cache
         Of the boosters.
     """
 
@@ -58,15 +68,26 @@ class Growth(SplitStep):
         threads: int,
         update_cut: str,
         on_train: bool,
+        memory: str = "all",
+        cache: Path | None = None,
     ) -> None:
         super().__init__(sample, splits, held_out, update_cut=update_cut, on_train=on_train)
         self._library, self._seed = library, seed
-        self._growers = [
-            grower(library, params, Binding(sample.X, sample.target, train, rows, k_seed, threads))
-            for k_seed, (train, rows) in zip(self._seeds(0), splits, strict=True)
+        target = sample.target if memory == "all" else sample.signal
+        self._n_boosters = len(splits)
+        folders = [None if cache is None else cache / f"split-{k}" for k in range(len(splits))]
+        self._bindings = [
+            Binding(sample.X, target, train, rows, k_seed, threads, memory, folder)
+            for k_seed, (train, rows), folder in zip(self._seeds(0), splits, folders, strict=True)
         ]
+        self._growers = [grower(library, params, binding) for binding in self._bindings]
         self._weigh = [Weigher(sample, train) for train, _ in splits]
         self._current: ClassWeights | None = None
+
+    def forget(self) -> None:
+        """Let go of the sample, of which the boosters have what they need; what is measured stays."""
+        del self.sample, self.splits
+        self._bindings = [replace(binding, train=binding.train[:0]) for binding in self._bindings]
 
     def train(self, weights: ClassWeights) -> None:
         """Grow a tree on every split."""
@@ -89,6 +110,16 @@ class Growth(SplitStep):
         """P(signal) of the training rows of all splits, by all trees."""
         return np.concatenate([g.score_train() for g in self._growers])
 
+    def score_held_out_by(self, models: Sequence[StagedModel]) -> Array:
+        """P(signal) of the held-out rows of all splits, by some of the trees."""
+        parts = []
+        for model, binding in zip(models, self._bindings, strict=True):
+            if binding.memory == "all":
+                parts.append(model.signal_probability(binding.rows(binding.held_out)))
+            else:
+                parts += [model.signal_probability(X) for X, _ in binding.batches(binding.held_out)()]
+        return np.concatenate(parts)
+
     def models(self, n_trees: int) -> list[StagedModel]:
         """Return the first trees of each booster."""
         return [g.model(n_trees) for g in self._growers]
@@ -107,4 +138,4 @@ class Growth(SplitStep):
                 raise InputError(f"a booster has {found} trees after {n_trees} rounds")
 
     def _seeds(self, n_trees: int) -> list[int]:
-        return [int(s >> 1) for s in np.random.SeedSequence([self._seed, n_trees]).generate_state(len(self.splits))]
+        return [int(s >> 1) for s in np.random.SeedSequence([self._seed, n_trees]).generate_state(self._n_boosters)]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from sklearn.utils import _safe_indexing
 
-from fivesigma._types import Array, IntArray
+from fivesigma._types import AnyArray, Array, IntArray
 
+BATCH = 100_000  # rows that a library sees at a time where it does not see all
 _FORBIDDEN = re.compile(r'[\[\]<>{}",:]')
 
 
@@ -69,6 +72,18 @@ class Grower(Protocol):
         """Resume from dumped trees with a new seed, on which alone depends what follows; return their number."""
 
 
+@runtime_checkable
+class ChunkedTable(Protocol):
+    """Features that are read chunk by chunk whenever they are needed."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Events and features."""
+
+    def chunks(self) -> Iterator[AnyArray]:
+        """Read all of them once, in the same order every time."""
+
+
 @dataclass(frozen=True)
 class Binding:
     """Events of one split.
@@ -85,14 +100,44 @@ class Binding:
         Seed of the learner.
     n_threads : int
         Threads that the learner may use.
+    memory : {"all", "bins", "disk"}
+        Whether the library sees the table at once, or batch by batch and keeps its bins in memory or on disk.
+    cache : path, optional
+        Folder for what is on disk.
     """
 
     X: Any
-    target: IntArray
+    target: AnyArray
     train: IntArray
     held_out: IntArray
     seed: int
     n_threads: int
+    memory: str = "all"
+    cache: Path | None = None
+
+    def batches(self, which: IntArray) -> Callable[[], Iterator[tuple[Any, AnyArray]]]:
+        """Rows of X and their targets, batch by batch, as often as wanted; of a chunked table in the table's order."""
+        X, target = self.X, self.target
+        if isinstance(X, ChunkedTable):
+            wanted = np.zeros(X.shape[0], dtype=np.bool_)
+            wanted[which] = True
+
+            def chunks() -> Iterator[tuple[Any, AnyArray]]:
+                start = 0
+                for table in X.chunks():
+                    rows = wanted[start : start + len(table)]
+                    if rows.any():
+                        yield table[rows], target[start : start + len(table)][rows]
+                    start += len(table)
+
+            return chunks
+
+        def slices() -> Iterator[tuple[Any, AnyArray]]:
+            for start in range(0, which.size, BATCH):
+                rows = which[start : start + BATCH]
+                yield _safe_indexing(X, rows), target[rows]
+
+        return slices
 
     def rows(self, which: IntArray) -> Any:
         """Rows of X, of the same type as X."""

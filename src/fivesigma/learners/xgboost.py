@@ -18,6 +18,7 @@ from fivesigma._threads import note_threads
 from fivesigma._types import Array
 from fivesigma.learners.base import Binding, is_categorical, library_names
 from fivesigma.learners.sklearn import seeded
+from fivesigma.learners.xgboost_batches import batched_matrices
 
 
 @dataclass(frozen=True)
@@ -150,16 +151,15 @@ class XGBoostGrower:
         self._params = {**GROWER_DEFAULTS, **params, **GROWER_FIXED, "nthread": binding.n_threads}
         self._categorical = is_categorical(binding.X)
         bins = {"max_bin": self._params["max_bin"]} if "max_bin" in self._params else {}
-        options = {
-            "nthread": binding.n_threads,
-            "enable_categorical": self._categorical,
-            "feature_names": library_names(binding.X),
-            **bins,
-        }
-        self._train = xgboost.QuantileDMatrix(
-            binding.rows(binding.train), label=binding.target[binding.train], **options
-        )
-        self._held = xgboost.QuantileDMatrix(binding.rows(binding.held_out), ref=self._train, **options)
+        options = {"nthread": binding.n_threads, "enable_categorical": self._categorical, **bins}
+        if binding.memory == "all":
+            options["feature_names"] = library_names(binding.X)
+            self._train = xgboost.QuantileDMatrix(
+                binding.rows(binding.train), label=binding.target[binding.train], **options
+            )
+            self._held = xgboost.QuantileDMatrix(binding.rows(binding.held_out), ref=self._train, **options)
+        else:
+            self._train, self._held = batched_matrices(binding, options)
         self._start(binding.seed, None)
 
     def _start(self, seed: int, dumped: bytes | None) -> None:

@@ -20,11 +20,12 @@ from fivesigma.yields.selection import (
     significance_of,
     significance_or_nan,
     significance_or_zero,
+    standard_errors,
     valid_yields,
     yields,
     yields_of,
 )
-from fivesigma.yields.weights import NEGATIVE_WEIGHTS, balanced_class_weights, learner_weights, rescale
+from fivesigma.yields.weights import NEGATIVE_WEIGHTS, balanced_class_weights, learner_weights, rescale, rescaling
 
 __all__ = [
     "KNOWN_PAIRS",
@@ -44,11 +45,13 @@ __all__ = [
     "process_sums",
     "process_yields",
     "rescale",
+    "rescaling",
     "signal_and_background",
     "significance_of",
     "significance_or_nan",
     "significance_or_zero",
     "split_labels",
+    "standard_errors",
     "valid_yields",
     "yields",
     "yields_of",

@@ -148,6 +148,22 @@ def significance_or_nan(utility: Utility, s: Array, b: Array, valid: BoolArray |
     return z.reshape(valid.shape)
 
 
+def standard_errors(utility: Utility, s: Array, b: Array, s2: Array, b2: Array) -> Array:
+    """Standard errors of the significance of valid yields, from the statistics of the simulation.
+
+    How far Z moves if s and b each move up by their own error, in quadrature.
+
+    Parameters
+    ----------
+    utility : Utility
+    s, b : arrays
+    s2, b2 : arrays
+        Sums of the squared weights of signal and background.
+    """
+    z = utility.value(s, b)
+    return np.hypot(utility.value(s + np.sqrt(s2), b) - z, utility.value(s, b + np.sqrt(b2)) - z)
+
+
 def significance_or_zero(utility: Utility, s: float, b: float) -> float:
     """Z of yields, zero if they are not valid."""
     return float(utility.value(s, b)) if valid_yields(s, b) else 0.0

@@ -34,19 +34,18 @@ def rescale(weight: Array, signal: BoolArray, totals: tuple[float, float]) -> Ar
     """
     out = weight.copy()
     for name, members, total in (("signal", signal, totals[0]), ("background", ~signal, totals[1])):
-        part = float(weight[members].sum())
-        if not part > 0:
-            raise InputError(
-                f"the {name} of a subset of {weight.size} events has a sum of weights of {part:g}; it must be > 0"
-            )
-        factor = total / part
-        if not 0 <= factor <= LARGEST:
-            raise InputError(
-                f"the {name} of a subset of {weight.size} events has a sum of weights of {part:g}, and it cannot be "
-                f"scaled to {total:g}"
-            )
-        out[members] *= factor
+        out[members] *= rescaling(f"{name} of a subset of {weight.size} events", float(weight[members].sum()), total)
     return out
+
+
+def rescaling(what: str, present: float, total: float) -> float:
+    """Factor that scales a sum of weights to a full yield."""
+    if not present > 0:
+        raise InputError(f"the {what} has a sum of weights of {present:g}; it must be > 0")
+    factor = total / present
+    if not 0 <= factor <= LARGEST:
+        raise InputError(f"the {what} has a sum of weights of {present:g}, and it cannot be scaled to {total:g}")
+    return factor
 
 
 def learner_weights(

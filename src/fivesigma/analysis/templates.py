@@ -1,0 +1,232 @@
+"""Templates: which events of which files each histogram of the fit is made of, as cabinetry has it."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fivesigma._files import DIGEST
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed
+from fivesigma.datasets.expression import Expression, split_definition
+from fivesigma.datasets.load import Target, normalisation
+from fivesigma.errors import InputError, did_you_mean
+
+__all__ = ["SCORE", "Template", "Tree", "templates_of"]
+
+SCORE, FOLD = "fivesigma_score", "fivesigma_fold"
+
+
+class Tree(NamedTuple):
+    """A tree of a file, read with some branches in place of others."""
+
+    file: Path
+    name: str
+    replaced: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Template:
+    """One histogram of the fit: a sample in a region, nominal or varied.
+
+    Attributes
+    ----------
+    region, sample : str
+    systematic, direction : str or None
+        None for the nominal one.
+    files : tuple of Path
+    tree : str
+    replaced : tuple of (str, str)
+        Branches that another stands for.
+    variable : str
+        Expression that is histogrammed; the score in the chosen region.
+    condition : str
+        Expression of the events that count: preselection and filter.
+    weight : str or None
+        Expression; None for one.
+    factor : float
+        Of the luminosity, beside the weight.
+    is_data : bool
+    """
+
+    region: str
+    sample: str
+    systematic: str | None
+    direction: str | None
+    files: tuple[Path, ...]
+    tree: str
+    replaced: tuple[tuple[str, str], ...]
+    variable: str
+    condition: str
+    weight: str | None
+    factor: float
+    is_data: bool
+
+    @property
+    def key(self) -> tuple[str, str, str | None, str | None]:
+        """What it is called."""
+        return self.region, self.sample, self.systematic, self.direction
+
+    @property
+    def trees(self) -> list[Tree]:
+        """What it reads."""
+        return [Tree(file, self.tree, self.replaced) for file in self.files]
+
+    @property
+    def owner(self) -> str:
+        """Who wants it, for messages."""
+        varied = "" if self.systematic is None else f", systematic {self.systematic!r} {self.direction}"
+        return f"sample {self.sample!r}{varied}"
+
+
+def condition_of(preselection: str | None, text: str | None) -> str:
+    """Preselection and filter as one expression of truths; a flag by itself becomes one.
+
+    Examples
+    --------
+    >>> condition_of("passSel", "nJet == 2"), condition_of(None, None)
+    ('(passSel) && (nJet == 2)', 'True')
+    """
+    parts = [f"({part})" for part in (preselection, text) if part is not None]
+    return " && ".join([*parts, "True"][: max(2, len(parts))]) if parts else "True"
+
+
+def templates_of(analysis: Analysis) -> list[Template]:
+    """All histograms of the fit: the same that cabinetry would make."""
+    return list(_Resolver(analysis).templates())
+
+
+class _Resolver:
+    """Finds files, trees, conditions and weights; what is looked up on disk is looked up once."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self._files: dict[str, tuple[Path, ...]] = {}
+        self._factors: dict[tuple[str, tuple[Path, ...]], float] = {}
+
+    def templates(self) -> Iterator[Template]:
+        for region in self.analysis.regions:
+            for sample in self.analysis.config["Samples"]:
+                if not holds(region, sample):
+                    continue
+                yield self.template(region, sample)
+                if sample.get("Data", False):
+                    continue
+                for systematic in self.analysis.systematics:
+                    if systematic["Type"] != "NormPlusShape" or not acts(systematic, region, sample):
+                        continue
+                    for direction in DIRECTIONS:
+                        if not systematic[direction].get("Symmetrize", False):
+                            yield self.template(region, sample, systematic, direction)
+
+    def template(
+        self,
+        region: dict[str, Any],
+        sample: dict[str, Any],
+        systematic: dict[str, Any] | None = None,
+        direction: str | None = None,
+    ) -> Template:
+        """One template; what a variation says replaces what the sample says, and that what the region says."""
+        settings = self.analysis.settings
+        varied: dict[str, Any] = {} if systematic is None or direction is None else systematic[direction]
+        chosen = region["Name"] == settings.region
+        who = f"sample {sample['Name']!r}"
+        if systematic is not None:
+            who = f"systematic {systematic['Name']!r} {direction}"
+        replaced = replacements(varied.get("Variable"), who)
+        variable = SCORE if chosen else region["Variable"]
+        if varied.get("Variable") is not None and not replaced:
+            if chosen:
+                raise InputError(
+                    f"{who} has the Variable {varied['Variable']!r}, but that of region {region['Name']!r} is the "
+                    'score: write Variable: "branch = other_branch" to replace branches, or keep it out with Regions'
+                )
+            variable = varied["Variable"]
+        weight = varied.get("Weight", sample.get("Weight"))
+        Expression(variable, f"Variable of region {region['Name']!r}")
+        if weight is not None:
+            Expression(weight, f"Weight of {who}")
+        files = self.files(varied.get("SamplePath", sample.get("SamplePath")), who)
+        return Template(
+            region=region["Name"],
+            sample=sample["Name"],
+            systematic=None if systematic is None else systematic["Name"],
+            direction=direction,
+            files=files,
+            tree=varied.get("Tree", sample["Tree"]),
+            replaced=replaced,
+            variable=variable,
+            condition=self.condition(varied.get("Filter", sample.get("Filter", region.get("Filter"))), who),
+            weight=weight,
+            factor=self.factor(sample, files, own_files="SamplePath" in varied, who=who),
+            is_data=bool(sample.get("Data", False)),
+        )
+
+    def condition(self, text: str | None, who: str) -> str:
+        """Preselection and filter as one condition."""
+        if text is not None:
+            Expression(text, f"Filter of {who}")
+        return condition_of(self.analysis.settings.preselection, text)
+
+    def files(self, path: Any, who: str) -> tuple[Path, ...]:
+        """Files of a sample; paths are relative to the current folder, as in cabinetry."""
+        general = str(self.analysis.config["General"]["InputPath"])
+        if "{SamplePath}" in general and path is None:
+            raise InputError(f"{who} has no SamplePath, which InputPath {general!r} needs")
+        if "{RegionPath}" in general:
+            raise InputError(f"InputPath {general!r} has a RegionPath, which is not supported: use a Filter")
+        parts = listed(path) if "{SamplePath}" in general else [""]
+        found = [file for part in parts for file in self._matching(general.replace("{SamplePath}", part), who)]
+        return tuple(dict.fromkeys(found))
+
+    def _matching(self, pattern: str, who: str) -> tuple[Path, ...]:
+        if pattern not in self._files:
+            path = Path(pattern)
+            if path.is_file():
+                found = [path]
+            elif glob.has_magic(pattern):
+                found = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207 - absolute too
+                found = [file for file in found if file.is_file() and not file.name.endswith(DIGEST)]
+            else:
+                nearby = [item.name for item in path.parent.glob("*")] if path.parent.is_dir() else []
+                raise InputError(f"there is no file {path} ({who}){did_you_mean(path.name, nearby)}")
+            if not found:
+                raise InputError(f"no file matches {pattern!r} ({who})")
+            for file in found:
+                if file.suffix.lower() != ".root":
+                    raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({who})")
+            self._files[pattern] = tuple(found)
+        return self._files[pattern]
+
+    def factor(self, sample: dict[str, Any], files: tuple[Path, ...], *, own_files: bool, who: str) -> float:
+        """1000 x luminosity x cross section / sum of weights, the sum being that of these files."""
+        settings, name = self.analysis.settings, sample["Name"]
+        if name not in settings.cross_sections:
+            return 1.0
+        cross_section, total = settings.cross_sections[name]
+        if own_files and not isinstance(total, str):
+            raise InputError(
+                f"{who} has files of its own, whose sum of weights is not the number that CrossSections gives for "
+                f"{name!r}: give the name of a histogram as SumOfWeights"
+            )
+        if (name, files) not in self._factors:
+            targets = [Target(file) for file in files]
+            self._factors[name, files] = normalisation(name, targets, settings.luminosity, cross_section, total)
+        return self._factors[name, files]
+
+
+def replacements(variable: str | None, who: str) -> tuple[tuple[str, str], ...]:
+    """Branches and those that stand for them, of a Variable such as ``"jet_pt = jet_pt_up; mBB = mBB_up"``.
+
+    Examples
+    --------
+    >>> replacements("jet_pt = jet_pt_up; mBB = mBB_up", "JES Up"), replacements("mBB_up", "JES Up")
+    ((('jet_pt', 'jet_pt_up'), ('mBB', 'mBB_up')), ())
+    """
+    parts = [] if variable is None else [split_definition(part) for part in variable.split(";")]
+    found = [part for part in parts if part is not None]
+    if found and len(found) < len(parts):
+        raise InputError(f"{who}: {variable!r} mixes replacements of branches with something else")
+    return tuple((name, other.strip()) for name, other in found)

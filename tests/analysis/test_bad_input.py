@@ -1,0 +1,225 @@
+"""Bad input: one sentence each, before anything is trained."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fivesigma.analysis import analyse
+from fivesigma.analysis.settings import numbers_in
+from fivesigma.cli import main
+from fivesigma.errors import InputError
+from tests.analysis.ntuples import branches, config, make, write
+
+yaml = pytest.importorskip("yaml")
+pytest.importorskip("cabinetry")
+pytest.importorskip("uproot")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    other = branches("background")
+    del other["jet_pt"]
+    infinite = branches("background")
+    infinite["x"][3] = np.inf
+    lost = branches("background")
+    lost["weight"][5] = np.nan
+    one = branches("signal")
+    one["eventNumber"] *= 2
+    real = branches("background")
+    real["eventNumber"] = real["eventNumber"].astype(np.float64)
+    make(folder / "ntuples.root")
+    (folder / "notes.txt").write_text("notes")
+    write(
+        folder / "odd.root",
+        {
+            "other": other,
+            "infinite": infinite,
+            "lost": lost,
+            "even": one,
+            "real": real,
+            "none": branches("background", 0),
+        },
+    )
+    return folder / "ntuples.root"
+
+
+def given(file: Path) -> dict[str, Any]:
+    """The configuration with a SamplePath for each sample."""
+    out = config(file)
+    out["General"]["InputPath"] = f"{file.parent}/{{SamplePath}}"
+    for sample in out["Samples"]:
+        sample["SamplePath"] = "ntuples.root"
+    return out
+
+
+def systematic(c: dict[str, Any], up: dict[str, Any]) -> None:
+    c["Systematics"][1]["Up"] = up
+
+
+def block(**settings: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda c: c["Fivesigma"].update(settings)
+
+
+def sample(at: int, **settings: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda c: c["Samples"][at].update(settings)
+
+
+def odd(tree: str) -> Callable[[dict[str, Any]], None]:
+    """Take the background from a tree that something is wrong with."""
+
+    def change(c: dict[str, Any]) -> None:
+        c["Samples"][2] |= {"Tree": tree, "SamplePath": "odd.root"}
+        systematic(c, {"Tree": "background_up", "SamplePath": "ntuples.root"})
+
+    return change
+
+
+def luminosity(total: Any, **more: Any) -> Callable[[dict[str, Any]], None]:
+    return block(Luminosity=140, CrossSections={"Background": {"CrossSection": 1, "SumOfWeights": total}} | more)
+
+
+def both(*changes: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], None]:
+    def change(c: dict[str, Any]) -> None:
+        for one in changes:
+            one(c)
+
+    return change
+
+
+CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "file": (
+        sample(1, SamplePath="ntuple.root"),
+        r"no file .*ntuple\.root \(sample 'Signal'\); did you mean 'ntuples.root'"),
+    "pattern": (sample(1, SamplePath="sig*.root"), r"no file matches '.*sig\*\.root' \(sample 'Signal'\)"),
+    "other format": (sample(1, SamplePath="notes.txt"), r"notes.txt is not a ROOT file"),
+    "tree": (sample(1, Tree="signals"), r"no tree 'signals' in ntuples\.root.*mean 'signal'\?.*sample 'Signal'"),
+    "varied tree": (lambda c: systematic(c, {"Tree": "down"}), r"no tree 'down'.*systematic 'Modeling' Up"),
+    "branch of a feature": (block(Features=["x", "jet_ptt"]), r"no column 'jet_ptt' in ntuples\.root; did you mean"),
+    "branch of a weight": (sample(2, Weight="wait*2"), r"no column 'wait'.*tree 'background', sample 'Background'"),
+    "branch of a filter": (lambda c: c["Regions"][1].update(Filter="lep < 0"), r"no column 'lep'"),
+    "histogram": (luminosity("h_sum"), r"no histogram 'h_sum' in ntuples\.root \(process 'Background'\); did you mean"),
+    "a varied tree with other branches": (
+        lambda c: systematic(c, {"Tree": "other", "SamplePath": "odd.root"}),
+        r"no column 'jet_pt' in odd\.root.*tree 'other', sample 'Background', systematic 'Modeling' Up",
+    ),
+    "folds without signal": (
+        sample(1, Tree="even", SamplePath="odd.root"),
+        r"fold 1 of 2 \(eventNumber modulo 2\) has no signal in region 'Signal_region'",
+    ),
+    "a region without events": (
+        lambda c: c["Regions"][1].update(Filter="n_jets > 99"),
+        r"no simulated event is in region 'Control_region': \(n_jets > 99\) && True",
+    ),
+    "the chosen region without events": (block(Preselection="n_jets > 99"), "no simulated event is in region"),
+    "cabinetry's keys": (
+        lambda c: c["General"].update(Measurment="x"), r"cabinetry refuses the configuration at General: .*Measurment"
+    ),
+    "cabinetry's samples": (lambda c: c["Samples"].append(c["Samples"][0] | {"Name": "D"}), "exactly one data sample"),
+    "no block": (lambda c: c.pop("Fivesigma"), "has no block 'Fivesigma'"),
+    "block key": (block(Feature=["x"]), r"Fivesigma has the unknown key 'Feature'; did you mean 'Features'"),
+    "categories key": (block(Categories={"Numbr": 3}), r"Categories has the unknown key 'Numbr'; did you mean"),
+    "categories": (block(Categories={"Number": 1.5}), "whole number of at least 1, auto or Cut"),
+    "model": (block(Model="grow"), r"Model must be one of .*; did you mean 'grown'"),
+    "model option": (block(ModelOptions={"n_tree": 3}), r"unknown key 'n_tree'; did you mean 'n_trees'"),
+    "our own option": (block(ModelOptions={"cv": 3}), "ModelOptions has the unknown key 'cv'"),
+    "missing key": (lambda c: c["Fivesigma"].pop("EventNumber"), "Fivesigma needs the key 'EventNumber'"),
+    "folds": (block(Folds=1), "the number of Folds must be a whole number of at least 2"),
+    "region": (block(Region="SR"), "the Region of the block Fivesigma is 'SR', which is no region"),
+    "variable": (lambda c: c["Regions"][0].update(Variable="x"), "leave its Variable out"),
+    "no variable": (lambda c: c["Regions"][1].pop("Variable"), "region 'Control_region' needs a Variable"),
+    "binning": (lambda c: c["Regions"][1].update(Binning=[3, 2]), "must ascend"),
+    "same filter": (lambda c: c["Regions"][1].update(Filter="lep_charge > 0"), "have the same Filter"),
+    "poi": (lambda c: c["General"].update(POI="mu"), "the block General needs a POI that is one of the NormFactors"),
+    "all signal": (lambda c: c["NormFactors"][0].pop("Samples"), "scales every sample in region 'Signal_region'"),
+    "symmetrize": (lambda c: systematic(c, {"Symmetrize": True}), "Symmetrize in Up"),
+    "one modifier": (
+        lambda c: c["Systematics"][2].update(ModifierName="Modeling"),
+        "two systematics move sample 'Background' by one modifier 'Modeling'",
+    ),
+    "region path": (lambda c: c["Regions"][0].update(RegionPath="a"), "has a RegionPath"),
+    "a number of its own files": (
+        both(luminosity("2e3"), lambda c: systematic(c, {"Tree": "background", "SamplePath": "odd.root"})),
+        r"systematic 'Modeling' Up has files of its own, whose sum of weights is not the number",
+    ),
+    "cross section of nothing": (luminosity(1, Back={}), "unknown key 'Back'; did you mean 'Background'"),
+    "no luminosity": (both(luminosity(1), lambda c: c["Fivesigma"].pop("Luminosity")), "needs a luminosity"),
+    "variable of a systematic": (lambda c: systematic(c, {"Variable": "jet_pt_up"}), "to replace branches"),
+    "mixed replacements": (lambda c: systematic(c, {"Variable": "jet_pt = jet_pt_up; x"}), "mixes replacements"),
+    "replaced by nothing": (lambda c: systematic(c, {"Variable": "jet_pt = jet_up"}), "no column 'jet_up'"),
+    "a weight that is not finite": (
+        odd("lost"),
+        r"the weight 'weight' of sample 'Background' is nan for event 10000000000000005 of odd\.root",
+    ),
+    "event numbers": (odd("real"), "'eventNumber' must hold integers, got float64"),
+    "no entries": (odd("none"), "sample 'Background' has no entries at all"),
+    "a varied sample without events": (
+        both(
+            lambda c: c["Samples"].append(c["Samples"][2] | {"Name": "Other", "Filter": "x > 99"}),
+            lambda c: c["Systematics"][1].update(Samples=["Background", "Other"]),
+        ),
+        r"sample 'Other' has no events in region 'Signal_region', so that systematic 'Modeling' has no relative size",
+    ),
+    "a filter of data": (sample(0, Filter="x > 0"), "no region can be blinded"),
+    "an expression": (block(Preselection="import os"), "Preselection"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_sentence(file: Path, tmp_path: Path, name: str) -> None:
+    change, sentence = CASES[name]
+    bad = copy.deepcopy(given(file))
+    change(bad)
+    with pytest.raises(InputError, match=sentence) as caught:
+        analyse(bad, tmp_path / "out", say=None, only="read")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out" / "yields.csv").exists()
+
+
+def test_an_infinite_feature_is_refused_only_where_it_is_used(file: Path, tmp_path: Path) -> None:
+    bad = given(file)
+    odd("infinite")(bad)
+    bad["Regions"] = [{"Name": "Signal_region"}]
+    sentence = r"feature 'x' is infinite .*eventNumber 10000000000000003 in odd\.root"
+    with pytest.raises(InputError, match=sentence):
+        analyse(bad, tmp_path / "out", say=None, n_jobs=1)
+    bad["Fivesigma"]["Preselection"] = "x < 100"
+    record = analyse(bad, tmp_path / "out", say=None, n_jobs=1)
+    assert "report" in record.steps
+
+
+def test_a_folder_of_something_else(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds no analysis"):
+        analyse(config(file), tmp_path, say=None)
+    (tmp_path / "analysis.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read as a record"):
+        analyse(config(file), tmp_path, say=None)
+
+
+def test_text_that_is_a_number() -> None:
+    text = yaml.safe_load("{a: 1.2e6, b: [1e3, h_sumw], c: 2.5}")
+    assert text["a"] == "1.2e6"
+    assert numbers_in(text) == {"a": 1.2e6, "b": [1000.0, "h_sumw"], "c": 2.5}
+
+
+def test_by_command_line(file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.yml"
+    path.write_text(yaml.safe_dump(config(file)))
+    words = ["analyse", str(path), "-o", str(tmp_path / "out"), "--only", "read", "--jobs", "1"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert "Signal_region  Background " in done.output
+    assert "data in region 'Signal_region' are blinded" in done.output
+    path.write_text("a: [")
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1
+    assert "is not YAML" in done.output
+    assert done.output.count("\n") == 1

@@ -1,0 +1,115 @@
+"""Edges, and what is expected of edges that did not see the events that fill them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fivesigma import Varied, categorise, yield_shifts
+from fivesigma.analysis.choosing import RegionScores, Variations, choose, cross_fitted, shifts_in
+from fivesigma.analysis.settings import Settings
+
+SETTINGS = Settings(
+    region="SR", features=("x",), event_number="n", folds=3, categories=3, min_effective=10.0, model="plain"
+)
+
+
+def events(n: int = 3000, shift: float = 0.0) -> RegionScores:
+    rng = np.random.default_rng(5)
+    signal = np.arange(n) % 2 == 0
+    score = 1 / (1 + np.exp(-rng.normal(1.5 * signal + shift)))
+    weight = np.where(signal, 0.05, 1.0) * rng.uniform(0.5, 1.5, n)
+    process = np.where(signal, "S", np.where(rng.random(n) < 0.5, "A", "B"))
+    return RegionScores(score, weight, signal, process, rng.integers(0, 3, n))
+
+
+@pytest.fixture(scope="module")
+def nominal() -> RegionScores:
+    return events()
+
+
+@pytest.fixture(scope="module")
+def variations(nominal: RegionScores) -> Variations:
+    heavier = nominal.of(nominal.process == "A").scaled(1.2, 1.2)
+    return {"shift": (events(shift=0.1), events(shift=-0.1)), "A": (heavier, None)}
+
+
+@pytest.mark.parametrize("uncertain", [False, True])
+def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
+    nominal: RegionScores, variations: Variations, uncertain: bool
+) -> None:
+    given = variations if uncertain else {}
+    edges = choose(nominal, given, SETTINGS)
+    found = cross_fitted(nominal, given, SETTINGS, edges, advance=lambda *_: None)
+    totals = {True: np.zeros(3), False: np.zeros(3)}
+    for k in range(3):
+        rest, own = nominal.of(nominal.fold != k), nominal.of(nominal.fold == k)
+        factor = {  # each class stands for its full yield
+            c: nominal.weight[nominal.signal == c].sum() / rest.weight[rest.signal == c].sum() for c in (True, False)
+        }
+
+        def without(side: RegionScores | None, k: int = k, factor: dict[bool, float] = factor) -> Varied:
+            assert side is not None
+            rows = side.fold != k
+            signal = side.signal[rows]
+            weight = side.weight[rows] * np.where(signal, factor[True], factor[False])
+            return Varied(side.score[rows], weight, signal, side.process[rows])
+
+        scaled = without(rest)
+        others = {name: (without(up), None if down is None else without(down)) for name, (up, down) in given.items()}
+        chosen = categorise(
+            rest.score,
+            rest.signal,
+            scaled.weight,
+            3,
+            min_effective=10.0,
+            process=rest.process,
+            systematics=others or None,
+        )
+        place = chosen.assign(own.score)
+        for c in (True, False):
+            rows = (own.signal == c) & (place >= 0)
+            totals[c] += np.bincount(place[rows], own.weight[rows], minlength=3)
+    for c in (True, False):
+        np.testing.assert_allclose(found.yields(signal=c), totals[c])
+
+
+def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: RegionScores, variations: Variations) -> None:
+    edges = choose(nominal, variations, SETTINGS)
+    quoted = cross_fitted(nominal, variations, SETTINGS, edges, advance=lambda *_: None)
+    seen = shifts_in(edges, nominal, variations)
+    assert set(quoted.up) == {"shift", "A"}
+    assert 0.5 * seen.significance < quoted.significance < seen.significance * 1.02
+    # The totals are those of all events above the lowest edges, and a normalisation is one in every category.
+    ratio = quoted.up["A"]["A"] / quoted.nominal["A"].sum_of_weights
+    np.testing.assert_allclose(ratio, 1.2)
+    np.testing.assert_allclose(quoted.down["A"]["A"] / quoted.nominal["A"].sum_of_weights, 0.8)
+
+
+def test_shifts_are_those_of_yield_shifts(nominal: RegionScores, variations: Variations) -> None:
+    up, down = variations["shift"]
+    assert down is not None
+    sides = [Varied(v.score, v.weight, v.signal, v.process) for v in (up, down)]
+    direct = yield_shifts(
+        [0.3, 0.7, np.inf],
+        nominal.score,
+        nominal.signal,
+        nominal.weight,
+        {"shift": (sides[0], sides[1])},
+        process=nominal.process,
+    )
+    found = shifts_in(np.array([0.3, 0.7, np.inf]), nominal, {"shift": variations["shift"]})
+    assert found.significance == direct.significance
+
+
+@pytest.mark.parametrize("number", ["cut", "auto", 2])
+def test_numbers_of_categories(nominal: RegionScores, variations: Variations, number: int | str) -> None:
+    settings = replace(SETTINGS, categories=number)
+    edges = choose(nominal, variations, settings)
+    quoted = cross_fitted(nominal, variations, settings, edges, advance=lambda *_: None)
+    assert edges[-1] == np.inf
+    assert len(quoted.yields(signal=True)) == len(edges) - 1
+    if number != "auto":
+        assert len(edges) == (2 if number == "cut" else 3)
