@@ -158,6 +158,10 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         odd("lost"),
         r"the weight 'weight' of sample 'Background' is nan for event 10000000000000005 of odd\.root",
     ),
+    "negative weights": (
+        sample(2, Weight="weight * (1 - 2 * (n_jets == 1))"),
+        r"\d+ events of sample 'Background' in region 'Signal_region' have negative weights: say in ModelOptions",
+    ),
     "event numbers": (odd("real"), "'eventNumber' must hold integers, got float64"),
     "no entries": (odd("none"), "sample 'Background' has no entries at all"),
     "a varied sample without events": (

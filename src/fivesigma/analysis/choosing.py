@@ -110,8 +110,8 @@ def variations_of(
                     template = by_key[region["Name"], sample["Name"], systematic["Name"], direction]
                     unvaried = by_key[region["Name"], sample["Name"], None, None]
                     moved = _scored(model, reader, analysis, template, unvaried, unmoved=unmoved)
+                    advance(1, f"{systematic['Name']} {direction}")
                 side[direction].append(moved)
-                advance(1, f"{systematic['Name']} {direction}")
     return {
         name: (
             RegionScores.joined(side["Up"]),

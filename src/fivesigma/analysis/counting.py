@@ -14,6 +14,7 @@ from fivesigma._types import Array
 from fivesigma.analysis.configuration import Analysis
 from fivesigma.analysis.layout import by_tree
 from fivesigma.analysis.reading import Reader, check_finite, texts_of
+from fivesigma.analysis.settings import Settings
 from fivesigma.analysis.templates import Template
 from fivesigma.errors import InputError
 
@@ -24,7 +25,7 @@ def check_trees(reader: Reader, templates: Sequence[Template], advance: Callable
     """Refuse a tree that is not there or lacks a branch, before anything is trained."""
     for trees in by_tree(templates).values():
         for tree, users in trees.items():
-            reader.check(tree, texts_of(users), [], users[0].owner)
+            reader.check(tree, users[0].owner, texts_of(users))
             advance(1, tree.file.name)
 
 
@@ -71,6 +72,7 @@ def count(
                 key = (template.region, template.sample)
                 sums[key] = sums.get(key, np.zeros(3)) + np.array([rows.sum(), weight.sum(), (weight**2).sum()])
                 if template.region == settings.region and not template.is_data:
+                    _check_signs(settings, template, weight)
                     is_signal = int(template.sample in analysis.signal)
                     folds[is_signal] += np.bincount(numbers[rows], minlength=settings.folds)
             for sample in {template.sample for template in users if not template.is_data}:
@@ -94,6 +96,15 @@ def count(
     ]
     notes = [] if not shared else [f"{shared:,} simulated events are in several regions: a fit counts them twice"]
     return found, notes
+
+
+def _check_signs(settings: Settings, template: Template, weight: Array) -> None:
+    n = int(np.sum(weight < 0))
+    if n and "negative_weights" not in settings.options:
+        raise InputError(
+            f"{n:,} events of sample {template.sample!r} in region {settings.region!r} have negative weights: say in "
+            "ModelOptions what the learner sees of them, such as negative_weights: zero (yields keep the sign)"
+        )
 
 
 def _check_regions(analysis: Analysis, templates: Sequence[Template], sums: dict[tuple[str, str], Array]) -> None:

@@ -110,13 +110,11 @@ class Reader:
             self._sources[tree] = _Renamed(source, tree.replaced) if tree.replaced else source
         return self._sources[tree]
 
-    def check(self, tree: Tree, texts: Collection[str], columns: Collection[str], owner: str) -> None:
+    def check(self, tree: Tree, owner: str, texts: Collection[str]) -> None:
         """Refuse a tree that lacks a branch, without reading it."""
         with _explained(tree, owner):
             source = self._source(tree)
             self.columns.reading(source)
-            for name in columns:
-                require(name, source)
             for text in texts:
                 for name in sorted(Expression(text, "expression").columns):
                     require(name, source)
