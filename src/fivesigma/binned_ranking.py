@@ -80,8 +80,6 @@ class BinnedRanking:
     n_events : int
     totals, squares : (float, float)
         Yields of signal and background, and the sums of their squared weights.
-    passes : int
-        How often all parts were read.
     """
 
     def __init__(self, parts: Partitions, bins: ScoreBins | None = None, *, keep: bool = False) -> None:
@@ -95,7 +93,6 @@ class BinnedRanking:
             self.sums += BinSums.of(place, part, len(self.bins))
             if keep:
                 self._places.append(place.astype(np.uint16))
-        self.passes = 1
         per_bin = self.sums.events.sum(axis=1)
         self.filled = np.flatnonzero(per_bin)  # other bins have no cut
         self._ends = np.cumsum(per_bin)
@@ -131,7 +128,6 @@ class BinnedRanking:
                 self._levels = [Levels.joined(self._levels)]
         self._levels = [Levels.joined(self._levels)]
         self.resolved |= new
-        self.passes += 1
         return True
 
     def cuts(self) -> Cuts:
