@@ -15,7 +15,6 @@ from fivesigma.analysis.reading import Reader, region_events
 from fivesigma.analysis.settings import CUT, Settings
 from fivesigma.analysis.templates import Template
 from fivesigma.categories import Categories, categorise
-from fivesigma.categories.search import MIN_EFFECTIVE_UNCERTAIN
 from fivesigma.cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, SmallSampleWarning
@@ -167,21 +166,19 @@ def best_categories(
 ) -> Categories:
     """Categories with the largest profiled significance; it is quoted with the statistics of the simulation.
 
-    Without a number it is that of the settings. ``"auto"`` finds it without the systematics, by what one more category
-    gains beyond its bootstrap uncertainty, and the edges with them.
+    Without a number it is that of the settings.
     """
-    given: dict[str, Any] = {
-        "score": nominal.score,
-        "y": nominal.signal,
-        "sample_weight": nominal.weight,
-        "min_effective": settings.min_effective or (MIN_EFFECTIVE_UNCERTAIN if variations else None),
-        "min_background": settings.min_background or 0.0,
-    }
-    wanted = settings.categories if number is None else number
-    if wanted == "auto":
-        wanted = len(categorise(**given, n_categories="auto", rule="smooth"))
-    given |= {"systematics": systematics_of(variations) or None, "process": nominal.process, "mc_statistics": True}
-    return categorise(**given, n_categories=wanted)
+    return categorise(
+        nominal.score,
+        nominal.signal,
+        nominal.weight,
+        settings.categories if number is None else number,
+        min_effective=settings.min_effective or None,
+        min_background=settings.min_background or 0.0,
+        systematics=systematics_of(variations) or None,
+        process=nominal.process,
+        mc_statistics=True,
+    )
 
 
 def cross_fitted(
