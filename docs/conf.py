@@ -61,7 +61,7 @@ os.environ |= {
     "FIVESIGMA_DOCS_EXTRA": str(EXTRA),
     "IPYTHONDIR": str(_ipython),
     "MATPLOTLIBRC": str(HERE / "_style" / "matplotlibrc"),
-    "COLUMNS": "100",
+    "COLUMNS": "88",
     "NO_COLOR": "1",
     "OMP_NUM_THREADS": "1",
     "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]),

@@ -30,7 +30,8 @@ def _in_page(figure):
     svg = re.sub(r'(<svg [^>]*?)height="[\d.]+pt"', r"\1", svg, count=1, flags=re.DOTALL)
     label = getattr(figure, "get_label", str)() or "Figure"
     head = f'<svg role="img" aria-label="{label}" fill="currentColor" style="max-width:{float(width) * 1.5:.0f}px" '
-    return f'<div class="figure">{svg.replace("<svg ", head, 1)}</div>'
+    painted = any(ax.images or any(c.get_array() is not None for c in ax.collections) for ax in figure.axes)
+    return f'<div class="figure{" card" * painted}">{svg.replace("<svg ", head, 1)}</div>'
 
 
 def _register():
