@@ -120,7 +120,7 @@ def test_more_categories_never_lose(sample: Sample, utility: Utility) -> None:
         before = now
 
 
-@pytest.mark.parametrize("utility", UTILITIES, ids=lambda u: type(u).__name__)
+@pytest.mark.parametrize("utility", UTILITIES, ids=lambda u: f"{type(u).__name__}-{u.b_reg:g}")
 def test_one_category_is_the_peak_of_the_scan(utility: Utility) -> None:
     sample = simulated(4_000)
     one = categorise(*sample, 1, utility, correlated=False)
