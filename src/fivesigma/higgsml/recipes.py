@@ -110,7 +110,8 @@ def _best(columns: Sequence[str], effort: float) -> Members:
     classifier = need("xgboost").XGBClassifier(n_estimators=_scaled(300, effort), **params)
     trees = DecomposedClassifier(classifier, regressor)
     nets = {"net": _net(columns, effort), "decomposed-net": DecomposedClassifier(_net(columns, effort), regressor)}
-    grown = GrownCascadeClassifier(n_trees=_scaled(300, effort), params=TREES | {"colsample_bytree": 0.5})
+    shape = TREES | {"colsample_bytree": 0.5}
+    grown = GrownCascadeClassifier(n_trees=_scaled(300, effort), params=shape, update_every=1)  # as it was measured
     plain = [("decomposed", trees), *((f"{name}-{k}", net) for name, net in nets.items() for k in (1, 2))]
     return [*plain, ("grown", grown)]
 
