@@ -13,7 +13,7 @@ demo: $(READY)  ## the main job on the embedded default
 
 # SCIPY_ARRAY_API: without it scikit-learn skips one of its checks. One thread: small fits only wait for more.
 test: $(READY)  ## all tests, warnings are errors, branch coverage
-	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 quick: $(READY)  ## README, documentation and layers, in seconds
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --no-cov -q tests/test_readme.py tests/test_docs.py tests/test_layers.py

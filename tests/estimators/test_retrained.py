@@ -385,7 +385,7 @@ def test_reprs_before_and_after_fit() -> None:
     assert "CascadeClassifier" in model._repr_html_()
     model.fit(X, Y, W)
     assert "CascadeClassifier" in model._repr_html_()
-    assert repr(model.history_).splitlines()[0].split()[0] == "round"
+    assert repr(model.history_).splitlines()[1].split()[0] == "round"
 
 
 def test_cross_validation_and_grid_search() -> None:
