@@ -15,6 +15,8 @@ from fivesigma.errors import MissingExtraError
 EXTRA_OF = {
     "awkward": "root",
     "cramjam": "root",
+    "dask": "dask",
+    "distributed": "dask",
     "hist": "stats",
     "jinja2": "report",
     "lightgbm": "lightgbm",
