@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from fivesigma.dask.collections import scan
 from fivesigma.dask.estimator import GrownCascadeClassifier
 from fivesigma.dask.launch import ClusterError
 
-__all__ = ["ClusterError", "GrownCascadeClassifier"]
+__all__ = ["ClusterError", "GrownCascadeClassifier", "scan"]

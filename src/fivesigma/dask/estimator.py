@@ -170,7 +170,7 @@ class GrownCascadeClassifier(Ordinary):
                 {**self._ordinary_parameters(), "checkpoint": None, "verbose": 0},
                 split_seed,
                 seed,
-                min(self.n_jobs or member.threads for member in members) if self.n_jobs is None else self.n_jobs,
+                min(member.threads for member in members) if self.n_jobs is None else self.n_jobs,
                 self.bin_sample,
                 checkpoint.read() if checkpoint else None,
             )
@@ -187,8 +187,7 @@ class GrownCascadeClassifier(Ordinary):
             self.columns_ = columns
 
     def _run(self, client: Any, job: Job, shares: list[tuple[Member, Any]], checkpoint: Checkpoint | None) -> Any:
-        done = 0 if job.resume is None else len(job.resume[0]["judged"]) or len(job.resume[0]["rounds"]["index"])
-        kept = done
+        heard = kept = done = job.n_done
 
         def keep(state: dict[str, Any], files: dict[str, bytes]) -> None:
             nonlocal kept
@@ -196,7 +195,6 @@ class GrownCascadeClassifier(Ordinary):
                 checkpoint.write(state, files)
                 kept = len(state["rounds"]["index"])
 
-        heard = done
         try:
             with reporting(self, self.n_trees, "trees", done=done) as report:
 

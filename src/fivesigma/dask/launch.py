@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from fivesigma._extras import need
 from fivesigma.cascade import Round
 from fivesigma.dask.group import Group, PeerError, said_of
+from fivesigma.dask.parts import EventParts
 from fivesigma.dask.share import LocalEvents
 from fivesigma.dask.worker import GIVE_UP, KEEP_ON, STOP, Channel, Job, Trained, train_share
 from fivesigma.errors import InputError
@@ -25,6 +26,7 @@ _PATIENCE = 30  # seconds that a worker waits for an answer of the scheduler
 _GRACE = 0.3  # share of the timeout during which the true cause of a failure may still turn up
 _LOOK = 1.0  # seconds between two looks at the workers
 _SILENT = 0.6  # share of the timeout after which a worker without any sign of life is taken for frozen
+_LATE = 0.2  # share of the timeout after which a sign of life is waited for before work begins
 _FULL = 0.8  # share of its memory limit above which a worker that is gone was out of memory
 
 
@@ -70,9 +72,12 @@ def connected(client: Any) -> Iterator[Any]:
 
 
 def living(client: Any, timeout: float) -> list[Member]:
-    """Workers that have given a sign of life lately, in the order of their names."""
+    """Workers that give a sign of life, in the order of their names; those that are late are waited for."""
     seen = _seen(client)
-    found = [Member(a, str(s.name), s.threads) for a, s in seen.items() if s.silent < min(_SILENT * timeout / 2, 30.0)]
+    while any(_LATE * timeout < s.silent < _SILENT * timeout for s in seen.values()):
+        time.sleep(_POLL)
+        seen = _seen(client)
+    found = [Member(a, str(s.name), s.threads) for a, s in seen.items() if s.silent < _SILENT * timeout]
     if not found:
         raise ClusterError(f"the Dask cluster has no worker that answers ({len(seen)} are known); start some")
     return sorted(found, key=lambda member: (len(member.name), member.name, member.address))
@@ -114,8 +119,9 @@ def _start_tracker(n_workers: int, timeout: int, dask_scheduler: Any) -> dict[st
     tracker.start()
 
     def wait() -> None:
-        with suppress(Exception):  # of workers that never came, or are gone: the client says so
-            tracker.wait_for()
+        for end in (tracker.wait_for, tracker.free):
+            with suppress(Exception):  # of workers that never came, or are gone: the client says so
+                end()
 
     threading.Thread(target=wait, daemon=True).start()
     return dict(tracker.worker_args())
@@ -129,20 +135,18 @@ class _Talk(NamedTuple):
 
 
 def _run(  # noqa: PLR0917 - arguments of a task
-    job: Job, events: LocalEvents | Sequence[Any], member: Member, at: int, tracker: dict[str, Any], talk: _Talk
+    job: Job, events: LocalEvents | tuple[Any, ...], member: Member, at: int, tracker: dict[str, Any], talk: _Talk
 ) -> Trained | None:
     """The task of one worker."""
     distributed = need("distributed")
-    if isinstance(events, list):
-        from fivesigma.dask.collections import join_parts
-
-        events = join_parts(events)
+    if isinstance(events, tuple):
+        events = EventParts(*events)
     collective = need("xgboost.collective")
     with collective.CommunicatorContext(**tracker, dmlc_task_id=f"{at:06d}"):
         group = Group(f"worker {member.name} at {member.address}")
         channel = _Sender(talk).channel() if group.leads else Channel()
         scratch = Path(distributed.get_worker().local_directory)
-        return train_share(job, events, group, channel=channel, scratch=scratch)  # type: ignore[arg-type]
+        return train_share(job, events, group, channel=channel, scratch=scratch)
 
 
 class _Sender:
@@ -203,7 +207,7 @@ def run_group(
     client : distributed.Client
     job : Job
     shares : sequence of (Member, events)
-        Workers with the events of each: a `LocalEvents`, or futures of parts that are in its memory.
+        Workers with the events of each: a `LocalEvents`, or what `EventParts` is made of, with futures.
     timeout : float
         Seconds that a worker waits for another, and after which one without a sign of life is taken for lost.
     listener : Listener
@@ -233,7 +237,7 @@ def run_group(
         for at, (member, events) in enumerate(shares)
     ]
     watch = _Watch(client, members, futures, timeout)
-    n_heard = 0
+    n_heard = job.n_done
 
     def listen() -> None:
         nonlocal n_heard
@@ -254,7 +258,7 @@ def run_group(
         listen()
         watch.raise_cause()
         trained: Trained = futures[0].result()
-        for r in trained.fitted["history_"][n_heard - len(trained.fitted["history_"]) or None :]:
+        for r in trained.fitted["history_"][n_heard:]:
             listener.heard(r)
     except BaseException:
         with suppress(Exception):
@@ -330,6 +334,8 @@ class _Watch:
     def raise_cause(self) -> None:
         """Raise what went wrong, if anything did."""
         errors = [self._own_error(future) for future in self._futures]
+        if isinstance(errors[0], InputError) and len({str(err) for err in errors}) == 1:
+            raise errors[0]  # of all events together
         for member, err in zip(self._members, errors, strict=True):
             if err is not None:
                 raise ClusterError(f"{member}: {said_of(err)}") from err

@@ -219,12 +219,25 @@ def _described(events: LocalEvents, fraction: float, seed: int) -> _Described:
         places.append((np.int64(chunk.file) << 40) + chunk.rows.astype(np.int64))
     none = np.empty(0)
     return _Described(
-        {label: np.concatenate([y == label for y in labels]) for label in events.labels} if labels else {},
+        {label: np.concatenate([y == label for y in labels]) for label in _distinct(labels)},
         np.concatenate(weights) if weights else none,
         np.concatenate(held) if held else none.astype(np.bool_),
         np.concatenate(keys) if keys else none.astype(np.uint64),
         np.concatenate(places) if places else none.astype(np.int64),
     )
+
+
+def _distinct(several: list[AnyArray]) -> list[Any]:
+    """Labels of some arrays, without sorting them."""
+    found: list[Any] = []
+    for values in several:
+        rest = values
+        for label in found:
+            rest = rest[rest != label]
+        while rest.size:
+            found += rest[:1].tolist()
+            rest = rest[rest != rest[0]]
+    return found
 
 
 def _keys(seed: int, file: int, rows: IntArray) -> AnyArray:

@@ -64,6 +64,11 @@ class Job:
     most: int = SAMPLE
     resume: tuple[dict[str, Any], dict[str, bytes]] | None = None
 
+    @property
+    def n_done(self) -> int:
+        """Rounds that an earlier run did."""
+        return 0 if self.resume is None else len(self.resume[0]["rounds"]["index"])
+
 
 @dataclass(frozen=True)
 class Channel:
@@ -136,7 +141,8 @@ def train_share(
             most=job.most,
         )
         model.classes_, model.n_features_in_ = np.array(share.classes), share.table.shape[1]
-        model.feature_names_in_ = np.array(events.feature_names, dtype=object)
+        if getattr(events, "named", True):
+            model.feature_names_in_ = np.array(events.feature_names, dtype=object)
         memory = "bins" if model.memory == "all" else model.memory
         folder = None
         if memory == "disk" and scratch is not None:
@@ -201,6 +207,11 @@ class _GroupGrowth(Growth):
     def _weigher(self, rows: IntArray) -> Weigher:  # noqa: ARG002 - it was made for these rows
         return self._own
 
+    def start(self) -> None:
+        """Begin in the thread that grows the trees: XGBoost's random numbers belong to the thread that seeds them."""
+        for booster, seed in zip(self._growers, self._seeds(0), strict=True):
+            booster.start(seed)  # type: ignore[attr-defined]  # XGBoost alone grows on a cluster
+
     @cached_property
     def training(self) -> Gauge:
         """Training rows of all workers."""
@@ -224,6 +235,7 @@ def _bound(
     held_out = GroupGauge.shared(share.held_out.signal, share.held_out.weight, model.utility_, group)
     options = {"seed": job.seed, "threads": note_threads(job.threads), "memory": memory, "cache": cache}
     growth = group.agree(lambda: _GroupGrowth(share, group, model, weigh, held_out=held_out, **options))
+    growth.start()
     return growth, ClassWeights(1.0 / s, 1.0 / b)
 
 
