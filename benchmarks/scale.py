@@ -45,7 +45,7 @@ def _folder(name: str, needed: float) -> Iterator[Path]:
 
 def _write_events(folder: Path) -> None:
     """Signal and background that differ a little in each of the features."""
-    import polars
+    import polars as pl
 
     for k in range(N_FILES):
         path = folder / f"part-{k}.parquet"
@@ -58,7 +58,7 @@ def _write_events(folder: Path) -> None:
         }
         columns["Label"] = y.astype(np.int8)
         columns["Weight"] = rng.exponential(size=PER_FILE) * np.where(y, 1e-4, 5e-2)
-        polars.DataFrame(columns).write_parquet(path)
+        pl.DataFrame(columns).write_parquet(path)
 
 
 def _run(function: str, *arguments: str) -> Any:
@@ -126,7 +126,7 @@ def _streamed(memory: str, limit: float) -> Iterable[Figure]:
 
 
 def _write_scores(folder: Path) -> None:
-    import polars
+    import polars as pl
 
     for k in range(N_SCORES // 10**7):
         path = folder / f"scores-{k}.parquet"
@@ -136,7 +136,7 @@ def _write_scores(folder: Path) -> None:
         y = rng.random(10**7) < 0.3
         score = (1 / (1 + np.exp(-rng.normal(1.5 * y)))).astype(np.float32)
         weight = (rng.exponential(size=10**7) * np.where(y, 1e-5, 1e-2)).astype(np.float32)
-        polars.DataFrame({"score": score, "label": y.astype(np.int8), "weight": weight}).write_parquet(path)
+        pl.DataFrame({"score": score, "label": y.astype(np.int8), "weight": weight}).write_parquet(path)
 
 
 def scan_once(folder: str) -> None:

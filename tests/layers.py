@@ -44,7 +44,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
         },
     ),
     ("scores", {"scored": "scored events", "scored_files": "in files"}),
-    ("ranking", {"ranking": "events by score"}),
+    ("ranking", {"ranking": "events by score", "scored_stream": "scores, chunk by chunk"}),
     (
         "bootstrap",
         {"bootstrap": "Poisson replicas", "cut_model": "modelled yields", "binned_ranking": "some cuts"},

@@ -127,7 +127,7 @@ class TestFrontDoor:
         def full(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device", "scores.csv")
 
-        monkeypatch.setattr(pl.DataFrame, "write_csv", full)
+        monkeypatch.setattr(pl.LazyFrame, "sink_csv", full)
         assert "No space left" in bad("predict", folder / "model", folder / "test.csv", "-o", folder / "never.csv")
         assert not (folder / "never.csv").exists()
         assert not list(folder.glob(".*")), "something was left behind"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from fivesigma.score_bins import BinSums, Partition, Partitions, ScoreBins, samp
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
+_PUREST = 1 << 20  # events of the highest scores among which categories may begin anywhere
 _MANY = 1 << 22  # distinct scores that are held before equal ones are put together
 SLACK = 1e-9  # relative: sums of the same weights in another order differ, and products of them
 
@@ -92,7 +94,9 @@ class BinnedRanking:
         self.filled = np.flatnonzero(per_bin)  # other bins have no cut
         self._ends = np.cumsum(per_bin)
         self.n_events = int(self._ends[-1])
-        (b, s), (b2, s2) = (v.sum(axis=0).tolist() for v in (self.sums.positive + self.sums.negative, self.sums.squares))
+        (b, s), (b2, s2) = (
+            v.sum(axis=0).tolist() for v in (self.sums.positive + self.sums.negative, self.sums.squares)
+        )
         self.totals, self.squares = (s, b), (s2, b2)
         self.resolved = np.zeros(len(self.bins), dtype=np.bool_)
         self._levels: list[Levels] = []
@@ -139,7 +143,7 @@ class BinnedRanking:
             place = self._places[at] if self._places else self.bins(part.score)
             rows = np.flatnonzero(wanted[place])
             if rows.size:
-                found.append(Levels.of(Partition(*(values[rows] for values in part)), place[rows]))
+                found.append(Levels.of(part.rows(rows), place[rows]))
             if sum(levels.score.size for levels in found) > _MANY:
                 found = [Levels.joined(found)]
         return found
@@ -187,11 +191,45 @@ class BinnedRanking:
         low_b = np.maximum(low_b, np.sqrt(floor * before2) * (1 - SLACK))
         bound = np.where(possible, np.inf, -np.inf)
         sure = possible & (low_b > 0)
-        corners = [
-            utility.value(s[sure], b[sure]) for s in (high_s, np.maximum(low_s, 0.0)) for b in (low_b, high_b)
-        ]
+        corners = [utility.value(s[sure], b[sure]) for s in (high_s, np.maximum(low_s, 0.0)) for b in (low_b, high_b)]
         bound[sure] = np.max(corners, axis=0)
         return bound
+
+
+class BinEnds:
+    """All cuts among the purest events, and ends of bins below: what categories need of a ranking, without its events.
+
+    Its attributes are those of `fivesigma.ranking.Ranking`; `s2` and `b2` are the sums of squared weights.
+    """
+
+    def __init__(self, ranking: BinnedRanking) -> None:
+        ranking.resolve(ranking.bins_of(np.arange(min(_PUREST, ranking.n_events))))
+        cuts = ranking.cuts()
+        self.last, self.s, self.b, self.s2, self.b2 = cuts.last, cuts.s, cuts.b, cuts.s2, cuts.b2
+        self._thresholds = between_scores(cuts.score, cuts.below)  # the lowest score where the next is not known
+        self.lightest, self.heaviest = ranking.sums.extremes
+        self.effective_background = ranking.effective_background
+
+    def thresholds(self, cuts: Any = slice(None)) -> Array:
+        """Scores that ``score >= threshold`` needs for each cut."""
+        return np.asarray(self._thresholds[cuts])
+
+    def variances(self, cuts: IntArray) -> tuple[Array, Array]:
+        """Sums of the squared weights of signal and of background that each cut keeps."""
+        return self.s2[cuts], self.b2[cuts]
+
+    def replicas(self, cuts: IntArray, n_boot: int, random_state: int) -> tuple[Array, Array]:
+        """Replicas of the yields of ascending cuts.
+
+        Each replica of a sum of weights scatters as with Poisson copies of the events, but is drawn as a Gaussian: the
+        events are not here to be copied, and there are many in a bin.
+        """
+        rng = np.random.default_rng(random_state)
+        out = []
+        for sums, squares in ((self.s, self.s2), (self.b, self.b2)):
+            step, spread = np.diff(sums[cuts], prepend=0.0), np.sqrt(np.diff(squares[cuts], prepend=0.0).clip(0.0))
+            out.append(np.cumsum(step + spread * rng.normal(size=(n_boot, cuts.size)), axis=1))
+        return out[0], out[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,7 +131,8 @@ class CutScan:
             return self._ranked
         if self._events is None:
             raise InputError(
-                "a scan of files does not rank all events, which this needs; read them into memory with ScoredEvents.read"
+                "a scan of files does not rank all events, which this needs; read them into memory with "
+                "ScoredEvents.read"
             )
         ranking = rank_checked(*self._events)
         return _Ranked(ranking, significance_or_nan(self.utility, ranking.s, ranking.b, ranking.valid(self._floor)))

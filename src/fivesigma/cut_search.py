@@ -89,10 +89,9 @@ def _wanted(  # noqa: PLR0917 - what is known so far
     top = int(np.nanargmax(z))
     peak, error = float(z[top]), error_of(utility, cuts, top)
     slack = SLACK * abs(peak)
-    if rule == "peak":
-        return bound >= peak - slack
-    if rule == "plateau":
-        return bound >= peak - (PLATEAU + guess) * error - slack
+    if rule != "model":
+        depth = (PLATEAU + guess) * error if rule == "plateau" else 0.0
+        return np.asarray(bound >= peak - depth - slack)
     wanted = (bound >= peak - slack) | ranking.bins_of(grid_ranks(ranking.n_events))
     # Of the plausible cuts, the first and the last matter.
     least = peak - PLAUSIBLE * error
@@ -100,4 +99,4 @@ def _wanted(  # noqa: PLR0917 - what is known so far
     first, end = cuts.place[plausible[0]], cuts.place[plausible[-1]]
     outside = np.arange(bound.size)
     unclear = (outside <= first) | (outside >= end)
-    return wanted | (unclear & (bound >= least - guess * error - slack))
+    return np.asarray(wanted | unclear & (bound >= least - guess * error - slack))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,6 +32,10 @@ class Partition(NamedTuple):
     signal: BoolArray
     weight: Array
 
+    def rows(self, which: Any) -> Partition:
+        """Some of the events."""
+        return Partition(self.score[which], self.signal[which], self.weight[which])
+
 
 class Partitions(Protocol):
     """Events in parts that can be read again and again, in any order."""
@@ -50,12 +54,12 @@ class ArrayPartitions(Sequence[Partition]):
         self._arrays, self._rows = (score, signal, weight), rows
 
     def __len__(self) -> int:
-        return -(-self._arrays[0].size // self._rows)
+        return (self._arrays[0].size + self._rows - 1) // self._rows
 
     def __getitem__(self, at: int) -> Partition:  # type: ignore[override]
         if not 0 <= at < len(self):
             raise IndexError(at)
-        return Partition(*(values[at * self._rows : (at + 1) * self._rows] for values in self._arrays))
+        return Partition(*self._arrays).rows(slice(at * self._rows, (at + 1) * self._rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +147,9 @@ class BinSums:
     @classmethod
     def empty(cls, n_bins: int) -> BinSums:
         """No events."""
-        sums = np.zeros((3, n_bins, 2))
-        return cls(np.zeros((n_bins, 2), dtype=np.intp), *sums, np.full(n_bins, np.inf), (0.0, 0.0))
+        positive, negative, squares = np.zeros((3, n_bins, 2))
+        events, lowest = np.zeros((n_bins, 2), dtype=np.intp), np.full(n_bins, np.inf)
+        return cls(events, positive, negative, squares, lowest, (0.0, 0.0))
 
     @classmethod
     def of(cls, at: IntArray, part: Partition, n_bins: int) -> BinSums:
@@ -153,7 +158,8 @@ class BinSums:
         place += part.signal
 
         def summed(weight: Array) -> Array:
-            return np.bincount(place, weights=weight, minlength=2 * n_bins).reshape(n_bins, 2)
+            sums: Array = np.bincount(place, weights=weight, minlength=2 * n_bins).astype(np.float64, copy=False)
+            return sums.reshape(n_bins, 2)
 
         weight, lowest = part.weight, np.full(n_bins, np.inf)
         np.minimum.at(lowest, at, part.score.astype(np.float64, copy=False))

@@ -29,8 +29,8 @@ class ScoredFiles:
     """Scored events in files, read part by part whenever they are needed.
 
     `scan` and `categorise` take them in place of arrays. The files are those that ``fivesigma predict`` and
-    `ScoredEvents.write` write: Parquet in parts of any size, CSV file by file. That one has changed between two passes is
-    noticed.
+    `ScoredEvents.write` write: Parquet in parts of any size, CSV file by file. That one has changed between two passes
+    is noticed.
 
     Parameters
     ----------
@@ -113,14 +113,18 @@ class ScoredFiles:
         kinds: dict[str, Kind] = {
             name: "float64" if name in numbers else "value" for name in names if name in source.names
         }
+        self._refuse_change(file)
         read: dict[str, AnyArray]
         if isinstance(source, ParquetFile):
             read = source.read(kinds, first, rows)
         else:
             (read,) = source.chunks(kinds)
-        if file_state(self._opened.targets[file].path) != self._states[file]:
-            raise InputError(has_changed(source.name))
+        self._refuse_change(file)
         return read, source, first
+
+    def _refuse_change(self, file: int) -> None:
+        if file_state(self._opened.targets[file].path) != self._states[file]:
+            raise InputError(has_changed(self._sources[file].name))
 
     @cached_property
     def _looked(self) -> tuple[tuple[Any, Any], tuple[float, float]]:
@@ -158,7 +162,9 @@ class ScoredFiles:
         found: dict[str, ProcessYields] = {}
         for part, read in self._with("process"):
             category: IntArray = np.minimum(np.searchsorted(edges, part.score, side="right") - 1, n - 1)
-            self._add(found, process_yields(category, n, part.weight, number_processes(part.signal, read.get("process"))))
+            self._add(
+                found, process_yields(category, n, part.weight, number_processes(part.signal, read.get("process")))
+            )
         return found
 
     def selected(self, cut: float | None) -> tuple[dict[str, ProcessYields], dict[str, ProcessYields]]:
@@ -188,5 +194,9 @@ class ScoredFiles:
                 continue
             if known.signal != rows.signal and known.events.any() and rows.events.any():
                 raise InputError(f"process {name!r} has both signal and background events; give them two names")
-            added = (a + b for a, b in zip(known[1:], rows[1:], strict=True))
-            sums[name] = ProcessYields(known.signal if known.events.any() else rows.signal, *added)
+            sums[name] = ProcessYields(
+                known.signal if known.events.any() else rows.signal,
+                known.sum_of_weights + rows.sum_of_weights,
+                known.sum_of_squares + rows.sum_of_squares,
+                known.events + rows.events,
+            )

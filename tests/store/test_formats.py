@@ -92,9 +92,9 @@ class TestChangedParameters:
 
     def test_an_added_one_takes_its_default(self, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         before = load(model)
-        self.changed(monkeypatch, memory=None)
+        self.changed(monkeypatch, patience=None)
         after = load(model)
-        assert after.memory == "as before"
+        assert after.patience == "as before"
         np.testing.assert_array_equal(after.predict_proba(np.zeros((2, 3))), before.predict_proba(np.zeros((2, 3))))
 
     def test_a_renamed_one_is_migrated(self, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
 from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma.binned_ranking import BinEnds
 from fivesigma.errors import InputError
 from fivesigma.ranking import Ranking
 from fivesigma.significance import Utility
@@ -109,7 +110,7 @@ class Grid:
         return F
 
 
-def candidate_cuts(ranking: Ranking, max_edges: int = MAX_EDGES) -> IntArray:
+def candidate_cuts(ranking: Ranking | BinEnds, max_edges: int = MAX_EDGES) -> IntArray:
     """Indices of at most `max_edges` cuts: weighted quantiles of signal and background, each class scaled to one.
 
     Half of them keep evenly growing shares and half shares that grow by a factor, so that the purest events, few as
@@ -131,7 +132,7 @@ def candidate_cuts(ranking: Ranking, max_edges: int = MAX_EDGES) -> IntArray:
     return np.unique(np.append(cuts, n_cuts - 1))
 
 
-def grid_of(ranking: Ranking, cuts: IntArray) -> Grid:
+def grid_of(ranking: Ranking | BinEnds, cuts: IntArray) -> Grid:
     """Running yields of a ranking at some of its cuts."""
     s, b, b2 = (np.append(0.0, v) for v in (ranking.s[cuts], ranking.b[cuts], ranking.variances(cuts)[1]))
     rising = ranking.lightest >= 0 and bool((np.diff(s) >= 0).all())

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from fivesigma._drawing import axes_or_current
 from fivesigma._extras import need
 from fivesigma._types import Array, IntArray
+from fivesigma.binned_ranking import BinEnds
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
 from fivesigma.categories.dual import best_at
 from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
@@ -28,6 +29,7 @@ from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.profiled.profile import Counts, lowest
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.scored import ScoredEvents, arrays_of
+from fivesigma.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility
 from fivesigma.systematics import Systematics, YieldShifts, check_size, scaled, yield_shifts
 from fivesigma.yields import (
@@ -96,7 +98,7 @@ class Categories:
     utility: Utility
     rule: str
     _limits: Limits
-    _ranking: Ranking
+    _ranking: Ranking | None
     shifts: YieldShifts | None = None
     bound: float | None = None
     gap: float | None = None
@@ -129,6 +131,21 @@ class Categories:
         """Significance if there were neither systematics nor statistics of the simulation."""
         valid = (self.s >= 0) & (self.b > 0)
         return float(np.sqrt(2 * AMS2(self.utility.b_reg).objective(self.s[valid], self.b[valid]).sum()))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the significance from the statistics of the simulation, if the background is known.
+
+        How far it moves if the s and the b of each category move up by their own error, all in quadrature.
+        """
+        z = float(self.utility.from_objective(_objective(self.utility, self.s, self.b).sum()))
+        moved = []
+        for signal in (True, False):
+            step = np.diag(np.sqrt(class_sums(self.by_process, signal=signal)[1]))
+            s, b = (np.tile(v, (len(self), 1)) for v in (self.s, self.b))
+            s, b = (s + step, b) if signal else (s, b + step)
+            moved.append(self.utility.from_objective(_objective(self.utility, s, b).sum(axis=1)) - z)
+        return float(np.sqrt(np.square(moved).sum()))
 
     @property
     def pulls(self) -> dict[str, float]:
@@ -171,7 +188,7 @@ class Categories:
 
     def evaluate(
         self,
-        score: ArrayLike | ScoredEvents,
+        score: ArrayLike | ScoredEvents | ScoredFiles,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -208,6 +225,20 @@ class Categories:
             raise InputError(
                 f"the edges were chosen with the systematics {', '.join(self.shifts.up)}: give systematics= of these "
                 "events as well, or {} to leave them out"
+            )
+        if isinstance(score, ScoredFiles):
+            if systematics or yields is not None:
+                raise InputError("ScoredFiles have their own yields= and no systematics; leave both out here")
+            return fill_files(
+                score,
+                self.edges,
+                utility=self.utility,
+                rule=self.rule,
+                limits=self._limits,
+                held_out=True,
+                mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
+                correlated=self.correlated,
+                moved=self._moved,
             )
         score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
         if yields is not None:
@@ -256,7 +287,10 @@ class Categories:
             Replicas in which a category keeps no background are excluded.
         """
         quantiles = interval_ends(level, n_boot)
-        ranking, bounds = self._ranking, _bounds(self._ranking, self.edges)
+        ranking = self._ranking
+        if not isinstance(ranking, Ranking):
+            raise InputError("an interval needs all events in memory; read the files with ScoredEvents.read")
+        bounds = _bounds(ranking, self.edges)
         own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
         s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
@@ -332,7 +366,7 @@ class Categories:
         return ax
 
 
-def edges_at(ranking: Ranking, cuts: IntArray) -> Array:
+def edges_at(ranking: Ranking | BinEnds, cuts: IntArray) -> Array:
     """Ascending edges for cuts from the tightest to the loosest; the cut that keeps all events is minus infinity."""
     lower = np.where(cuts == ranking.last.size - 1, -np.inf, ranking.thresholds(cuts))
     return np.append(lower[::-1], np.inf)
@@ -375,7 +409,7 @@ def fill(
     certificate: tuple[float, float] | None = None,
     said: tuple[str, ...] = (),
 ) -> Categories:
-    """Sum up what each category keeps."""
+    """Sum up what each category keeps of ranked events."""
     bounds = _bounds(ranking, edges)
     n = edges.size - 1
     given = None if process is None else np.asarray(process)
@@ -385,12 +419,51 @@ def fill(
     kept = slice(0, bounds[-1])
     category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
     by_process = process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
+    return _filled(
+        by_process,
+        edges,
+        ranking,
+        utility=utility,
+        rule=rule,
+        limits=limits,
+        held_out=held_out,
+        shifts=shifts,
+        mc_statistics=mc_statistics,
+        correlated=correlated,
+        moved=moved,
+        certificate=certificate,
+        said=said,
+    )
+
+
+def fill_files(files: ScoredFiles, edges: Array, **options: Any) -> Categories:
+    """Sum up what each category keeps of events in files."""
+    return _filled(files.by_process(edges), edges, None, **options)
+
+
+def _filled(
+    by_process: Mapping[str, ProcessYields],
+    edges: Array,
+    ranking: Ranking | None,
+    *,
+    utility: Utility,
+    rule: str,
+    limits: Limits,
+    held_out: bool,
+    shifts: YieldShifts | None = None,
+    mc_statistics: bool = False,
+    correlated: bool = True,
+    moved: Moved | None = None,
+    certificate: tuple[float, float] | None = None,
+    said: tuple[str, ...] = (),
+) -> Categories:
+    n = edges.size - 1
     s, s2 = class_sums(by_process, signal=True)
     b, b2 = class_sums(by_process, signal=False)
     effective_s, effective_b = (np.divide(v * v, v2, out=np.zeros(n), where=v2 > 0) for v, v2 in ((s, s2), (b, b2)))
     notes = _notes(edges, s, b, effective_b)
     for note in notes:
-        warnings.warn(note, SmallSampleWarning, stacklevel=3)
+        warnings.warn(note, SmallSampleWarning, stacklevel=4)
     if is_profiled(utility, shifts, mc_statistics, correlated):
         counts = counts_of(utility, s, b, shifts, b2 if mc_statistics else None, (s >= 0) & (b > 0))
         significance = float(np.sqrt(2 * lowest(counts).objective))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
+from fivesigma.binned_ranking import BinEnds, BinnedRanking
 from fivesigma.bootstrap import replicas_above
 from fivesigma.categories.cells import Cells
 from fivesigma.categories.dual import search
@@ -29,6 +30,7 @@ from fivesigma.categories.record import (
     combined_significance,
     edges_at,
     fill,
+    fill_files,
     from_zero,
 )
 from fivesigma.categories.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
@@ -43,6 +45,7 @@ from fivesigma.errors import InputError
 from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.ranking import Ranking, rank_events
 from fivesigma.scored import ScoredEvents, arrays_of
+from fivesigma.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
 from fivesigma.systematics import Systematics, YieldShifts, check_size, yield_shifts
 
@@ -55,7 +58,7 @@ AUTO_REPLICAS = 100
 
 
 def categorise(  # noqa: PLR0917 - the limits may be given in order, as documented
-    score: ArrayLike | ScoredEvents,
+    score: ArrayLike | ScoredEvents | ScoredFiles,
     y: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     n_categories: int | str = "auto",
@@ -80,9 +83,10 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
 
     Parameters
     ----------
-    score : array-like of shape (n_events,) or ScoredEvents
+    score : array-like of shape (n_events,), ScoredEvents or ScoredFiles
         Larger means more like signal. `ScoredEvents` bring labels, weights and processes with them: `y` and
-        `sample_weight` are then left out.
+        `sample_weight` are then left out. `ScoredFiles` are read part by part; beyond their million of highest scores,
+        candidate edges are ends of bins of the score.
     y : array-like of shape (n_events,)
         Labels of two classes.
     sample_weight : array-like of shape (n_events,)
@@ -156,13 +160,25 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     floor = (MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE) if min_effective is None else min_effective
     limits = check_limits(min_background, floor, max_relative_mc_error)
     most = _check_number(n_categories)
-    score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
-    ranking = rank_events(score, y, sample_weight, pos_label)
+    ranking: Ranking | BinEnds
+    fill_with: Callable[..., Categories]
+    if isinstance(score, ScoredFiles):
+        beside = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
+        whole = {"systematics": systematics, "floor_processes": floor_processes}
+        for name in (name for name, given in (beside | whole).items() if given is not None):
+            if name in whole:
+                raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
+            raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
+        ranking, fill_with = BinEnds(BinnedRanking(score)), partial(fill_files, score)
+    else:
+        score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
+        ranking = rank_events(score, y, sample_weight, pos_label)
+        fill_with = partial(fill, ranking, process=process)
     cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
     if rule == "smooth":
         grid = smoothed(grid)
-    if floor_processes is not None:
+    if floor_processes is not None and isinstance(ranking, Ranking):
         grid = with_floor(grid, ranking, cuts, process, floor_processes)
     plain = AMS2(utility.b_reg) if uncertain else utility
     best = best_totals(grid, plain, limits, min(most, cuts.size))
@@ -175,9 +191,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             f"{ranking.effective_background:.3g}); ask for fewer categories or lower the limits"
         )
     filled = partial(
-        fill,
-        ranking,
-        process=process,
+        fill_with,
         utility=utility,
         rule=rule,
         limits=limits,
@@ -187,7 +201,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     )
     if uncertain:
         shifts = None
-        if systematics is not None:
+        if systematics is not None and not isinstance(score, ScoredFiles):
             shifts = yield_shifts(
                 edges_at(ranking, cuts), score, y, sample_weight, systematics, process=process, pos_label=pos_label
             )
@@ -203,7 +217,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
 
 def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     filled: Callable[..., Categories],
-    ranking: Ranking,
+    ranking: Ranking | BinEnds,
     cuts: IntArray,
     cells: Cells,
     shifts: YieldShifts | None,
@@ -258,12 +272,16 @@ def _check_number(n_categories: int | str) -> int:
 
 
 def worthwhile(
-    ranking: Ranking, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int
+    ranking: Ranking | BinEnds, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int
 ) -> IntArray:
     """Edges of the first trial after which one more category gains less than the bootstrap uncertainty of its gain."""
     used = np.unique(np.concatenate(trials))
     chosen = cuts[used - 1]
-    s, b = (from_zero(v) for v in replicas_above(ranking, chosen, AUTO_REPLICAS, random_state))
+    if isinstance(ranking, Ranking):
+        replicas = replicas_above(ranking, chosen, AUTO_REPLICAS, random_state)
+    else:
+        replicas = ranking.replicas(chosen, AUTO_REPLICAS, random_state)
+    s, b = (from_zero(v) for v in replicas)
     exact_s, exact_b = (from_zero(v[chosen][None]) for v in (ranking.s, ranking.b))
     before: tuple[float, Array] | None = None
     for k, trial in enumerate(trials):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from fivesigma.cli.options import check_output, force_option, scores_options
+from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
 
 
 @click.command(
@@ -29,6 +30,7 @@ from fivesigma.cli.options import check_output, force_option, scores_options
 @click.option("--signals", metavar="NAMES",
               help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
 @scores_options
+@stream_option
 @click.option("--pyhf", type=click.Path(path_type=Path), metavar="FILE", help="Write a HistFactory workspace (JSON).")
 @force_option
 def categorise(
@@ -47,6 +49,7 @@ def categorise(
     yields: tuple[float, float] | None,
     replicas: int,
     as_json: bool,
+    stream: bool,
     pyhf: Path | None,
     force: bool,
 ) -> None:
@@ -66,8 +69,9 @@ def categorise(
 
         categorise_file(scores, signals, categories, quote, pyhf, (min_effective, min_background), as_json=as_json)
         return
+    kind: Any = fivesigma.ScoredFiles if stream else fivesigma.ScoredEvents.read
     found = fivesigma.categorise(
-        fivesigma.ScoredEvents.read(scores, signal, yields),
+        kind(scores, signal, yields),
         n_categories=int(categories) if categories.isdigit() else "auto",
         utility=resolve_utility(utility, b_reg),
         min_background=min_background,
@@ -76,8 +80,11 @@ def categorise(
         correlated=not uncorrelated,
     )
     if quote is not None:
-        found = found.evaluate(fivesigma.ScoredEvents.read(quote, signal, yields))
-    interval = found.interval(n_boot=replicas)
+        found = found.evaluate(kind(quote, signal, yields))
+    if stream:
+        interval = found.significance - found.error, found.significance + found.error
+    else:
+        interval = found.interval(n_boot=replicas).significance
     if pyhf is not None:
         fivesigma.write_workspace(fivesigma.to_pyhf(found), pyhf)
     if as_json:
@@ -86,12 +93,12 @@ def categorise(
             "s": found.s.tolist(),
             "b": found.b.tolist(),
             "significance": found.significance,
-            "significance_interval": interval.significance,
+            "significance_interval": interval,
             "held_out": found.held_out,
             "utility": repr(found.utility),
         }
         click.echo(json.dumps(result))
         return
     click.echo(repr(found))
-    low, high = interval.significance
+    low, high = interval
     click.echo(f"significance  {found.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")

@@ -162,6 +162,12 @@ utility_options = several(
     click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background."),
 )
 
+stream_option = click.option(
+    "--stream",
+    is_flag=True,
+    help="Read SCORES, which may be a pattern of several files, part by part; intervals are then standard errors.",
+)
+
 scores_options = several(
     signal_option,
     utility_options,

@@ -58,12 +58,11 @@ def predict(
     label, weight and process where the events have them. If it ends in .root it gets TTrees with score, selected and
     the kept columns, entry by entry in the order of the one file that is read.
     """
-    from dataclasses import replace
-
-    from fivesigma import ScoredEvents, load
-    from fivesigma.datasets import column_names, load_events
+    from fivesigma import load
+    from fivesigma.datasets import EventStream, column_names
     from fivesigma.datasets.columns import Columns
     from fivesigma.scored import check_ending
+    from fivesigma.scored_stream import write_scores
 
     if output.suffix.lower() == ".root":
         check_output(output, force=force)
@@ -79,7 +78,7 @@ def predict(
     found = trained.there(column_names(files[0], tree=tree))
     asked = {"label": label, "weight": weight, "process": process}
     roles = {role: getattr(found, role) if name is None else column_or_none(name) for role, name in asked.items()}
-    events = load_events(
+    stream = EventStream(
         files,
         features=trained.features,
         **roles,
@@ -89,14 +88,10 @@ def predict(
         tree=tree,
         cut=where,
     )
-    for note in events.notes:
+    written = write_scores(fitted, stream, output)
+    for note in stream.notes:
         click.echo(f"note: {note}", err=True)
-    scored = ScoredEvents.of(fitted, events)
-    if roles["weight"] is None:
-        scored = replace(scored, weight=None)
-    scored.write(output)
-    selected = 0 if scored.selected is None else int(scored.selected.sum())
-    click.echo(f"{len(events):,} events scored, {selected:,} selected by a model for {fitted.utility_!r}")
+    click.echo(f"{written.events:,} events scored, {written.selected:,} selected by a model for {fitted.utility_!r}")
     click.echo(f"scores in {output}")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fivesigma._files import written_whole
-from fivesigma.cli.options import check_output, force_option, scores_options
+from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
+from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
     from fivesigma.cut import CutScan
@@ -22,6 +23,7 @@ FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 @click.option("--rule", type=click.Choice(["model", "plateau", "peak", "smooth"]), default="model", show_default=True,
               help="How the best cut is chosen.")  # fmt: skip
 @scores_options
+@stream_option
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve to .png, .pdf or .svg.")
 @force_option
 def scan(
@@ -34,6 +36,7 @@ def scan(
     yields: tuple[float, float] | None,
     replicas: int,
     as_json: bool,
+    stream: bool,
     plot: Path | None,
     force: bool,
 ) -> None:
@@ -49,18 +52,23 @@ def scan(
 
     if plot is not None:
         check_output(plot, force=force)
-    read = fivesigma.ScoredEvents.read(scores, signal, yields)
-    best = fivesigma.scan(read, utility=resolve_utility(utility, b_reg), rule=rule)
-    interval = best.interval(n_boot=replicas)
+    if plot is not None and stream:
+        raise InputError("--plot draws every cut, which --stream does not have; leave one of them out")
+    kind: Any = fivesigma.ScoredFiles if stream else fivesigma.ScoredEvents.read
+    best = fivesigma.scan(kind(scores, signal, yields), utility=resolve_utility(utility, b_reg), rule=rule)
+    if stream:
+        interval: Any = (best.significance - best.error, best.significance + best.error), None
+    else:
+        interval = tuple(best.interval(n_boot=replicas))
     if plot is not None:
         _draw(best, plot)
     if as_json:
         found = {
             "cut": best.cut,
-            "cut_interval": interval.cut,
+            "cut_interval": interval[1],
             "fraction": best.fraction,
             "significance": best.significance,
-            "significance_interval": interval.significance,
+            "significance_interval": interval[0],
             "s": best.s,
             "b": best.b,
             "effective_b": best.effective_background,
@@ -78,9 +86,10 @@ def scan(
         click.echo(
             f"{curve.fraction[i]:>10.4f} {curve.cut[i]:>12.6g} {curve.s[i]:>12.6g} {curve.b[i]:>12.6g} {z:>13}{mark}"
         )
-    low, high = interval.significance
+    low, high = interval[0]
     click.echo(f"significance  {best.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
-    click.echo(f"cut           {best.cut:.6g}  [{interval.cut[0]:.6g}, {interval.cut[1]:.6g}]")
+    around = "" if interval[1] is None else f"  [{interval[1][0]:.6g}, {interval[1][1]:.6g}]"
+    click.echo(f"cut           {best.cut:.6g}{around}")
     click.echo(f"utility       {best.utility!r}")
 
 

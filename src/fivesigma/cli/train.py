@@ -79,6 +79,12 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that al
 @where_option
 @click.option("--negative-weights", type=click.Choice(["error", "zero", "abs"]), default="error", show_default=True,
               help="Refuse negative weights, or show the learner zero or their absolute value instead.")  # fmt: skip
+@click.option("--memory", type=click.Choice(["all", "bins", "disk"]), default="all", show_default=True,
+              help="Hold all features in memory, or their bins alone, or keep the bins in files that are read for each "
+              "tree; bins and disk read FILE... chunk by chunk and grow one booster with xgboost.")  # fmt: skip
+@click.option("--cache", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="With --memory disk: make this folder for the files, and remove it in the end; by default a "
+              "temporary one.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed the split and the learner.")
 @jobs_option
 @config_option
@@ -91,7 +97,7 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     it.
     """
     from fivesigma import save
-    from fivesigma.datasets import load_events
+    from fivesigma.datasets import EventStream, load_events
     from fivesigma.store.archive import check_target
 
     check_target(output, force=force)
@@ -102,7 +108,9 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
                 f"{checkpoint} holds a run that was interrupted: add --resume to resume it or --force to start anew"
             )
         shutil.rmtree(checkpoint)
-    by = options["by"]
+    by, in_memory = options["by"], options["memory"] == "all"
+    if not in_memory:
+        _refuse_with_memory(**options)
     source = source_options(
         files,
         samples=options["samples"],
@@ -111,7 +119,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
         cross_sections=options["cross_sections"],
         sums_of_weights=options["sums_of_weights"],
     )
-    events = load_events(
+    read: Any = load_events if in_memory else EventStream
+    events = read(
         **source,
         features=list(options["features"]) or None,
         label=options["label"],
@@ -121,17 +130,35 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
         keep=tuple(dict.fromkeys((*options["keep"], *([] if by is None else [by])))),
         tree=options["tree"],
         cut=options["where"],
+        **({} if in_memory else {"ids": None}),
     )
-    for note in events.notes:
+    for note in events.notes if in_memory else ():
         click.echo(f"note: {note}", err=True)
     model = make_model(checkpoint, **options)
     try:
         model.fit(events)
     except KeyboardInterrupt:  # the estimator has said what is kept, in one line
         click.get_current_context().exit(INTERRUPTED)
+    for note in () if in_memory else events.notes:  # known when all was read
+        click.echo(f"note: {note}", err=True)
     save(model, output, force=force)
     shutil.rmtree(checkpoint, ignore_errors=True)
     click.echo(_summary(model, events, output))
+
+
+def _refuse_with_memory(
+    *, memory: str, cascade: str, learner: str, folds: int | None, by: str | None, fast: bool, **_: Any
+) -> None:
+    """Refuse options that need all events in memory."""
+    given = {
+        f"--cascade {cascade}": cascade not in ("auto", "grown", "none"),
+        f"--learner {learner}": learner not in ("auto", "xgboost"),
+        "--folds": folds is not None,
+        "--by": by is not None,
+        "--fast": fast,
+    }
+    for name in (name for name, there in given.items() if there):
+        raise InputError(f"{name} needs all events in memory; leave it out with --memory {memory}")
 
 
 def make_model(
@@ -149,6 +176,8 @@ def make_model(
     negative_weights: str,
     seed: int,
     jobs: int | None,
+    memory: str = "all",
+    cache: Path | None = None,
     **_: Any,
 ) -> Any:
     """Make the estimator that the options ask for."""
@@ -169,6 +198,9 @@ def make_model(
         "checkpoint": str(checkpoint),
         "verbose": int(sys.stderr.isatty()),
     }
+    if memory != "all" or cache is not None:  # a stream of events is for one booster
+        cascade, learner = "none" if cascade == "none" else "grown", "xgboost"
+        shared |= {"memory": memory, "cache": None if cache is None else str(cache), "cv": held_out or HELD_OUT}
     if by is not None and held_out is not None:
         raise InputError("--by makes folds, and --held-out has none: give --folds with it")
     if cascade == "auto":

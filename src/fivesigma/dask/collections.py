@@ -193,4 +193,4 @@ def _sums_of(part: Partition, bins: ScoreBins) -> BinSums:
 def _levels_of(part: Partition, bins: ScoreBins, wanted: BoolArray) -> Levels | None:
     at = bins(part.score)
     rows = np.flatnonzero(wanted[at])
-    return Levels.of(Partition(*(values[rows] for values in part)), at[rows]) if rows.size else None
+    return Levels.of(part.rows(rows), at[rows]) if rows.size else None

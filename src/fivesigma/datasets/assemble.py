@@ -89,13 +89,13 @@ def assemble(sources: Iterable[Source], columns: Columns, signal: Any, *, proces
         signal=meant,
         feature_names=settled.feature_names,
         process=process,
-        ids=None if settled.ids is None else _unique_ids(blocks, settled.ids),
+        ids=None if settled.ids is None else unique_ids(blocks, settled.ids),
         kept={name: _joined(blocks, name) for name in settled.keep},
         columns=settled,
     )
     n_empty = fill_features(events.X, blocks, settled.feature_names, settled.missing)
     if n_empty:
-        notes += (f"{n_empty:,} empty or NaN feature values are read as missing.",)
+        notes += (empty_note(n_empty),)
     return replace(events, notes=notes)
 
 
@@ -146,6 +146,11 @@ def reading_notes(
         names = ", ".join(map(shortened, left_out))
         notes.append(f"Not features, because they do not hold one number per event: {names}.")
     return tuple(notes)
+
+
+def empty_note(n_empty: int) -> str:
+    """What is said of features that are missing in the source itself."""
+    return f"{n_empty:,} empty or NaN feature values are read as missing."
 
 
 def fill_features(X: NDArray[np.float32], blocks: list[Block], features: Sequence[str], missing: float | None) -> int:
@@ -205,7 +210,7 @@ def physics_weights(blocks: list[Block], name: str) -> NDArray[np.float64]:
     return np.concatenate(parts).astype(np.float64, copy=False)
 
 
-def _unique_ids(blocks: list[Block], name: str) -> NDArray[Any]:
+def unique_ids(blocks: list[Block], name: str) -> NDArray[Any]:
     """Identifiers, each once in its file: several files may count their events alike."""
     for block in blocks:
         ids = block.columns[name]

@@ -80,7 +80,7 @@ def fold_numbers(k: int, numbers: NDArray[Any]) -> IntArray:
     return (numbers.astype(wide) % wide(n_folds)).astype(np.intp)
 
 
-def hashed(rows: IntArray) -> NDArray[np.uint64]:
+def hashed(rows: IntArray | NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix64 (Steele, Lea and Flood 2014) of row numbers: as good as random, and the same everywhere.
 
     Examples

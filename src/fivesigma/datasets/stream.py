@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,17 +15,19 @@ from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import (
     BACKGROUND,
     SIGNAL,
+    empty_note,
     fill_features,
     physics_weights,
     plain_values,
     reading_notes,
+    unique_ids,
 )
 from fivesigma.datasets.columns import Columns, known_signal
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.folds import hashed
 from fivesigma.datasets.load import Paths, open_sources
-from fivesigma.datasets.reading import Block, read_blocks
-from fivesigma.errors import InputError, shortened
+from fivesigma.datasets.reading import Block, read_block, read_blocks
+from fivesigma.errors import InputError, is_number, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,7 +111,7 @@ sum_of_weights
         sum_of_weights: Mapping[str, float | str] | None = None,
         rows: int = ROWS,
     ) -> None:
-        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+        if not is_number(rows) or rows < 1 or rows != int(rows):
             raise InputError(f"rows must be an integer of at least 1, got {rows!r}")
         asked = Columns.asked(
             features=features,
@@ -145,6 +148,14 @@ sum_of_weights
         self.feature_names = self.columns.feature_names
         self.files = tuple(target.path.name for target in self._opened.targets)
         self._labels: list[Any] = []
+        self._n_empty = 0
+        self._unordered: set[int] = set()
+        self._last_ids: dict[int, Any] = {}
+
+    def __repr__(self) -> str:
+        head = f"EventStream: {self.n_files} file{'s' * (self.n_files != 1)}, {len(self.feature_names)} features"
+        n = sum(counts[1] for counts in self._counts.values())
+        return f"{head}, {n:,} events" if len(self._counts) == self.n_files else head
 
     @property
     def n_files(self) -> int:
@@ -153,11 +164,13 @@ sum_of_weights
 
     def __iter__(self) -> Iterator[Chunk]:
         """Read all columns of all files once."""
+        self._unordered, self._last_ids, self._n_empty = set(), {}, 0
         for at, block in self._blocks(self.columns):
             yield self._chunk(at, block, self.columns)
 
     def tables(self) -> Iterator[NDArray[np.float32]]:
         """Read the features alone, chunk by chunk, in the same order."""
+        self._n_empty = 0
         only = replace(self.columns, label=None, weight=None, process=None, ids=None, keep=())
         for _, block in self._blocks(only):
             yield self._features(block)
@@ -230,7 +243,7 @@ sum_of_weights
 
     def _features(self, block: Block) -> NDArray[np.float32]:
         X = np.empty((block.n_rows, len(self.feature_names)), dtype=np.float32)
-        fill_features(X, [block], self.feature_names, self.columns.missing)
+        self._n_empty += fill_features(X, [block], self.feature_names, self.columns.missing)
         return X
 
     def _chunk(self, at: int, block: Block, columns: Columns, *, features: bool = True) -> Chunk:
@@ -250,6 +263,8 @@ sum_of_weights
         elif columns.label is not None:
             y = block.columns[columns.label]
             self._note_labels(y, block)
+        if columns.ids is not None:
+            self._note_ids(at, block.columns[columns.ids])
         weight = np.ones(n) if columns.weight is None else physics_weights([block], columns.weight)
         if processes is not None:
             weight = weight * processes.factors[at]
@@ -320,9 +335,26 @@ sum_of_weights
     def notes(self) -> tuple[str, ...]:
         """What was left out; the cut is among them after a pass over all events."""
         n_read, n = (sum(counts[k] for counts in self._counts.values()) for k in (0, 1))
-        return reading_notes(
-            self._opened.columns, self.columns, self._left_out, self._held_back, n_read=n_read, n=n
-        )
+        notes = reading_notes(self._opened.columns, self.columns, self._left_out, self._held_back, n_read=n_read, n=n)
+        return notes if not self._n_empty else (*notes, empty_note(self._n_empty))
+
+    def refuse_repeated_ids(self) -> None:
+        """Refuse identifiers that a file has twice; a file whose identifiers ascend is not read for that."""
+        for at in sorted(self._unordered):
+            source, name = self._sources[at], str(self.columns.ids)
+            cut = None if self.columns.cut is None else self.columns.reading(source)[2]
+            block = read_block(source, {name: "value"}, {}, cut)
+            block.columns[name] = plain_values(block.columns[name], name, source.name, nan=False)
+            unique_ids([block], name)
+
+    def _note_ids(self, at: int, ids: NDArray[Any]) -> None:
+        """Remember whether identifiers ascend within a file."""
+        last = self._last_ids.get(at)
+        ascend = ids.dtype.kind in "iu" and bool((ids[1:] > ids[:-1]).all())
+        if not ascend or (last is not None and ids.size and not ids[0] > last):
+            self._unordered.add(at)
+        if ids.size:
+            self._last_ids[at] = ids[-1]
 
     def refuse_empty(self, n: int) -> None:
         """Refuse files of which no event is left."""
@@ -339,7 +371,7 @@ def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> Bool
     >>> held_out_rows(0, 0, np.arange(8), 0.25).tolist()
     [False, False, False, True, False, False, False, True]
     """
-    start = hashed(hashed(np.array([seed]).astype(np.uint64)) ^ np.uint64(file))
+    start = hashed(hashed(np.array([seed])) ^ np.uint64(file))
     values = hashed(start ^ hashed(rows))
     return values < np.uint64(min(round(fraction * 2.0**64), 2**64 - 1))
 
@@ -347,7 +379,7 @@ def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> Bool
 def file_state(path: os.PathLike[str]) -> tuple[int, ...]:
     """What the system says of a file, by which a change is noticed."""
     try:
-        found = os.stat(path)
+        found = Path(path).stat()
     except OSError as err:
         raise InputError(f"{path} cannot be read: {err.strerror or err}") from err
     return found.st_size, found.st_mtime_ns, found.st_ino

@@ -24,7 +24,7 @@ from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
-from fivesigma.estimators.streamed import read_stream
+from fivesigma.estimators.streamed import StreamedEvents, read_stream
 from fivesigma.learners import Binding, StagedModel, check_library, grower
 from fivesigma.learners.xgboost_batches import MEMORY, cache_folder
 from fivesigma.significance import Utility, resolve_utility
@@ -105,8 +105,8 @@ class GrownCascadeClassifier(SignificanceClassifier):
         the bins in files that are read for every tree. The last two show the features to XGBoost batch by batch, and
         `fit` then also takes an `EventStream`, whose files are never in memory all at once.
     cache : path, optional
-        Folder to be made for ``memory="disk"``, on a local disk with about 2.5 bytes per value; it is removed in the end
-        and after an error. By default a temporary one.
+        Folder to be made for ``memory="disk"``, on a local disk with about 2.5 bytes per value; it is removed in the
+        end and after an error. By default a temporary one.
 
     Attributes
     ----------
@@ -230,8 +230,8 @@ class GrownCascadeClassifier(SignificanceClassifier):
         ----------
         X : Events, EventStream, or array or frame of shape (n_events, n_features)
             `Events` bring their labels, weights, processes and feature names along; so does an `EventStream`, which
-            needs ``memory="bins"`` or ``"disk"`` and a fraction as `cv`. Its held-out events are those with a small hash
-            of (random_state, position of the file, row).
+            needs ``memory="bins"`` or ``"disk"`` and a fraction as `cv`. Its held-out events are those with a small
+            hash of (random_state, position of the file, row).
         y : array-like of shape (n_events,)
             Two labels; needed unless X brings them.
         sample_weight : array-like of shape (n_events,), optional
@@ -264,29 +264,34 @@ class GrownCascadeClassifier(SignificanceClassifier):
                 raise InputError(f"{name} needs all events in memory; leave it out for an EventStream")
         self.utility_ = resolve_utility(self.utility, self.b_reg)
         split_seed, seed = spread_seeds(self.random_state, 2)
-        read = read_stream(
-            stream, self.cv, split_seed, pos_label=self.pos_label, negative=self.negative_weights
-        )
+        read = read_stream(stream, self.cv, split_seed, pos_label=self.pos_label, negative=self.negative_weights)
         self.classes_, self.n_features_in_ = read.sample.classes, len(stream.feature_names)
         self.feature_names_in_ = np.array(stream.feature_names, dtype=object)
-        data = (read.table.fingerprint(), read.sample.signal, read.sample.weight)
+        shape, data = read.table.shape, (read.table.fingerprint(), read.sample.signal, read.sample.weight)
         checkpoint = Checkpoint.of(self, self._checkpoint_interval(), *data)
-        del data
+        only = [read]
+        del data, read
         try:
-            with cache_folder(self.memory, self.cache, read.table.shape) as cache:
-                growth, start = self._growth(read.sample, read.splits, seed, cache)
-                p = read.sample.totals[0]
-                if self.monitor_every or self.update == "train":
-                    _ = growth.training  # while the events are still there
-                digest = read.table.digest(read.sample)
-                read = None  # type: ignore[assignment]  # what follows needs no row of all events
-                growth.forget()
-                self._train_and_tune(growth, start, p, checkpoint)
-                del growth  # and with it the files of the cache
+            with cache_folder(self.memory, self.cache, shape) as cache:
+                digest = self._fit_read(only, seed, cache, checkpoint)
         finally:
             if checkpoint:
                 checkpoint.release()
         self.columns_, self.data_hash_ = asdict(stream.columns), digest
+
+    def _fit_read(
+        self, only: list[StreamedEvents], seed: int, cache: Path | None, checkpoint: Checkpoint | None
+    ) -> str:
+        """Train on what was read, which is taken from the list and let go as soon as possible; return its digest."""
+        read = only.pop()
+        growth, start = self._growth(read.sample, read.splits, seed, cache)
+        total, digest = read.sample.totals[0], read.table.digest(read.sample)
+        if self.monitor_every or self.update == "train":
+            _ = growth.training  # while the events are still there
+        del read
+        growth.forget()
+        self._train_and_tune(growth, start, total, checkpoint)
+        return digest
 
     def _checkpoint_interval(self) -> int:
         return self.checkpoint_every
@@ -297,16 +302,12 @@ class GrownCascadeClassifier(SignificanceClassifier):
             few = self.update == "cross-fit" and isinstance(self.cv, float)
             splits = sample.splits(max(2, round(1 / self.cv)) if few else self.cv, split_seed)
         with cache_folder(self.memory, self.cache, sample.X.shape) as cache:
-            growth, start = self._growth(sample, splits, seed, cache)
-            probability = self._train_and_tune(growth, start, sample.totals[0], checkpoint)
-            del growth
+            probability = self._train_and_tune(*self._growth(sample, splits, seed, cache), sample.totals[0], checkpoint)
         if self.refit:
             self.models_ = [self._grow_on_all(sample, seed)]
         return probability
 
-    def _growth(
-        self, sample: Sample, splits: Splits, seed: int, cache: Path | None
-    ) -> tuple[Growth, ClassWeights]:
+    def _growth(self, sample: Sample, splits: Splits, seed: int, cache: Path | None) -> tuple[Growth, ClassWeights]:
         """Bind the boosters to their events; return the class weights of the first round too."""
         growth = Growth(
             sample,
@@ -326,9 +327,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
             return growth, self._schedule(growth.gauge.floor).at(float(self.u_init))
         return growth, sample.balanced(np.concatenate([rows for rows, _ in splits]))
 
-    def _train_and_tune(
-        self, growth: Growth, start: ClassWeights, p: float, checkpoint: Checkpoint | None
-    ) -> Array:
+    def _train_and_tune(self, growth: Growth, start: ClassWeights, p: float, checkpoint: Checkpoint | None) -> Array:
         """Grow the boosters and tune the cut; return P(signal) of the held-out rows."""
         self.history_, judged = self._grow(growth, start, p, checkpoint)
         self.n_trees_ = _best_end(judged) if self.early_stopping else len(self.history_)
@@ -352,9 +351,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
                 if len(judged) != (len(history) if self.early_stopping is not None else 0):
                     raise InputError(f"{len(judged)} rounds of {len(history)} were judged")
                 growth.restore([saved[1][f"booster-{k}"] for k in range(len(saved[1]))], len(history))
-        rounds = cascade(
-            growth, schedule, start, p=p, monitor_every=self.monitor_every, resume=tuple(history)
-        )
+        rounds = cascade(growth, schedule, start, p=p, monitor_every=self.monitor_every, resume=tuple(history))
         try:
             with reporting(self, self.n_trees, "trees", done=len(history)) as report:
                 while len(history) < self.n_trees and not self._should_stop(judged):

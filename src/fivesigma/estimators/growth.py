@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits, SplitStep
 from fivesigma.learners import Binding, StagedModel, grower
 from fivesigma.yields import signal_and_background
-
 
 _PIECE = 1 << 16
 
@@ -107,6 +107,7 @@ class Growth(SplitStep):
     def forget(self) -> None:
         """Let go of the sample, of which the boosters have what they need; what is measured stays."""
         del self.sample, self.splits
+        self._bindings = [replace(binding, train=binding.train[:0]) for binding in self._bindings]
 
     def train(self, weights: ClassWeights) -> None:
         """Grow a tree on every split."""

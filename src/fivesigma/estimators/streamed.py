@@ -55,9 +55,7 @@ class StreamedEvents(NamedTuple):
     table: StreamedTable
 
 
-def read_stream(
-    stream: EventStream, fraction: float, seed: int, *, pos_label: Any, negative: str
-) -> StreamedEvents:
+def read_stream(stream: EventStream, fraction: float, seed: int, *, pos_label: Any, negative: str) -> StreamedEvents:
     """Read labels and weights once, and split the events by a hash of where they stand.
 
     Parameters
@@ -103,6 +101,7 @@ def read_stream(
         negative=negative,
         feature_names=np.array(stream.feature_names, dtype=object),
     )
-    rows = (np.flatnonzero(~mask), np.flatnonzero(mask))
+    small = np.int32 if mask.size < 2**31 else np.int64  # rows of all events are the largest that is held for a while
+    rows = (np.flatnonzero(~mask).astype(small), np.flatnonzero(mask).astype(small))
     splits = sample.splits([rows], seed)
     return StreamedEvents(replace(sample, classes=np.array(classes)), splits, table)

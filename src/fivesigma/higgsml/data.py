@@ -140,7 +140,7 @@ class _Challenge:
         self.extra: dict[str, Kind] = {"KaggleSet": "value", "Weight": "float64"} if "KaggleSet" in self.names else {}
         self.columns: dict[str, AnyArray] = {}
 
-    def chunks(self, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Any]]:
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Read all columns, and keep the extra ones."""
         (columns,) = self.source.chunks({**kinds, **self.extra})  # a table is read at once
         self.columns = {name: columns.pop(name) for name in self.extra}

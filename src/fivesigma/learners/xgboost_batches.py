@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +59,7 @@ def batched_matrices(binding: Binding, options: dict[str, Any]) -> tuple[Any, An
 def _iterator(
     xgboost: Any, batches: Callable[[], Iterator[tuple[Any, AnyArray]]], names: list[str] | None, prefix: str | None
 ) -> Any:
-    class Batches(xgboost.DataIter):  # type: ignore[misc]  # the library is imported only when it is needed
+    class Batches(xgboost.DataIter):  # made here, because the library is imported only when it is needed
         """What XGBoost calls for the next batch, and to begin again."""
 
         def __init__(self) -> None:
@@ -75,6 +76,15 @@ def _iterator(
             self._left = batches()
 
     return Batches()
+
+
+def _check_room(folder: Path, shape: tuple[int, int]) -> None:
+    wanted, free = _BYTES_PER_CELL * shape[0] * shape[1], shutil.disk_usage(folder).free
+    if free < wanted:
+        raise InputError(
+            f"the cache of {shape[0]:,} events needs {wanted / 1e9:.1f} GB, and {folder.parent} has "
+            f"{free / 1e9:.1f} GB left; choose another folder with cache="
+        )
 
 
 @contextmanager
@@ -105,12 +115,10 @@ def cache_folder(memory: str, given: Any, shape: tuple[int, int]) -> Iterator[Pa
         except OSError as err:
             raise InputError(f"the cache folder {folder} cannot be made: {err.strerror or err}") from err
     try:
-        wanted, free = _BYTES_PER_CELL * shape[0] * shape[1], shutil.disk_usage(folder).free
-        if free < wanted:
-            raise InputError(
-                f"the cache of {shape[0]:,} events needs {wanted / 1e9:.1f} GB, and {folder.parent} has "
-                f"{free / 1e9:.1f} GB left; choose another folder with cache="
-            )
+        _check_room(folder, shape)
         yield folder
+    except BaseException as err:
+        traceback.clear_frames(err.__traceback__)  # they hold matrices, which would miss their files later
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
