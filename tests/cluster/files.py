@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from fivesigma.datasets import make_htautau
 from fivesigma.datasets.write import write_events
 
 # Without sampling of rows and columns, so that models of different numbers of workers can be equal.
 ALL_ROWS = {"subsample": 1.0, "colsample_bytree": 1.0, "max_depth": 3}
+
+
+class Where(LogisticRegression):
+    """Remembers in which process it was fitted."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Where:
+        self.pid_ = os.getpid()
+        super().fit(X, y, sample_weight)
+        return self
 
 
 def write_files(folder: Path, n_files: int = 4, n_events: int = 1200) -> str:

@@ -6,17 +6,20 @@ import os
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sklearn.base import clone
 
 import fivesigma
 from fivesigma import GrownCascadeClassifier as Ordinary
+from fivesigma.cli import main
 from fivesigma.dask import ClusterError, GrownCascadeClassifier, scan
 from fivesigma.datasets import EventStream, load_events
 from fivesigma.datasets.write import write_events
 from fivesigma.errors import InputError
-from tests.cluster.files import ALL_ROWS, assert_same, trees
+from tests.cluster.files import ALL_ROWS, Where, assert_same, trees
 
 FIT: dict[str, Any] = {"n_trees": 8, "params": ALL_ROWS, "random_state": 3}
 
@@ -92,6 +95,37 @@ def test_collections(client: Any, pattern: str) -> None:
         scan(scores[:, 1], arrays[1], arrays[2], rule="smooth", client=client)
     with pytest.raises(InputError, match=r"partition"):
         GrownCascadeClassifier(client, **FIT).fit(arrays[0], arrays[1].rechunk(100), arrays[2])
+
+
+def test_command_line(client: Any, pattern: str, tmp_path: Path) -> None:
+    command = ["train", pattern, "--trees", "6", "--seed", "3", "--cascade", "grown", "-o"]
+    address = client.scheduler.address
+    result = CliRunner().invoke(main, [*command, str(tmp_path / "model"), "--dask", address])
+    assert result.exit_code == 0, result.stderr
+    assert "6 rounds" in result.output
+    assert len(fivesigma.load(tmp_path / "model").history_) == 6
+    for options, reason in ((["--folds", "5"], "--folds needs all events"), (["--cache", "x"], "--cache is a folder")):
+        refused = CliRunner().invoke(main, [*command, str(tmp_path / "other"), "--dask", address, *options])
+        assert refused.exit_code == 1
+        assert reason in refused.stderr
+
+
+def test_pools_and_restarts_by_joblib(client: Any) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([1, 0], 1000)
+    X, w = rng.normal(size=(2000, 2)) + 1.5 * y[:, None], np.where(y == 1, 0.15, 1.5)
+    grown = Ordinary(n_trees=4, random_state=0)
+    pool = fivesigma.CascadePool([("grown", grown), ("plain", Where())], cv=2, random_state=0)
+    restarts = fivesigma.CascadeClassifier(Where(), n_restarts=2, max_rounds=1, extra_rounds=0, random_state=0)
+    for model in (pool, restarts):
+        here = clone(model).fit(X, y, sample_weight=w)
+        with client.as_current(), joblib.parallel_config("dask"):
+            there = clone(model).fit(X, y, sample_weight=w)
+        np.testing.assert_array_equal(here.predict_proba(X), there.predict_proba(X))
+        fitted = [m for _, m in there.members_] if model is pool else [there]
+        pids = {inner.estimator.pid_ for m in fitted for inner in m.models_ if hasattr(inner, "estimator")}
+        assert pids <= set(client.run(os.getpid).values())
+        assert pids
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fivesigma._extras import need
+from fivesigma._threads import available_cores
 from fivesigma.cascade import Round
 from fivesigma.dask.group import Group, PeerError, said_of
 from fivesigma.dask.parts import EventParts
@@ -69,6 +70,20 @@ def connected(client: Any) -> Iterator[Any]:
     if client.asynchronous:
         raise InputError("client is asynchronous; a fit needs one that waits: distributed.Client(asynchronous=False)")
     yield client
+
+
+@contextmanager
+def local_cluster(n_workers: int) -> Iterator[Any]:
+    """A cluster of processes on this machine, which share its cores."""
+    if n_workers < 1:
+        raise InputError(f"a cluster needs at least one worker, got {n_workers}")
+    distributed = need("distributed")
+    settings = {"n_workers": n_workers, "threads_per_worker": max(1, available_cores() // n_workers)}
+    with (
+        distributed.LocalCluster(dashboard_address=None, host="127.0.0.1", **settings) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
 
 
 def living(client: Any, timeout: float) -> list[Member]:
