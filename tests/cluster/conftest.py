@@ -19,7 +19,12 @@ pytest.importorskip("xgboost")
 @contextmanager
 def local_cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
     """Workers of one thread, each a process; what they log of their own deaths is not shown."""
-    settings = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1", "silence_logs": logging.CRITICAL}
+    settings = {
+        "threads_per_worker": 1,
+        "dashboard_address": None,
+        "host": "127.0.0.1",
+        "silence_logs": logging.CRITICAL,
+    }
     with (
         distributed.LocalCluster(n_workers=n_workers, **(settings | options)) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,

@@ -79,7 +79,9 @@ def test_collections(client: Any, pattern: str) -> None:
     arrays = [dask_array.from_array(values, chunks=(900, *values.shape[1:])) for values in (X, y, w)]
     model = GrownCascadeClassifier(client, timeout=60, **FIT).fit(*arrays)
     frame = dask_frame.from_pandas(pandas.DataFrame(X, columns=events.feature_names).assign(y=y, w=w), chunksize=900)
-    same = GrownCascadeClassifier(client, timeout=60, **FIT).fit(frame[list(events.feature_names)], frame["y"], frame["w"])
+    same = GrownCascadeClassifier(client, timeout=60, **FIT).fit(
+        frame[list(events.feature_names)], frame["y"], frame["w"]
+    )
     assert trees(model) == trees(same)
     assert list(same.feature_names_in_) == list(events.feature_names)
     scores = model.predict_proba(arrays[0])
@@ -159,7 +161,9 @@ def test_error_on_one_worker(client: Any, pattern: str, where: str) -> None:
     workers = sorted(client.run(os.getpid))
     client.run(_break, where, workers=workers[1:])
     try:
-        with pytest.raises(ClusterError, match=r"^worker \d at tcp://.*: RuntimeError: the detector is on fire$") as caught:
+        with pytest.raises(
+            ClusterError, match=r"^worker \d at tcp://.*: RuntimeError: the detector is on fire$"
+        ) as caught:
             GrownCascadeClassifier(client, timeout=10, **FIT).fit(pattern)
         assert workers[1] in str(caught.value)
     finally:

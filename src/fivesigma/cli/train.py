@@ -165,7 +165,16 @@ def _cluster(where: str | None) -> Iterator[Any]:
 
 
 def _refuse_with_memory(
-    *, dask: str | None, cache: Path | None, memory: str, cascade: str, learner: str, folds: int | None, by: str | None, fast: bool, **_: Any
+    *,
+    dask: str | None,
+    cache: Path | None,
+    memory: str,
+    cascade: str,
+    learner: str,
+    folds: int | None,
+    by: str | None,
+    fast: bool,
+    **_: Any,
 ) -> None:
     """Refuse options that need all events in memory."""
     given = {

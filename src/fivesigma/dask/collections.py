@@ -129,13 +129,17 @@ def scan(
     """
     utility = resolve_utility(utility)
     if rule not in RULES_OF_BINS:
-        raise InputError(f"rule must be one of {', '.join(map(repr, RULES_OF_BINS))} for Dask collections, got {rule!r}")
+        raise InputError(
+            f"rule must be one of {', '.join(map(repr, RULES_OF_BINS))} for Dask collections, got {rule!r}"
+        )
     with connected(client) as opened:
         blocks = _aligned(score=score, y=y, sample_weight=sample_weight)
         delayed = need("dask").delayed
         n = len(blocks["score"])
         raw = opened.compute([delayed(_column)(block) for block in blocks["y"]])
-        labels = sorted({label for own in opened.gather(opened.map(_labels, raw, pure=False)) for label in own}, key=str)
+        labels = sorted(
+            {label for own in opened.gather(opened.map(_labels, raw, pure=False)) for label in own}, key=str
+        )
         signal = split_labels(np.array(labels), pos_label)[1][1]
         weights = blocks["sample_weight"]
         tasks = [delayed(_partition)(k, blocks["score"][k], raw[k], weights[k], signal) for k in range(n)]

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fivesigma._extras import need
 from fivesigma.dask.launch import Listener, Member, connected, living, run_group
 from fivesigma.dask.worker import SAMPLE, Job
 from fivesigma.datasets.stream import EventStream

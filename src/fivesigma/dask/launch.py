@@ -257,7 +257,7 @@ def run_group(
     def listen() -> None:
         nonlocal n_heard
         for message in queue.get(batch=True):  # what is there, without waiting
-            kind, content = pickle.loads(message)  # noqa: S301 - of our own workers, as everything that Dask sends
+            kind, content = pickle.loads(message)
             if kind == "checkpoint":
                 listener.kept(*content)
                 continue
@@ -320,7 +320,9 @@ class _Watch:
             if state is None:
                 self._lost[at] = f"was lost: {self._why_gone(member)}"
             elif state.silent > _SILENT * self._timeout:
-                self._lost[at] = f"has given no sign of life for {state.silent:.0f} s: it is frozen or cannot be reached"
+                self._lost[at] = (
+                    f"has given no sign of life for {state.silent:.0f} s: it is frozen or cannot be reached"
+                )
             else:
                 self._seen[member.address] = state
 

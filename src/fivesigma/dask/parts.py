@@ -65,7 +65,9 @@ class EventParts:
                     )
             self.add_labels(np.unique(part.y).tolist())
             weight = check_weights(part.weight, n) if n else np.empty(0)
-            events = Events(X=np.empty((n, 0), dtype=np.float32), y=part.y, weight=weight, signal=None, feature_names=())
+            events = Events(
+                X=np.empty((n, 0), dtype=np.float32), y=part.y, weight=weight, signal=None, feature_names=()
+            )
             yield Chunk(events, part.number, np.arange(n))
 
     def tables(self) -> Iterator[AnyArray]:

@@ -184,9 +184,7 @@ def read_share(
                 f"cv={fraction!r} leaves no {name} among the {part} events of all workers; both classes are needed"
             )
         factors.append(rescaling(f"{name} of the {part} events", float(present[at]), totals[at % 2]))
-    train, held_out = (
-        _side(rows, signal, weight, factors[2 * k : 2 * k + 2]) for k, rows in enumerate(sides.values())
-    )
+    train, held_out = (_side(rows, signal, weight, factors[2 * k : 2 * k + 2]) for k, rows in enumerate(sides.values()))
     n_train = float(counts[:2].sum())
     table = LocalTable(events, weight.size)
     drawn = sides["training"] & _drawn(found.key, most, n_train)

@@ -189,7 +189,9 @@ class _Member(GrownCascadeClassifier):
 class _GroupGrowth(Growth):
     """The step of a grown cascade whose events are spread over workers."""
 
-    def __init__(self, share: Share, group: Group, model: GrownCascadeClassifier, weigh: Weigher, **options: Any) -> None:
+    def __init__(
+        self, share: Share, group: Group, model: GrownCascadeClassifier, weigh: Weigher, **options: Any
+    ) -> None:
         self._train, self._own, self._group = share.train, weigh, group
         none = np.empty(0)  # weights are scaled in the share
         negative = model.negative_weights

@@ -325,9 +325,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         return default_learner() if self.estimator is None else self.estimator
 
 
-def _restart_elsewhere(
-    sample: Sample, settings: tuple[Any, ...], seed: int
-) -> tuple[History, list[_Candidate]]:
+def _restart_elsewhere(sample: Sample, settings: tuple[Any, ...], seed: int) -> tuple[History, list[_Candidate]]:
     """One of several restarts, on a worker of a cluster."""
     model, learner, splits, held_out, schedule, start, most = settings
     threads = threads_of_worker(model.n_jobs)

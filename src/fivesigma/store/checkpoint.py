@@ -33,7 +33,15 @@ _MOST = 1 << 28  # bytes; more is no state
 FORMAT = 3  # to be raised whenever what an estimator writes changes
 
 
-_FREE = ("checkpoint", "checkpoint_every", "verbose", "n_jobs", "cache", "client", "timeout")  # settings that make no other run
+_FREE = (
+    "checkpoint",
+    "checkpoint_every",
+    "verbose",
+    "n_jobs",
+    "cache",
+    "client",
+    "timeout",
+)  # settings that make no other run
 
 
 def fingerprint(estimator: Any, *data: Any) -> dict[str, str]:
