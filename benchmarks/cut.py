@@ -55,8 +55,6 @@ def bootstrap() -> Iterable[Figure]:
     one, replicas, peak = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     name = "1,000 replicas of 10^6 events / one scan with its curve"
     yield Figure(name, replicas / one, 60.0, note=f"{replicas:.1f} s")
-        "1,000 replicas of 10^6 events / one scan with its curve", replicas / one, 60.0, note=f"{replicas:.1f} s"
-    )
     yield Figure("peak memory of 1,000 replicas of 10^6 events", peak, 1024.0, " MB")
 
 

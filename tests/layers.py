@@ -43,8 +43,8 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
             "_drawing": "axes",
         },
     ),
-    ("scores", {"scored": "scored events", "scored_files": "in files"}),
-    ("ranking", {"ranking": "events by score", "scored_stream": "scores, chunk by chunk"}),
+    ("scores", {"scored": "scored events"}),
+    ("ranking", {"ranking": "events by score", "scored_stream": "chunk by chunk", "scored_files": "part by part"}),
     (
         "bootstrap",
         {"bootstrap": "Poisson replicas", "cut_model": "modelled yields", "binned_ranking": "some cuts"},

@@ -15,6 +15,7 @@ from fivesigma.datasets.stream import file_state, has_changed
 from fivesigma.datasets.tables import ParquetFile
 from fivesigma.errors import InputError
 from fivesigma.score_bins import Partition
+from fivesigma.scored import check_ending
 from fivesigma.yields import ProcessYields, number_processes, process_yields, rescaling
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ class ScoredFiles:
         self._opened = open_sources(
             path, Columns(), signal, tree=none, luminosity=none, cross_section=none, sum_of_weights=none
         )
-        self._signal, self._yields, self._rows = signal, yields, rows
+        for target in self._opened.targets:
+            check_ending(target.path)
+        self._signal, self._yields = signal, yields
         self._states = [file_state(target.path) for target in self._opened.targets]
         self._sources: list[Source] = [self._opened.source(at) for at in range(len(self._opened.targets))]
         self._parts: list[tuple[int, int, int | None]] = []  # file, first row, rows

@@ -89,7 +89,7 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that al
               "temporary one.")  # fmt: skip
 @click.option("--dask", metavar="ADDRESS|N",
               help="Grow one booster with xgboost on the workers of the Dask scheduler at this address, such as "
-              "tcp://host:8786, or on this many processes of this machine; workers read FILE... themselves.")  # fmt: skip
+              "tcp://host:8786, or on this many processes of this machine.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed the split and the learner.")
 @jobs_option
 @config_option

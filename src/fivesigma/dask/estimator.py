@@ -33,8 +33,8 @@ class GrownCascadeClassifier(Ordinary):
     """Grown cascade whose events are spread over the workers of a Dask cluster.
 
     Each worker reads its own files and bins them; a tree is grown on all events by XGBoost's collective operations, and
-    the yields that u follows are sums over all workers. The bins are those of one sample of the events, the same on every
-    worker, so that the model does not depend on the number of workers (docs/scale.md says how closely).
+    the yields that u follows are sums over all workers. The bins are those of one sample of the events, the same on
+    every worker, so that the model does not depend on the number of workers (docs/scale.md says how closely).
 
     Once fitted it is used like any other `fivesigma.GrownCascadeClassifier`, and saved as one.
 
@@ -43,8 +43,8 @@ class GrownCascadeClassifier(Ordinary):
     client : distributed.Client or str, optional
         The cluster, or the address of its scheduler; by default the client that was opened last.
     timeout : float, default=300
-        Seconds that a worker waits for another. After at most that time a worker that is gone, frozen or out of memory is
-        named in an error, and the same call resumes from the checkpoint on the workers that are left.
+        Seconds that a worker waits for another. After at most that time a worker that is gone, frozen or out of memory
+        is named in an error, and the same call resumes from the checkpoint on the workers that are left.
     bin_sample : int, default=200_000
         Training events that decide the bins, drawn by a hash of file and row.
     **parameters
@@ -97,13 +97,13 @@ class GrownCascadeClassifier(Ordinary):
             )
         if self.update == "cross-fit":
             raise InputError(
-                "update='cross-fit' cannot be used on a cluster: it needs a booster per fold, each with all other folds "
-                "on every worker; use update='held-out'"
+                "update='cross-fit' cannot be used on a cluster: it needs a booster per fold, each with the bins of all "
+                "other folds on every worker; use update='held-out'"
             )
         if not isinstance(self.cv, float) or not 0 < self.cv < 1:
             raise InputError(
-                f"a cluster needs a fraction between 0 and 1 as cv, the share of events held out, got {self.cv!r}; folds "
-                "can be spread over a cluster by joblib's Dask backend"
+                f"a cluster needs a fraction between 0 and 1 as cv, the share of events held out, got {self.cv!r}; "
+                "joblib's Dask backend can spread the folds of a pool over a cluster"
             )
         if self.refit:
             raise InputError("refit=True cannot be used on a cluster, where every pass reads all files; leave it out")
