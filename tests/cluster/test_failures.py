@@ -45,7 +45,9 @@ def frail() -> Iterator[Any]:
         ("freeze", "has given no sign of life for"),  # the last, for it stays
     ],
 )
-def test_worker_that_fails(frail: Any, how: str, cause: str, pattern: str, whole: Any, tmp_path: Path) -> None:
+def test_worker_that_fails(  # noqa: PLR0917 - fixtures
+    frail: Any, how: str, cause: str, pattern: str, whole: Any, tmp_path: Path
+) -> None:
     folder = tmp_path / "checkpoint"
     frail.wait_for_workers(2, timeout=60)
     address, pid = sorted(frail.run(os.getpid).items())[1]

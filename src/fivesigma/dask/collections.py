@@ -168,11 +168,11 @@ class _ClusterRanking(BinnedRanking):
     """A ranking whose partitions stay with the workers; sums and a few events come to the client."""
 
     def __init__(self, client: Any, parts: list[Any]) -> None:
-        self._client = client
+        self._client, self._futures = client, parts
         super().__init__(parts)
 
     def _each(self, work: Any, *given: Any) -> list[Any]:
-        tasks = [self._client.submit(work, part, *given, pure=False) for part in self.parts]
+        tasks = [self._client.submit(work, part, *given, pure=False) for part in self._futures]
         return list(self._client.gather(tasks))
 
     def _sample(self) -> tuple[AnyArray, int]:

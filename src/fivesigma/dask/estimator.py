@@ -84,7 +84,7 @@ class GrownCascadeClassifier(Ordinary):
     def ordinary(self) -> Ordinary:
         """The same model without a cluster, which is what is saved."""
         out = Ordinary(**self._ordinary_parameters())
-        vars(out).update({name: value for name, value in vars(self).items() if name.endswith("_")})
+        out.__dict__.update({name: value for name, value in vars(self).items() if name.endswith("_")})
         return out
 
     def check_parameters(self) -> None:
@@ -97,8 +97,8 @@ class GrownCascadeClassifier(Ordinary):
             )
         if self.update == "cross-fit":
             raise InputError(
-                "update='cross-fit' cannot be used on a cluster: it needs a booster per fold, each with the bins of all "
-                "other folds on every worker; use update='held-out'"
+                "update='cross-fit' cannot be used on a cluster: it needs a booster per fold, each with the bins of "
+                "all other folds on every worker; use update='held-out'"
             )
         if not isinstance(self.cv, float) or not 0 < self.cv < 1:
             raise InputError(
@@ -179,7 +179,7 @@ class GrownCascadeClassifier(Ordinary):
                 checkpoint.release()
         for message in trained.warnings:
             warnings.warn(message, SmallSampleWarning, stacklevel=2)
-        vars(self).update(trained.fitted)
+        self.__dict__.update(trained.fitted)
         if hasattr(self, "columns_"):
             del self.columns_
         if columns is not None:

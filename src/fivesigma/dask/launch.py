@@ -18,7 +18,7 @@ from fivesigma.cascade import Round
 from fivesigma.dask.group import Group, PeerError, said_of
 from fivesigma.dask.parts import EventParts
 from fivesigma.dask.share import LocalEvents
-from fivesigma.dask.worker import GIVE_UP, KEEP_ON, STOP, Channel, Job, Trained, train_share
+from fivesigma.dask.worker import GIVE_UP, KEEP_ON, SILENT, STOP, Channel, Job, Trained, train_share
 from fivesigma.errors import InputError
 
 _POLL = 0.2  # seconds between two looks at the messages of the workers
@@ -159,7 +159,7 @@ def _run(  # noqa: PLR0917 - arguments of a task
     collective = need("xgboost.collective")
     with collective.CommunicatorContext(**tracker, dmlc_task_id=f"{at:06d}"):
         group = Group(f"worker {member.name} at {member.address}")
-        channel = _Sender(talk).channel() if group.leads else Channel()
+        channel = _Sender(talk).channel() if group.leads else SILENT
         scratch = Path(distributed.get_worker().local_directory)
         return train_share(job, events, group, channel=channel, scratch=scratch)
 
@@ -331,8 +331,8 @@ class _Watch:
             for _, event in self._client.get_events("worker-restart-memory"):
                 if event.get("worker") == member.address:
                     return (
-                        f"it ran out of memory when it used {event['rss'] / 1e9:.2f} GB; give workers more memory, or use "
-                        "more workers or memory='disk'"
+                        f"it ran out of memory when it used {event['rss'] / 1e9:.2f} GB; give workers more, use more "
+                        "workers, or memory='disk'"
                     )
         last = self._seen.get(member.address)
         if last is not None and last.limit and last.memory > _FULL * last.limit:

@@ -61,7 +61,7 @@ class EventParts:
             for name, values in (("y", part.y), ("sample_weight", part.weight)):
                 if values.shape != (n,):
                     raise InputError(
-                        f"partition {part.number} has {n} events and {name} of shape {values.shape}; partition all alike"
+                        f"partition {part.number} has {n} events and {name} of shape {values.shape}; split all alike"
                     )
             self.add_labels(np.unique(part.y).tolist())
             weight = check_weights(part.weight, n) if n else np.empty(0)

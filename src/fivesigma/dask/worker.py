@@ -89,6 +89,9 @@ class Channel:
     wanted: Callable[[], int] = lambda: KEEP_ON
 
 
+SILENT = Channel()
+
+
 @dataclass(frozen=True)
 class Trained:
     """What a group has trained.
@@ -106,7 +109,7 @@ class Trained:
 
 
 def train_share(
-    job: Job, events: LocalEvents, group: Group, *, channel: Channel = Channel(), scratch: Path | None = None
+    job: Job, events: LocalEvents, group: Group, *, channel: Channel = SILENT, scratch: Path | None = None
 ) -> Trained | None:
     """Train with the events of this worker, in lockstep with all others of the group.
 
@@ -152,7 +155,7 @@ def train_share(
             if model.cascade and model.u_init != "auto":
                 start = model._schedule(growth.gauge.floor).at(float(model.u_init))
             growth.gauge.warn_if_small()
-            relay = _Relay(job.resume, channel if group.leads else Channel(), share.sums)
+            relay = _Relay(job.resume, channel if group.leads else SILENT, share.sums)
             with _listening(channel.heard if group.leads else lambda _: None):
                 model._train_and_tune(growth, start, share.totals[0], relay)  # type: ignore[arg-type]
             del growth
@@ -220,7 +223,7 @@ class _GroupGrowth(Growth):
         return GroupGauge.shared(self._train.signal, self._train.weight, self.held_out.utility, self._group)
 
 
-def _bound(
+def _bound(  # noqa: PLR0917 - what `train_share` has
     model: GrownCascadeClassifier, share: Share, group: Group, job: Job, memory: str, cache: Path | None
 ) -> tuple[_GroupGrowth, ClassWeights]:
     """Bind the booster to this worker's events, with the bins that all share; return the first class weights too."""

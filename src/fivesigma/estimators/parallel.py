@@ -77,7 +77,7 @@ def _locally(work: Callable[..., T], *given: Any) -> T:
 
 
 def threads_of_worker(n_jobs: int | None) -> int:
-    """Threads for a task on a cluster: those that a user asks for, or that Dask gave the worker, and never more than cores."""
+    """Threads for a task on a cluster: as many as asked for or as Dask gave the worker, and no more than its cores."""
     given = need("distributed").get_worker().state.nthreads if n_jobs is None else wanted_cores(n_jobs)
     return note_threads(max(1, min(int(given), available_cores())))
 

@@ -163,7 +163,7 @@ class XGBoostGrower:
         self.start(binding.seed)
 
     def start(self, seed: int, dumped: bytes | None = None) -> None:
-        """Begin with no trees or with dumped ones; the thread that calls it is the one whose random numbers are seeded."""
+        """Begin with no trees or with dumped ones; it seeds the random numbers of the thread that calls it."""
         self._booster = need("xgboost").Booster(
             {**self._params, "seed": seed},
             cache=[self._train, self._held],

@@ -1,0 +1,144 @@
+"""Two workers of one thread on this machine, against one process of two threads and against plain XGBoost on Dask.
+
+FIVESIGMA_EVENTS sets the number of events (10^6 by default), FIVESIGMA_TREES that of trees (100). The figures are ratios of
+runs that follow each other, so other work on the machine disturbs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import Figure, benchmark
+
+N_EVENTS = int(os.environ.get("FIVESIGMA_EVENTS", str(10**6)))
+TREES = int(os.environ.get("FIVESIGMA_TREES", "100"))
+N_FILES, N_FEATURES = 10, 30
+FIT: dict[str, Any] = {"n_trees": TREES, "random_state": 0}
+
+
+def write_events(folder: Path) -> None:
+    """Signal and background that differ a little in each of the features."""
+    import polars as pl
+
+    n = N_EVENTS // N_FILES
+    for k in range(N_FILES):
+        rng = np.random.default_rng(k)
+        y = rng.random(n) < 0.3
+        columns: dict[str, Any] = {
+            f"x{j}": rng.normal(0.3 * y * (j % 3), size=n).astype(np.float32) for j in range(N_FEATURES)
+        }
+        columns["Label"] = y.astype(np.int8)
+        columns["Weight"] = rng.exponential(size=n) * np.where(y, 1e-4, 5e-2)
+        pl.DataFrame(columns).write_parquet(folder / f"part-{k}.parquet")
+
+
+def one_process(folder: str) -> tuple[float, float]:
+    """Wall and CPU seconds of one process with two threads."""
+    from fivesigma import GrownCascadeClassifier
+    from fivesigma.datasets import EventStream
+
+    began, cpu = time.perf_counter(), time.process_time()
+    stream = EventStream(f"{folder}/*.parquet", signal=1)
+    GrownCascadeClassifier(memory="bins", n_jobs=2, **FIT).fit(stream)
+    return time.perf_counter() - began, time.process_time() - cpu
+
+
+def _on_cluster(work: Any, folder: str) -> tuple[float, float]:
+    """Wall seconds, and CPU seconds of the workers and of this process, of work on two workers of one thread."""
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster:
+        with Client(cluster) as client:
+            for address in client.scheduler_info()["workers"]:
+                client.submit(_import, workers=[address], pure=False).result()
+
+            def cpu() -> float:
+                return time.process_time() + sum(client.run(time.process_time).values())
+
+            before, began = cpu(), time.perf_counter()
+            work(client, folder)
+            return time.perf_counter() - began, cpu() - before
+
+
+def _import() -> None:
+    """Let a worker import what it needs, which is done once in its life."""
+    import xgboost.dask
+
+    import fivesigma.dask
+
+    assert fivesigma.dask
+    assert xgboost.dask
+
+
+def cascade(folder: str) -> tuple[float, float]:
+    """The cascade on two workers."""
+
+    def work(client: Any, folder: str) -> None:
+        from fivesigma.dask import GrownCascadeClassifier
+
+        GrownCascadeClassifier(client, **FIT).fit(f"{folder}/*.parquet", signal=1)
+
+    return _on_cluster(work, folder)
+
+
+def plain(folder: str) -> tuple[float, float]:
+    """XGBoost's own training on Dask with the same trees and an evaluation set, from the same files."""
+
+    def work(client: Any, folder: str) -> None:
+        import dask.dataframe as dd
+        import xgboost.dask as xgb
+
+        from fivesigma.learners.xgboost import GROWER_DEFAULTS, GROWER_FIXED
+
+        frame = dd.read_parquet(f"{folder}/*.parquet")
+        train, held_out = frame.random_split([0.75, 0.25], random_state=0)
+        names = [f"x{j}" for j in range(N_FEATURES)]
+        matrix = xgb.DaskQuantileDMatrix(client, train[names], train["Label"], weight=train["Weight"])
+        evaluation = xgb.DaskQuantileDMatrix(
+            client, held_out[names], held_out["Label"], weight=held_out["Weight"], ref=matrix
+        )
+        params = {**GROWER_DEFAULTS, **GROWER_FIXED, "nthread": 1}
+        xgb.train(client, params, matrix, TREES, evals=[(evaluation, "held-out")], verbose_eval=False)
+
+    return _on_cluster(work, folder)
+
+
+def _run(function: str, folder: Path) -> tuple[float, float]:
+    code = (
+        f"import json; from benchmarks.cluster import {function}\n"
+        f"if __name__ == '__main__': print(json.dumps({function}({str(folder)!r})))"
+    )
+    script = folder / f"{function}.py"
+    script.write_text(code)
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"} | {"PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, str(script)], check=True, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    wall, cpu = json.loads(done.stdout.splitlines()[-1])
+    print(f"{function}: {wall:.1f} s, CPU {cpu:.1f} s, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
+    return wall, cpu
+
+
+@benchmark(slow=True)
+def two_workers() -> Iterable[Figure]:
+    """A cascade on two workers against one process, and against `xgboost.dask.train`."""
+    with tempfile.TemporaryDirectory(prefix="fivesigma-cluster-") as name:
+        folder = Path(name)
+        write_events(folder)
+        alone, spread, library = (_run(f, folder) for f in ("one_process", "cascade", "plain"))
+    size = f"{N_EVENTS:,} x {N_FEATURES} events, {TREES} trees"
+    yield Figure("two workers / one process of two threads, wall", spread[0] / alone[0], 1.5, note=size)
+    yield Figure("two workers / one process of two threads, CPU", spread[1] / alone[1], 1.4, note=f"{spread[1]:.0f} s")
+    yield Figure("two workers / xgboost.dask.train, CPU", spread[1] / library[1], 1.15, note=f"{library[1]:.0f} s")
+    yield Figure("two workers / xgboost.dask.train, wall", spread[0] / library[0], 1.15, note=f"{library[0]:.0f} s")
