@@ -108,7 +108,7 @@ def plain(folder: str) -> tuple[float, float]:
             client, held_out[names], held_out["Label"], weight=held_out["Weight"], ref=matrix
         )
         params = {**GROWER_DEFAULTS, **GROWER_FIXED, "nthread": 1}
-        xgb.train(client, params, matrix, TREES, evals=[(evaluation, "held-out")], verbose_eval=False)
+        xgb.train(client, params, matrix, TREES, evals=[(evaluation, "held_out")], verbose_eval=False)
 
     return _on_cluster(work, folder)
 

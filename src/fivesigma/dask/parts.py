@@ -46,7 +46,7 @@ class EventParts:
 
     def add_labels(self, labels: Sequence[Any]) -> None:
         """Take note of labels that other workers have seen."""
-        self._labels += [label for label in labels if label not in self._labels]
+        self._labels = list(dict.fromkeys([*self._labels, *labels]))
 
     @property
     def classes(self) -> tuple[Any, Any]:

@@ -212,7 +212,7 @@ sum_of_weights
 
     def add_labels(self, labels: Sequence[Any]) -> None:
         """Take note of labels that others have seen in other files."""
-        self._labels += [label for label in labels if label not in self._labels]
+        self._labels = list(dict.fromkeys([*self._labels, *labels]))
 
     def state(self) -> list[tuple[Any, ...]]:
         """Files in their order, with what tells that one has changed."""
