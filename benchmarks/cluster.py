@@ -1,7 +1,7 @@
 """Two workers of one thread on this machine, against one process of two threads and against plain XGBoost on Dask.
 
-FIVESIGMA_EVENTS sets the number of events (10^6 by default), FIVESIGMA_TREES that of trees (100). The figures are ratios of
-runs that follow each other, so other work on the machine disturbs them.
+FIVESIGMA_EVENTS sets the number of events (10^6 by default), FIVESIGMA_TREES that of trees (100). The figures are
+ratios of runs that follow each other, so other work on the machine disturbs them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Figure, benchmark
+from benchmarks.harness import Figure, benchmark, peak_memory
 
 N_EVENTS = int(os.environ.get("FIVESIGMA_EVENTS", str(10**6)))
 TREES = int(os.environ.get("FIVESIGMA_TREES", "100"))
@@ -42,32 +42,35 @@ def write_events(folder: Path) -> None:
         pl.DataFrame(columns).write_parquet(folder / f"part-{k}.parquet")
 
 
-def one_process(folder: str) -> tuple[float, float]:
-    """Wall and CPU seconds of one process with two threads."""
+def one_process(folder: str) -> tuple[float, float, float]:
+    """Wall and CPU seconds and peak memory in MB of one process with two threads."""
     from fivesigma import GrownCascadeClassifier
     from fivesigma.datasets import EventStream
 
     began, cpu = time.perf_counter(), time.process_time()
     stream = EventStream(f"{folder}/*.parquet", signal=1)
     GrownCascadeClassifier(memory="bins", n_jobs=2, **FIT).fit(stream)
-    return time.perf_counter() - began, time.process_time() - cpu
+    return time.perf_counter() - began, time.process_time() - cpu, peak_memory()
 
 
-def _on_cluster(work: Any, folder: str) -> tuple[float, float]:
-    """Wall seconds, and CPU seconds of the workers and of this process, of work on two workers of one thread."""
+def _on_cluster(work: Any, folder: str) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds of the workers and of this process, and peak memory of a worker in MB."""
     from distributed import Client, LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster:
-        with Client(cluster) as client:
-            for address in client.scheduler_info()["workers"]:
-                client.submit(_import, workers=[address], pure=False).result()
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster,
+        Client(cluster) as client,
+    ):
+        for address in client.run(os.getpid):
+            client.submit(_import, workers=[address], pure=False).result()
 
-            def cpu() -> float:
-                return time.process_time() + sum(client.run(time.process_time).values())
+        def cpu() -> float:
+            return time.process_time() + sum(client.run(time.process_time).values())
 
-            before, began = cpu(), time.perf_counter()
-            work(client, folder)
-            return time.perf_counter() - began, cpu() - before
+        before, began = cpu(), time.perf_counter()
+        work(client, folder)
+        wall, used = time.perf_counter() - began, cpu() - before
+        return wall, used, max(client.run(peak_memory).values())
 
 
 def _import() -> None:
@@ -80,7 +83,7 @@ def _import() -> None:
     assert xgboost.dask
 
 
-def cascade(folder: str) -> tuple[float, float]:
+def cascade(folder: str) -> tuple[float, float, float]:
     """The cascade on two workers."""
 
     def work(client: Any, folder: str) -> None:
@@ -91,7 +94,7 @@ def cascade(folder: str) -> tuple[float, float]:
     return _on_cluster(work, folder)
 
 
-def plain(folder: str) -> tuple[float, float]:
+def plain(folder: str) -> tuple[float, float, float]:
     """XGBoost's own training on Dask with the same trees and an evaluation set, from the same files."""
 
     def work(client: Any, folder: str) -> None:
@@ -113,7 +116,7 @@ def plain(folder: str) -> tuple[float, float]:
     return _on_cluster(work, folder)
 
 
-def _run(function: str, folder: Path) -> tuple[float, float]:
+def _run(function: str, folder: Path) -> tuple[float, float, float]:
     code = (
         f"import json; from benchmarks.cluster import {function}\n"
         f"if __name__ == '__main__': print(json.dumps({function}({str(folder)!r})))"
@@ -122,12 +125,11 @@ def _run(function: str, folder: Path) -> tuple[float, float]:
     script.write_text(code)
     path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"} | {"PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, str(script)], check=True, stdout=subprocess.PIPE, text=True, env=environment
-    )
-    wall, cpu = json.loads(done.stdout.splitlines()[-1])
-    print(f"{function}: {wall:.1f} s, CPU {cpu:.1f} s, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
-    return wall, cpu
+    done = subprocess.run([sys.executable, str(script)], check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    wall, cpu, peak = json.loads(done.stdout.splitlines()[-1])
+    seen = f"{wall:.1f} s, CPU {cpu:.1f} s, peak {peak:.0f} MB, load {os.getloadavg()[0]:.1f}"
+    print(f"{function}: {seen}", file=sys.stderr, flush=True)
+    return wall, cpu, peak
 
 
 @benchmark(slow=True)
@@ -141,4 +143,5 @@ def two_workers() -> Iterable[Figure]:
     yield Figure("two workers / one process of two threads, wall", spread[0] / alone[0], 1.5, note=size)
     yield Figure("two workers / one process of two threads, CPU", spread[1] / alone[1], 1.4, note=f"{spread[1]:.0f} s")
     yield Figure("two workers / xgboost.dask.train, CPU", spread[1] / library[1], 1.15, note=f"{library[1]:.0f} s")
+    yield Figure("peak memory of a worker", spread[2], unit=" MB", note=f"one process {alone[2]:.0f} MB")
     yield Figure("two workers / xgboost.dask.train, wall", spread[0] / library[0], 1.15, note=f"{library[0]:.0f} s")
