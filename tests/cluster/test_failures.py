@@ -68,6 +68,24 @@ def test_worker_that_fails(  # noqa: PLR0917 - fixtures
             os.kill(pid, signal.SIGCONT)
 
 
+def test_interrupted_by_the_user(
+    client: Any, pattern: str, whole: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "checkpoint"
+    model = GrownCascadeClassifier(client, timeout=10, checkpoint=folder, **FIT)
+    slow = tmp_path / "slow"
+    slow.touch()
+    on_each(client, slow_down, slow)
+    threading.Thread(
+        target=hurt, args=("interrupt", folder / "checkpoint.json", os.getpid(), "", client), daemon=True
+    ).start()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(pattern)
+    assert "the same call goes on from tree" in capsys.readouterr().err
+    slow.unlink()
+    assert_same(model.fit(pattern), whole)  # as soon as the workers have noticed
+
+
 def on_each(client: Any, work: Any, *given: Any) -> None:
     """Run something in a task of each worker; imports in `Client.run` would keep it from answering."""
     tasks = [client.submit(work, *given, workers=[a], pure=False) for a in client.run(os.getpid)]
@@ -96,7 +114,7 @@ def hurt(how: str, checkpoint: Path, pid: int, address: str, client: Any) -> Non
     if how == "fill":
         client.run(fill_memory, workers=[address])
     else:
-        os.kill(pid, signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+        os.kill(pid, {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP, "interrupt": signal.SIGINT}[how])
 
 
 def fill_memory() -> None:

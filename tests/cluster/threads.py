@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import xgboost.collective as collective
+from xgboost import collective
 from xgboost.tracker import RabitTracker
 
 from fivesigma.dask.group import Group
