@@ -177,6 +177,8 @@ class GrownCascadeClassifier(Ordinary):
         finally:
             if checkpoint:
                 checkpoint.release()
+        if isinstance(X, EventStream):
+            X.add_counts(trained.counts)
         for message in trained.warnings:
             warnings.warn(message, SmallSampleWarning, stacklevel=2)
         self.__dict__.update(trained.fitted)

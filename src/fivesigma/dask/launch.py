@@ -7,8 +7,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from logging import CRITICAL
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,9 +79,10 @@ def local_cluster(n_workers: int) -> Iterator[Any]:
     if n_workers < 1:
         raise InputError(f"a cluster needs at least one worker, got {n_workers}")
     distributed = need("distributed")
-    settings = {"n_workers": n_workers, "threads_per_worker": max(1, available_cores() // n_workers)}
+    settings: dict[str, Any] = {"dashboard_address": None, "host": "127.0.0.1", "silence_logs": CRITICAL}
+    threads = max(1, available_cores() // n_workers)
     with (
-        distributed.LocalCluster(dashboard_address=None, host="127.0.0.1", **settings) as cluster,
+        distributed.LocalCluster(n_workers=n_workers, threads_per_worker=threads, **settings) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -156,8 +158,10 @@ def _run(  # noqa: PLR0917 - arguments of a task
     distributed = need("distributed")
     if isinstance(events, tuple):
         events = EventParts(*events)
-    collective = need("xgboost.collective")
-    with collective.CommunicatorContext(**tracker, dmlc_task_id=f"{at:06d}"):
+    group_of_all = need("xgboost.collective").CommunicatorContext(**tracker, dmlc_task_id=f"{at:06d}")
+    with ExitStack() as stack:
+        with need("xgboost").config_context(verbosity=0):  # it would print the rank
+            stack.enter_context(group_of_all)
         group = Group(f"worker {member.name} at {member.address}")
         channel = _Sender(talk).channel() if group.leads else SILENT
         scratch = Path(distributed.get_worker().local_directory)

@@ -102,10 +102,13 @@ class Trained:
         Fitted attributes of `fivesigma.GrownCascadeClassifier`.
     warnings : list of str
         What was said on the way.
+    counts : dict of int to (int, int)
+        Events read and kept of each file.
     """
 
     fitted: dict[str, Any]
     warnings: list[str] = field(default_factory=list)
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def train_share(
@@ -159,12 +162,12 @@ def train_share(
             with _listening(channel.heard if group.leads else lambda _: None):
                 model._train_and_tune(growth, start, share.totals[0], relay)  # type: ignore[arg-type]
             del growth
+    counts = group.gather(getattr(events, "counts", {}))
     if not group.leads:
         return None
     small = [str(w.message) for w in said if issubclass(w.category, SmallSampleWarning)]
-    return Trained(
-        {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}, small
-    )
+    fitted = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
+    return Trained(fitted, small, {at: found for own in counts for at, found in own.items()})
 
 
 class _Member(GrownCascadeClassifier):

@@ -210,6 +210,15 @@ sum_of_weights
         """Labels that were seen so far."""
         return list(self._labels)
 
+    @property
+    def counts(self) -> dict[int, tuple[int, int]]:
+        """Events read and kept, by the position of the files that were read to their end."""
+        return dict(self._counts)
+
+    def add_counts(self, counts: Mapping[int, tuple[int, int]]) -> None:
+        """Take note of what others have read of other files."""
+        self._counts.update(counts)
+
     def add_labels(self, labels: Sequence[Any]) -> None:
         """Take note of labels that others have seen in other files."""
         self._labels = list(dict.fromkeys([*self._labels, *labels]))
