@@ -6,6 +6,7 @@ ratios of runs that follow each other, so other work on the machine disturbs the
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -61,6 +62,7 @@ def _on_cluster(work: Any, folder: str) -> tuple[float, float, float]:
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster,
         Client(cluster) as client,
     ):
+        _import()
         for address in client.run(os.getpid):
             client.submit(_import, workers=[address], pure=False).result()
 
@@ -74,13 +76,9 @@ def _on_cluster(work: Any, folder: str) -> tuple[float, float, float]:
 
 
 def _import() -> None:
-    """Let a worker import what it needs, which is done once in its life."""
-    import xgboost.dask
-
-    import fivesigma.dask
-
-    assert fivesigma.dask
-    assert xgboost.dask
+    """Import what is needed, which a process does once in its life."""
+    for module in ("dask.dataframe", "fivesigma.dask", "polars", "pyarrow.parquet", "xgboost.dask"):
+        importlib.import_module(module)
 
 
 def cascade(folder: str) -> tuple[float, float, float]:

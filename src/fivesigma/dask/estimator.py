@@ -50,8 +50,9 @@ class GrownCascadeClassifier(Ordinary):
     **parameters
         As in `fivesigma.GrownCascadeClassifier`, but for these: `library` is XGBoost; `cv` is a fraction; `refit`,
         ``update="cross-fit"`` and ``cut="smooth"`` are not available; `n_jobs` are threads per worker, by default those
-        that Dask gave it; `memory` is what workers hold, the bins in memory unless it is ``"disk"``, and `cache` is not
-        used: files are in the scratch folder of each worker. The `checkpoint` is a folder of the client.
+        that Dask gave it; `memory` is what workers hold: with ``"all"`` the features until they are binned, so that
+        files are read fewer times; `cache` is not used, for files are in the scratch folder of each worker. The
+        `checkpoint` is a folder of the client.
 
     Examples
     --------

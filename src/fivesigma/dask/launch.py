@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from logging import CRITICAL
 from pathlib import Path
@@ -160,7 +160,7 @@ def _run(  # noqa: PLR0917 - arguments of a task
         events = EventParts(*events)
     group_of_all = need("xgboost.collective").CommunicatorContext(**tracker, dmlc_task_id=f"{at:06d}")
     with ExitStack() as stack:
-        with need("xgboost").config_context(verbosity=0):  # it would print the rank
+        with redirect_stdout(None):  # XGBoost prints the rank
             stack.enter_context(group_of_all)
         group = Group(f"worker {member.name} at {member.address}")
         channel = _Sender(talk).channel() if group.leads else SILENT

@@ -44,15 +44,30 @@ class LocalEvents(Protocol):
 
 
 class LocalTable:
-    """The features of a worker's events, whose number is known."""
+    """The features of a worker's events, whose number is known.
 
-    def __init__(self, events: LocalEvents, n_events: int) -> None:
-        self._events = events
+    Parameters
+    ----------
+    events : LocalEvents
+    n_events : int
+    hold : bool
+        Whether the first pass keeps them for the next ones, until they are let go.
+    """
+
+    def __init__(self, events: LocalEvents, n_events: int, *, hold: bool) -> None:
+        self._events, self._hold = events, hold
+        self._held: list[AnyArray] | None = None
         self.shape = (n_events, len(events.feature_names))
 
     def chunks(self) -> Iterator[AnyArray]:
         """Read all features once."""
-        return self._events.tables()
+        if self._hold and self._held is None:
+            self._held = list(self._events.tables())
+        yield from self._events.tables() if self._held is None else self._held
+
+    def let_go(self) -> None:
+        """Hold nothing from now on."""
+        self._hold, self._held = False, None
 
 
 @dataclass(frozen=True)
@@ -122,6 +137,7 @@ def read_share(
     pos_label: Any,
     negative: str,
     most: int,
+    hold: bool = False,
 ) -> Share:
     """Read this worker's labels and weights, and draw the rows that decide the bins from those of all workers.
 
@@ -142,6 +158,8 @@ def read_share(
         What a learner sees of negative weights.
     most : int
         Rows that decide the bins: all training rows if there are no more than that.
+    hold : bool, default=False
+        Whether the features are read once and held until they are binned.
     """
     found = group.agree(lambda: _described(events, fraction, seed))
 
@@ -186,7 +204,7 @@ def read_share(
         factors.append(rescaling(f"{name} of the {part} events", float(present[at]), totals[at % 2]))
     train, held_out = (_side(rows, signal, weight, factors[2 * k : 2 * k + 2]) for k, rows in enumerate(sides.values()))
     n_train = float(counts[:2].sum())
-    table = LocalTable(events, weight.size)
+    table = LocalTable(events, weight.size, hold=hold)
     drawn = sides["training"] & _drawn(found.key, most, n_train)
     own = group.agree(lambda: _rows(table, drawn))
     places = np.concatenate(group.gather(found.place[drawn]))

@@ -145,6 +145,7 @@ def train_share(
             pos_label=model.pos_label,
             negative=model.negative_weights,
             most=job.most,
+            hold=model.memory == "all",
         )
         model.classes_, model.n_features_in_ = np.array(share.classes), share.table.shape[1]
         if getattr(events, "named", True):
@@ -155,6 +156,7 @@ def train_share(
             folder = scratch / f"fivesigma-{uuid.uuid4().hex}"
         with cache_folder(memory, folder, share.table.shape) as cache:
             growth, start = _bound(model, share, group, job, memory, cache)
+            share.table.let_go()
             if model.cascade and model.u_init != "auto":
                 start = model._schedule(growth.gauge.floor).at(float(model.u_init))
             growth.gauge.warn_if_small()
