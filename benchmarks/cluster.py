@@ -24,6 +24,7 @@ from benchmarks.harness import Figure, benchmark, peak_memory
 N_EVENTS = int(os.environ.get("FIVESIGMA_EVENTS", str(10**6)))
 TREES = int(os.environ.get("FIVESIGMA_TREES", "100"))
 N_FILES, N_FEATURES = 10, 30
+SIGNAL, MEAN = 0.3, (5e-2, 1e-4)  # share of signal events, and mean weight of background and signal
 FIT: dict[str, Any] = {"n_trees": TREES, "random_state": 0}
 
 
@@ -34,12 +35,12 @@ def write_events(folder: Path) -> None:
     n = N_EVENTS // N_FILES
     for k in range(N_FILES):
         rng = np.random.default_rng(k)
-        y = rng.random(n) < 0.3
+        y = rng.random(n) < SIGNAL
         columns: dict[str, Any] = {
             f"x{j}": rng.normal(0.3 * y * (j % 3), size=n).astype(np.float32) for j in range(N_FEATURES)
         }
         columns["Label"] = y.astype(np.int8)
-        columns["Weight"] = rng.exponential(size=n) * np.where(y, 1e-4, 5e-2)
+        columns["Weight"] = rng.exponential(size=n) * np.where(y, MEAN[1], MEAN[0])
         pl.DataFrame(columns).write_parquet(folder / f"part-{k}.parquet")
 
 
@@ -102,6 +103,9 @@ def plain(folder: str) -> tuple[float, float, float]:
         from fivesigma.learners.xgboost import GROWER_DEFAULTS, GROWER_FIXED
 
         frame = dd.read_parquet(f"{folder}/*.parquet")
+        # Balanced classes and a mean of one, as a cascade has them: raw yields would give other and smaller trees.
+        y = frame["Label"]
+        frame["Weight"] *= 0.5 / (SIGNAL * MEAN[1]) * y + 0.5 / ((1 - SIGNAL) * MEAN[0]) * (1 - y)
         train, held_out = frame.random_split([0.75, 0.25], random_state=0)
         names = [f"x{j}" for j in range(N_FEATURES)]
         matrix = xgb.DaskQuantileDMatrix(client, train[names], train["Label"], weight=train["Weight"])
