@@ -68,7 +68,7 @@ def _on_cluster(work: Any, folder: str) -> tuple[float, float, float]:
             client.submit(_import, workers=[address], pure=False).result()
 
         def cpu() -> float:
-            return time.process_time() + sum(client.run(time.process_time).values())
+            return float(time.process_time() + sum(client.run(time.process_time).values()))
 
         before, began = cpu(), time.perf_counter()
         work(client, folder)

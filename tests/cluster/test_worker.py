@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fivesigma import GrownCascadeClassifier as Ordinary
 from fivesigma.dask.estimator import _spread
 from fivesigma.dask.group import Group
-from fivesigma.dask.launch import Member
+from fivesigma.dask.watch import Member
 from fivesigma.datasets import EventStream, load_events
 from tests.cluster.files import assert_same
 from tests.cluster.threads import FIT
@@ -58,4 +58,4 @@ def test_a_group_of_one_needs_nobody() -> None:
     np.testing.assert_array_equal(group.sum(np.arange(3)), [0.0, 1.0, 2.0])
     assert group.gather(None) == [None]
     with pytest.raises(KeyError, match="lost"):
-        group.agree(lambda: {}["lost"])
+        group.agree(lambda: dict[str, int]()["lost"])

@@ -28,7 +28,8 @@ def train(pattern: str, n_workers: int, most: int) -> Trained:
     stream = EventStream(pattern)
     tracker = RabitTracker(n_workers=n_workers, host_ip="127.0.0.1", sortby="task", timeout=60)
     tracker.start()
-    job = Job(FIT, *spread_seeds(FIT["random_state"], 2), most=most)
+    split_seed, seed = spread_seeds(FIT["random_state"], 2)
+    job = Job(FIT, split_seed, seed, most=most)
     found: list[Trained | None] = []
 
     def work(rank: int) -> None:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fivesigma.dask.collections import scan
 from fivesigma.dask.estimator import GrownCascadeClassifier
-from fivesigma.dask.launch import ClusterError
+from fivesigma.dask.watch import ClusterError
 
 __all__ = ["ClusterError", "GrownCascadeClassifier", "scan"]

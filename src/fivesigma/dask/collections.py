@@ -13,8 +13,9 @@ from fivesigma.binned_ranking import BinnedRanking, Levels
 from fivesigma.cut import CutScan, scan_ranking
 from fivesigma.cut_rule import DEFAULT_RULE
 from fivesigma.cut_search import RULES_OF_BINS
-from fivesigma.dask.launch import Member, connected
+from fivesigma.dask.launch import connected
 from fivesigma.dask.parts import as_part
+from fivesigma.dask.watch import Member
 from fivesigma.errors import InputError
 from fivesigma.score_bins import SAMPLE, BinSums, Partition, ScoreBins, refuse_nan
 from fivesigma.significance import AMS2, Utility, resolve_utility

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fivesigma.dask.launch import Listener, Member, connected, living, run_group
+from fivesigma.dask.launch import Listener, connected, run_group
+from fivesigma.dask.watch import Member, living
 from fivesigma.dask.worker import SAMPLE, Job
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError, SmallSampleWarning, is_number
