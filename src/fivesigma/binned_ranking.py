@@ -80,8 +80,6 @@ class BinnedRanking:
     n_events : int
     totals, squares : (float, float)
         Yields of signal and background, and the sums of their squared weights.
-    passes : int
-        How often all parts were read.
     """
 
     def __init__(self, parts: Partitions, bins: ScoreBins | None = None, *, keep: bool = False) -> None:
@@ -89,7 +87,6 @@ class BinnedRanking:
         self._keep, self._places = keep, list[AnyArray]()
         self.bins = ScoreBins.of(*self._sample()) if bins is None else bins
         self.sums = self._summed()
-        self.passes = 1
         per_bin = self.sums.events.sum(axis=1)
         self.filled = np.flatnonzero(per_bin)  # other bins have no cut
         self._ends = np.cumsum(per_bin)
@@ -117,7 +114,6 @@ class BinnedRanking:
         new &= ~self.resolved
         self._levels = [Levels.joined([*self._levels, *self._inside(new)])]
         self.resolved |= new
-        self.passes += 1
         return True
 
     def _sample(self) -> tuple[AnyArray, int]:

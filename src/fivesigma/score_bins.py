@@ -14,8 +14,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.errors import InputError
-from fivesigma.yields import name_rows
 
 MAX_BINS = 65_535  # their ends and the chosen cut are at most 65,536 points of a curve
 SAMPLE = 1 << 16  # scores that decide where the bins are
@@ -193,9 +191,3 @@ def sample_scores(parts: Partitions, most: int = 32) -> tuple[AnyArray, int]:
     step = max(1, n // SAMPLE)
     sample = np.concatenate([score[step // 2 :: step] if score.size > step else score for score in found])
     return sample, n * len(parts) // len(chosen)
-
-
-def refuse_nan(score: AnyArray) -> None:
-    """Refuse scores that cannot be ranked."""
-    if score.size and np.isnan(score.min()):  # one pass, and no array of flags unless there is something to say
-        raise InputError(f"score is NaN in {name_rows(np.isnan(score))}")

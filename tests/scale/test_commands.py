@@ -46,7 +46,9 @@ def test_training_leaves_the_model_alone(folder: Path) -> None:
 def test_predict_writes_what_scored_events_write(
     folder: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(EventStream.__init__.__kwdefaults__, "rows", 700)
+    defaults = EventStream.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "rows", 700)
     pattern = folder / "part-*.parquet"
     good("predict", folder / "model", pattern, "-o", tmp_path / f"streamed{ending}", "--process", "Process")
     model, events = fivesigma.load(folder / "model"), load_events(pattern, process="Process")

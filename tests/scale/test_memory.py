@@ -219,3 +219,27 @@ def test_an_old_xgboost_says_so(files: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_other_label_as_signal(files: str) -> None:
     model = GrownCascadeClassifier(memory="bins", pos_label="b", **SETTINGS).fit(EventStream(files))
     assert model.classes_.tolist() == ["s", "b"]
+
+
+@pytest.mark.parametrize("memory", ["bins", "disk"])
+def test_processes_in_root_files_and_chunks_of_one_class(tmp_path: Path, memory: str) -> None:
+    pytest.importorskip("uproot")
+    events = make_htautau(3_000, random_state=0)
+    for name, members in (("H", events.is_signal), ("Z", ~events.is_signal)):
+        write_events(events[members], tmp_path / f"{name}.root")
+    paths = {name: tmp_path / f"{name}.root" for name in ("H", "Z")}
+    options: dict[str, Any] = {"signal": ["H"], "features": ["PRI_*", "r = DER_pt_h / (1 + DER_mass_vis)"]}
+    stream = EventStream(paths, rows=200, cut="PRI_jet_num >= 1", **options)
+    streamed = GrownCascadeClassifier(memory=memory, **SETTINGS).fit(stream)
+    seed = spread_seeds(SETTINGS["random_state"], 2)[0]
+    splits = read_stream(stream, 0.25, seed, pos_label=None, negative="error").splits
+    whole = GrownCascadeClassifier(cv=splits, **SETTINGS).fit(load_events(paths, cut="PRI_jet_num >= 1", **options))
+    _same(streamed, whole)
+
+
+def test_a_sample_without_signal_is_one_sentence(tmp_path: Path, temporary: Path) -> None:
+    events = make_htautau(500, random_state=0)
+    path = write_events(events[~events.is_signal], tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"column 'Label' of b\.parquet must hold two labels; it holds 'b'"):
+        GrownCascadeClassifier(memory="disk", **SETTINGS).fit(EventStream(path))
+    assert _left(temporary) == []

@@ -378,7 +378,7 @@ def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> Bool
     Examples
     --------
     >>> held_out_rows(0, 0, np.arange(8), 0.25).tolist()
-    [False, False, False, True, False, False, False, True]
+    [True, False, False, False, True, True, False, True]
     """
     start = hashed(hashed(np.array([seed])) ^ np.uint64(file))
     values = hashed(start ^ hashed(rows))
