@@ -17,9 +17,9 @@ from fivesigma.dask.launch import connected
 from fivesigma.dask.parts import as_part
 from fivesigma.dask.watch import Member
 from fivesigma.errors import InputError
-from fivesigma.score_bins import SAMPLE, BinSums, Partition, ScoreBins, refuse_nan
+from fivesigma.score_bins import SAMPLE, BinSums, Partition, ScoreBins
 from fivesigma.significance import AMS2, Utility, resolve_utility
-from fivesigma.yields import check_weights, split_labels
+from fivesigma.yields import check_weights, name_rows, split_labels
 
 
 def is_collection(value: Any) -> bool:
@@ -160,7 +160,8 @@ def _partition(number: int, score: Any, y: AnyArray, weight: Any, signal: Any) -
     score = _column(score)
     if not score.size == y.size == _column(weight).size:
         raise InputError(f"partition {number} has {score.size} scores and {y.size} labels; partition all alike")
-    refuse_nan(score)
+    if score.size and np.isnan(score.min()):
+        raise InputError(f"score is NaN in {name_rows(np.isnan(score))} of partition {number}")
     given = check_weights(_column(weight), score.size) if score.size else np.empty(0)
     return Partition(score, np.asarray(y == signal, dtype=np.bool_), given)
 
