@@ -60,7 +60,7 @@ def _on_cluster(work: Any, folder: str) -> tuple[float, float, float]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1") as cluster,
         Client(cluster) as client,
     ):
         _import()

@@ -21,7 +21,7 @@ def local_cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
     """Workers of one thread, each a process; what they log of their own deaths is not shown."""
     settings = {
         "threads_per_worker": 1,
-        "dashboard_address": None,
+        "dashboard_address": "127.0.0.1:0",
         "host": "127.0.0.1",
         "silence_logs": logging.CRITICAL,
     }

@@ -60,7 +60,7 @@ def local_cluster(n_workers: int) -> Iterator[Any]:
     if n_workers < 1:
         raise InputError(f"a cluster needs at least one worker, got {n_workers}")
     distributed = need("distributed")
-    settings: dict[str, Any] = {"dashboard_address": None, "host": "127.0.0.1", "silence_logs": CRITICAL}
+    settings: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1", "silence_logs": CRITICAL}
     threads = max(1, available_cores() // n_workers)
     with (
         distributed.LocalCluster(n_workers=n_workers, threads_per_worker=threads, **settings) as cluster,
