@@ -18,6 +18,7 @@ from fivesigma.cli import main
 from fivesigma.dask import ClusterError, GrownCascadeClassifier, scan
 from fivesigma.datasets import EventStream, load_events
 from fivesigma.datasets.write import write_events
+from fivesigma.datasets.write_root import write_trees
 from fivesigma.errors import InputError
 from tests.cluster.files import ALL_ROWS, Where, assert_same, trees
 
@@ -49,6 +50,21 @@ def test_worker_without_events_and_without_signal(client: Any, pattern: str, fol
         write_events(events[rows], files[name])
     model = GrownCascadeClassifier(client, timeout=60, **FIT).fit(files, signal=["h"])
     assert_same(model, ordinary(files, signal=["h"]))
+
+
+def test_root_files(client: Any, pattern: str, tmp_path: Path) -> None:
+    pytest.importorskip("uproot")
+    events = load_events(pattern)
+    for k in range(2):
+        part = events[k::2]
+        columns = {name: part.X[:, j] for j, name in enumerate(part.feature_names)}
+        write_trees(
+            tmp_path / f"part-{k}.root",
+            [("tree", {**columns, "Label": part.is_signal.astype(np.int32), "Weight": part.weight})],
+        )
+    files = str(tmp_path / "part-*.root")
+    model = GrownCascadeClassifier(client, timeout=60, **FIT).fit(files, signal=1)
+    assert_same(model, ordinary(files, signal=1))
 
 
 def test_sampling_repeats_and_few_bins_come_from_a_sample(client: Any, pattern: str) -> None:
