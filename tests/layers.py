@@ -57,6 +57,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("store", {"store": "saved models, checkpoints", "workspace": "HistFactory", "regions": "several signals"}),
     ("estimators", {"estimators": "cascades, decomposed, pool"}),
     ("figures", {"reporting": "the page", "plot": "figures for papers", "exporting": "ONNX, JSON"}),
+    ("cluster", {"dask": "one model on several machines"}),
     ("uses", {"analysis": "ntuples to fit", "higgsml": "the 2014 challenge", "demo": "the demo"}),
     ("command line", {"cli": "fivesigma ..."}),
     ("old names", {"report": "deprecated", "variations": "deprecated"}),

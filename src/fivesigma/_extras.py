@@ -33,6 +33,8 @@ EXTRA_OF = {
     "awkward": "root",
     "cabinetry": "analysis",
     "cramjam": "root",
+    "dask": "dask",
+    "distributed": "dask",
     "hist": "stats",
     "jinja2": "report",
     "lightgbm": "lightgbm",

@@ -84,15 +84,9 @@ class BinnedRanking:
 
     def __init__(self, parts: Partitions, bins: ScoreBins | None = None, *, keep: bool = False) -> None:
         self.parts = parts
-        self.bins = ScoreBins.of(*sample_scores(parts)) if bins is None else bins
-        self._places: list[AnyArray] = []
-        self.sums = BinSums.empty(len(self.bins))
-        for at in range(len(parts)):
-            part = parts[at]
-            place = self.bins(part.score)
-            self.sums += BinSums.of(place, part, len(self.bins))
-            if keep:
-                self._places.append(place.astype(np.uint16))
+        self._keep, self._places = keep, list[AnyArray]()
+        self.bins = ScoreBins.of(*self._sample()) if bins is None else bins
+        self.sums = self._summed()
         per_bin = self.sums.events.sum(axis=1)
         self.filled = np.flatnonzero(per_bin)  # other bins have no cut
         self._ends = np.cumsum(per_bin)
@@ -118,17 +112,37 @@ class BinnedRanking:
         after = np.searchsorted(self.filled, np.flatnonzero(new)) + 1
         new[self.filled[after[after < self.filled.size]]] = True
         new &= ~self.resolved
+        self._levels = [Levels.joined([*self._levels, *self._inside(new)])]
+        self.resolved |= new
+        return True
+
+    def _sample(self) -> tuple[AnyArray, int]:
+        """Scores of some events, and an estimate of the number of all."""
+        return sample_scores(self.parts)
+
+    def _summed(self) -> BinSums:
+        """The first pass: what the bins hold."""
+        sums = BinSums.empty(len(self.bins))
+        for at in range(len(self.parts)):
+            part = self.parts[at]
+            place = self.bins(part.score)
+            sums += BinSums.of(place, part, len(self.bins))
+            if self._keep:
+                self._places.append(place.astype(np.uint16))
+        return sums
+
+    def _inside(self, wanted: BoolArray) -> list[Levels]:
+        """A later pass: the distinct scores inside some bins."""
+        found: list[Levels] = []
         for at in range(len(self.parts)):
             part = self.parts[at]
             place = self._places[at] if self._places else self.bins(part.score)
-            rows = np.flatnonzero(new[place])
+            rows = np.flatnonzero(wanted[place])
             if rows.size:
-                self._levels.append(Levels.of(part.rows(rows), place[rows]))
-            if sum(levels.score.size for levels in self._levels) > _MANY:
-                self._levels = [Levels.joined(self._levels)]
-        self._levels = [Levels.joined(self._levels)]
-        self.resolved |= new
-        return True
+                found.append(Levels.of(part.rows(rows), place[rows]))
+            if sum(levels.score.size for levels in found) > _MANY:
+                found = [Levels.joined(found)]
+        return found
 
     def cuts(self) -> Cuts:
         """All cuts of the resolved bins, and the ends of all others."""

@@ -438,6 +438,18 @@ def scan_partitions(
         Bins of the score; any give the same scan.
     """
     ranking = BinnedRanking(parts, bins, keep=events is not None)
+    return scan_ranking(ranking, utility, rule, min_effective=min_effective, events=events)
+
+
+def scan_ranking(
+    ranking: BinnedRanking,
+    utility: Utility,
+    rule: str,
+    *,
+    min_effective: float | None = None,
+    events: tuple[AnyArray, BoolArray, Array] | None = None,
+) -> CutScan:
+    """Scan events whose first pass is done; parameters as in `scan_partitions`."""
     if largest := max(-ranking.sums.extremes[0], ranking.sums.extremes[1]):
         check_size(largest, "background weight")
     floor = _default_floor(ranking.effective_background) if min_effective is None else min_effective

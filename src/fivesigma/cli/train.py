@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,9 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that al
 @click.option("--cache", type=click.Path(path_type=Path), metavar="FOLDER",
               help="With --memory disk: make this folder for the files, and remove it in the end; by default a "
               "temporary one.")  # fmt: skip
+@click.option("--dask", metavar="ADDRESS|N",
+              help="Grow one booster with xgboost on the workers of the Dask scheduler at this address, such as "
+              "tcp://host:8786, or on this many processes of this machine.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed the split and the learner.")
 @jobs_option
 @config_option
@@ -110,7 +115,7 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
                 f"{checkpoint} holds a run that was interrupted: add --resume to resume it or --force to start anew"
             )
         shutil.rmtree(checkpoint)
-    by, in_memory = options["by"], options["memory"] == "all"
+    by, in_memory = options["by"], options["memory"] == "all" and options["dask"] is None
     if not in_memory:
         _refuse_with_memory(**options)
     source = source_options(
@@ -136,9 +141,10 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     )
     for note in events.notes if in_memory else ():
         click.echo(f"note: {note}", err=True)
-    model = make_model(checkpoint, **options)
     try:
-        model.fit(events)
+        with _cluster(options.pop("dask")) as client:
+            model = make_model(checkpoint, client=client, **options)
+            model.fit(events)
     except KeyboardInterrupt:  # the estimator has said what is kept, in one line
         click.get_current_context().exit(INTERRUPTED)
     for note in () if in_memory else events.notes:  # known when all was read
@@ -150,8 +156,29 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     click.echo(_summary(model, events, output))
 
 
+@contextmanager
+def _cluster(where: str | None) -> Iterator[Any]:
+    """The cluster that was asked for, if one was."""
+    if where is None:
+        yield None
+        return
+    from fivesigma.dask.launch import connected, local_cluster
+
+    with local_cluster(int(where)) if where.isdigit() else connected(where) as client:
+        yield client
+
+
 def _refuse_with_memory(
-    *, memory: str, cascade: str, learner: str, folds: int | None, by: str | None, fast: bool, **_: Any
+    *,
+    dask: str | None,
+    cache: Path | None,
+    memory: str,
+    cascade: str,
+    learner: str,
+    folds: int | None,
+    by: str | None,
+    fast: bool,
+    **_: Any,
 ) -> None:
     """Refuse options that need all events in memory."""
     given = {
@@ -162,7 +189,11 @@ def _refuse_with_memory(
         "--fast": fast,
     }
     for name in (name for name, there in given.items() if there):
-        raise InputError(f"{name} needs all events in memory; leave it out with --memory {memory}")
+        raise InputError(
+            f"{name} needs all events in memory; leave it out with {'--dask' if dask else f'--memory {memory}'}"
+        )
+    if dask is not None and cache is not None:
+        raise InputError("--cache is a folder of one machine; workers of --dask use their own: leave it out")
 
 
 def make_model(
@@ -182,6 +213,7 @@ def make_model(
     jobs: int | None,
     memory: str = "all",
     cache: Path | None = None,
+    client: Any = None,
     **_: Any,
 ) -> Any:
     """Make the estimator that the options ask for."""
@@ -202,7 +234,7 @@ def make_model(
         "checkpoint": str(checkpoint),
         "verbose": int(sys.stderr.isatty()),
     }
-    if memory != "all" or cache is not None:  # a stream of events is for one booster
+    if memory != "all" or cache is not None or client is not None:  # a stream of events is for one booster
         cascade, learner = "none" if cascade == "none" else "grown", "xgboost"
         shared |= {"memory": memory, "cache": None if cache is None else str(cache), "cv": held_out or HELD_OUT}
     if by is not None and held_out is not None:
@@ -229,6 +261,10 @@ def make_model(
     if learner == "auto":
         learner = next((name for name in ("xgboost", "lightgbm") if installed(name)), "histogram")
     n_trees = TREES[cascade] if trees is None else trees
+    if client is not None:
+        from fivesigma.dask import GrownCascadeClassifier as OnCluster
+
+        return OnCluster(client, n_trees=n_trees, cascade=cascade == "grown", **shared)
     if cascade == "retrained":
         return CascadeClassifier(_learner(learner, n_trees), **shared)
     if learner == "histogram":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -136,12 +137,13 @@ sum_of_weights
             raise InputError("there is no file to read")
         self._states: list[tuple[int, ...]] = []
         self._counts: dict[int, tuple[int, int]] = {}  # events read and kept, by file
-        self._sources: list[Source] = []
+        self._sources: dict[int, Source] = {}
+        self._closed: list[int] = []
         for at, target in enumerate(self._opened.targets):
             self._states.append(file_state(target.path))
-            self._sources.append(self._opened.source(at))
+            self._sources[at] = self._opened.source(at)
         self.columns, self._left_out, self._held_back = self._opened.columns.settled(self._sources[0])
-        for source in self._sources:  # a column that one file lacks is refused before anything is read
+        for source in self._sources.values():  # a column that one file lacks is refused before anything is read
             self.columns.reading(source)
         self.feature_names = self.columns.feature_names
         self.files = tuple(target.path.name for target in self._opened.targets)
@@ -178,12 +180,56 @@ sum_of_weights
         for at, block in self._blocks(self.columns, features=False):
             yield self._chunk(at, block, self.columns, features=False)
 
+    def only(self, files: Sequence[int]) -> EventStream:
+        """The events of some of the files, for a process that reads no others; the rest is as settled by all files."""
+        out = copy.copy(self)
+        out._sources, out._closed = {}, list(files)
+        out._counts, out._labels = {}, []
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the open files; another process finds them by their whole names."""
+        targets = [target._replace(path=target.path.absolute()) for target in self._opened.targets]
+        opened = self._opened._replace(targets=targets)
+        return self.__dict__ | {"_sources": {}, "_closed": [*self._sources, *self._closed], "_opened": opened}
+
+    def _reopen(self) -> None:
+        """Open the files in a process to which the stream was sent."""
+        for at in self._closed:
+            self._refuse_change(at)
+            self._sources[at] = self._opened.source(at)
+        self._closed = []
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of each file."""
+        return [state[0] for state in self._states]
+
+    @property
+    def labels(self) -> list[Any]:
+        """Labels that were seen so far."""
+        return list(self._labels)
+
+    @property
+    def counts(self) -> dict[int, tuple[int, int]]:
+        """Events read and kept, by the position of the files that were read to their end."""
+        return dict(self._counts)
+
+    def add_counts(self, counts: Mapping[int, tuple[int, int]]) -> None:
+        """Take note of what others have read of other files."""
+        self._counts.update(counts)
+
+    def add_labels(self, labels: Sequence[Any]) -> None:
+        """Take note of labels that others have seen in other files."""
+        self._labels = list(dict.fromkeys([*self._labels, *labels]))
+
     def state(self) -> list[tuple[Any, ...]]:
         """Files in their order, with what tells that one has changed."""
         return [(name, *state) for name, state in zip(self.files, self._states, strict=True)]
 
     def _blocks(self, columns: Columns, *, features: bool = True) -> Iterator[tuple[int, Block]]:
-        for at, source in enumerate(self._sources):
+        self._reopen()
+        for at, source in self._sources.items():
             self._refuse_change(at)
             kinds, derived, cut = columns.reading(source)
             if not features:

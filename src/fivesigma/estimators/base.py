@@ -369,13 +369,13 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     def tune_on(self, held_out: Gauge, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""
-        if self.cut == "zero":
-            self.cut_ = 0.5
-        elif isinstance(self.cut, str):
-            self.cut_ = held_out.scan(probability, self.cut).cut
-        else:
-            self.cut_ = float(self.cut)
+        self.cut_ = self._cut_on(held_out, probability)
         self.selected_fraction_ = float(np.mean(probability >= self.cut_))
+
+    def _cut_on(self, held_out: Gauge, probability: Array) -> float:
+        if self.cut == "zero":
+            return 0.5
+        return held_out.scan(probability, self.cut).cut if isinstance(self.cut, str) else float(self.cut)
 
 
 def _brought_along(X: Any, y: Any, sample_weight: Any, process: Any = None) -> tuple[Any, Any, Any]:

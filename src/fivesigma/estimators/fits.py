@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, StoreError
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.callbacks import PoolProgress
-from fivesigma.estimators.parallel import run_parallel
+from fivesigma.estimators.parallel import on_cluster, run_on_cluster, run_parallel, threads_of_worker
 from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
@@ -138,13 +139,47 @@ def run_fits(
                 return _fit(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
 
         try:
-            fits = run_parallel(work, [(t,) for t in tasks], workers)
+            if on_cluster():
+                fits = _run_on_cluster(pool, members, tasks, sample, checkpoint, done, progress, work)
+            else:
+                fits = run_parallel(work, [(t,) for t in tasks], workers)
         except KeyboardInterrupt:
             if checkpoint:
                 checkpoint.say_interrupted(progress.finished, len(_finished(checkpoint)), "fit")
             raise
     left_out = {t.member for t, fit in zip(tasks, fits, strict=True) if fit is None}
     return [fit for fit in fits if fit is not None and fit.task.member not in left_out]
+
+
+def _run_on_cluster(  # noqa: PLR0917 - what `run_fits` has
+    pool: Any,
+    members: Sequence[SignificanceClassifier],
+    tasks: list[Task],
+    sample: Sample,
+    checkpoint: Checkpoint | None,
+    done: set[str],
+    progress: PoolProgress,
+    stored: Callable[[Task], Fit | None],
+) -> list[Fit | None]:
+    """Run the fits on the workers of a cluster; what is finished is kept here, not what is half done."""
+    settings = SimpleNamespace(utility_=pool.utility_, negative_weights=pool.negative_weights, n_jobs=pool.n_jobs)
+    missing = [t for t in tasks if t.key not in done]
+    new = run_on_cluster(_fit_elsewhere, [(settings, members[t.member], t, sample) for t in missing])
+    fits: list[Fit | None] = []
+    for task in tasks:
+        if task.key in done:
+            fits.append(stored(task))
+            continue
+        with progress.fit(task.key):
+            fit = next(new)
+            fits.append(fit)
+            if checkpoint:
+                _keep(checkpoint, fit)
+    return fits
+
+
+def _fit_elsewhere(settings: Any, member: SignificanceClassifier, task: Task, sample: Sample) -> Fit:
+    return _fit(settings, member, task, sample, threads=threads_of_worker(settings.n_jobs), checkpoint=None)
 
 
 def rounds_of(member: SignificanceClassifier) -> int:
@@ -179,15 +214,21 @@ def _fit(
     )
     score = model.fit_sample(sample, [(task.train, task.held_out)])
     model.set_params(checkpoint=None)
+    fit = Fit(task, model, score)
     if checkpoint:
-        # In this order a kill between any two steps leaves a fit that is finished or can go on.
-        save_value({"model": model, "held_out": score}, checkpoint.folder / task.key, force=True)
-        with checkpoint.lock:
-            saved = checkpoint.read()
-            state = {} if saved is None else saved[0]
-            checkpoint.write({**state, "fits": sorted(_finished(checkpoint) | {task.key})}, {})
-        shutil.rmtree(checkpoint.folder / f"{task.key}{_RUNNING}", ignore_errors=True)
-    return Fit(task, model, score)
+        _keep(checkpoint, fit)
+    return fit
+
+
+def _keep(checkpoint: Checkpoint, fit: Fit) -> None:
+    """Write a finished fit; in this order a kill between any two steps leaves a fit that is finished or can resume."""
+    key = fit.task.key
+    save_value({"model": fit.model, "held_out": fit.held_out_score}, checkpoint.folder / key, force=True)
+    with checkpoint.lock:
+        saved = checkpoint.read()
+        state = {} if saved is None else saved[0]
+        checkpoint.write({**state, "fits": sorted(_finished(checkpoint) | {key})}, {})
+    shutil.rmtree(checkpoint.folder / f"{key}{_RUNNING}", ignore_errors=True)
 
 
 def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:

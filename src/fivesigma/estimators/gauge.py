@@ -46,12 +46,14 @@ class Gauge:
 
     def warn_if_small(self) -> None:
         """Say so if the floor had to be lowered."""
+        self._warn(effective_count(self.weight[~self.signal]) / self.copies)
+
+    def _warn(self, available: float) -> None:
         if self.floor < MIN_EFFECTIVE:
-            available = effective_count(self.weight[~self.signal]) / self.copies
             warnings.warn(
                 f"{available:.1f} effective background events decide; selections that keep as few as one of them count",
                 SmallSampleWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def at(self, selected: BoolArray) -> tuple[float, float, float]:

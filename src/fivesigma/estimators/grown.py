@@ -394,7 +394,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         rows = np.flatnonzero(sample.weight)
         params, threads = check_library(self.library, self.params), threads_for(self.n_jobs, sample.n_cells)
         whole = grower(self.library, params, Binding(sample.X, sample.target, rows, rows[:1], seed, threads))
-        weigh = Weigher(sample, rows)
+        weigh = Weigher.of(sample, rows)
         for r in self.history_[: self.n_trees_]:
             whole.set_weights(weigh(ClassWeights(*r.class_weights)))
             whole.grow()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cascade import ClassWeights
 from fivesigma.errors import InputError
 from fivesigma.estimators.gauge import Gauge
@@ -22,16 +22,32 @@ _PIECE = 1 << 16
 
 
 class Weigher:
-    """Learner weights of some rows at any class weights, in one pass."""
+    """Learner weights of some rows at any class weights, in one pass.
 
-    def __init__(self, sample: Sample, rows: IntArray) -> None:
-        self._signal = sample.signal[rows]
-        self._base = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
-        self._sums = signal_and_background(self._base, self._signal)
+    Parameters
+    ----------
+    base : array
+        Weights of the rows at class weights of one.
+    signal : bool array
+    sums : (float, float)
+        Of the base weights of signal and background.
+    n : int
+        Rows that are summed: those given, or those of all workers.
+    """
+
+    def __init__(self, base: Array, signal: BoolArray, sums: tuple[float, float], n: int) -> None:
+        self._base, self._signal, self._sums, self._n = base, signal, sums, n
+
+    @classmethod
+    def of(cls, sample: Sample, rows: IntArray) -> Weigher:
+        """Weigh some rows of a sample."""
+        signal = sample.signal[rows]
+        base = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
+        return cls(base, signal, signal_and_background(base, signal), base.size)
 
     def __call__(self, weights: ClassWeights) -> AnyArray:
         """Weights of mean one, float32."""
-        mean = (weights.signal * self._sums[0] + weights.background * self._sums[1]) / self._base.size
+        mean = (weights.signal * self._sums[0] + weights.background * self._sums[1]) / self._n
         if not 0 < mean < np.inf:
             raise InputError(
                 f"learner weights at class weights {weights.signal:g} and {weights.background:g} have mean {mean:g}; "
@@ -52,7 +68,7 @@ class Growth(SplitStep):
     ----------
     sample, splits, held_out, update_cut, on_train
         As in `SplitStep`.
-    library, params, seed, threads, memory, cache
+    library, params, seed, threads, memory, cache, bins
         Of the boosters.
     """
 
@@ -70,6 +86,7 @@ class Growth(SplitStep):
         on_train: bool,
         memory: str = "all",
         cache: Path | None = None,
+        bins: AnyArray | None = None,
     ) -> None:
         super().__init__(sample, splits, held_out, update_cut=update_cut, on_train=on_train)
         self._library, self._seed = library, seed
@@ -77,12 +94,15 @@ class Growth(SplitStep):
         self._n_boosters = len(splits)
         folders = [None if cache is None else cache / f"split-{k}" for k in range(len(splits))]
         self._bindings = [
-            Binding(sample.X, target, train, rows, k_seed, threads, memory, folder)
+            Binding(sample.X, target, train, rows, k_seed, threads, memory, folder, bins)
             for k_seed, (train, rows), folder in zip(self._seeds(0), splits, folders, strict=True)
         ]
         self._growers = [grower(library, params, binding) for binding in self._bindings]
-        self._weigh = [Weigher(sample, train) for train, _ in splits]
+        self._weigh = [self._weigher(train) for train, _ in splits]
         self._current: ClassWeights | None = None
+
+    def _weigher(self, rows: IntArray) -> Weigher:
+        return Weigher.of(self.sample, rows)
 
     def forget(self) -> None:
         """Let go of the sample, of which the boosters have what they need; what is measured stays."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any, TypeVar
 
+import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
+from fivesigma._extras import need
 from fivesigma._progress import GivenUpError, end_if_given_up, given_up_by
+from fivesigma._threads import available_cores, note_threads, wanted_cores
 
 T = TypeVar("T")
 _GLANCE = 0.2  # seconds between two looks for Ctrl-C
@@ -51,6 +54,32 @@ def run_parallel(work: Callable[..., T], tasks: Iterable[tuple[Any, ...]], worke
             given_up.set()
             executor.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def on_cluster() -> bool:
+    """Whether the user has chosen joblib's Dask backend, by ``with joblib.parallel_config("dask")``."""
+    return type(joblib.parallel.get_active_backend()[0]).__module__ == "joblib._dask"
+
+
+def run_on_cluster(work: Callable[..., T], tasks: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+    """Run tasks of a module's own function on the workers of joblib's Dask backend; yield results in order.
+
+    What several tasks share is sent to the workers once if it is a large object of its own among the arguments.
+    """
+    run = joblib.Parallel(return_as="generator", batch_size=1)
+    yield from run(joblib.delayed(_locally)(work, *task) for task in tasks)
+
+
+def _locally(work: Callable[..., T], *given: Any) -> T:
+    """Run one task; what is parallel inside it stays on its worker."""
+    with joblib.parallel_config(backend="threading"):
+        return work(*given)
+
+
+def threads_of_worker(n_jobs: int | None) -> int:
+    """Threads for a task on a cluster: as many as asked for or as Dask gave the worker, and no more than its cores."""
+    given = need("distributed").get_worker().state.nthreads if n_jobs is None else wanted_cores(n_jobs)
+    return note_threads(max(1, min(int(given), available_cores())))
 
 
 def spread_seeds(random_state: Any, n: int) -> list[int]:

@@ -19,7 +19,13 @@ from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
 from fivesigma.estimators.gauge import Gauge
-from fivesigma.estimators.parallel import run_parallel, spread_seeds
+from fivesigma.estimators.parallel import (
+    on_cluster,
+    run_on_cluster,
+    run_parallel,
+    spread_seeds,
+    threads_of_worker,
+)
 from fivesigma.estimators.parameters import whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits, SplitStep
@@ -225,7 +231,20 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
                 return self._run(step, schedule, start, most=most, earlier=earlier, finished=finished)
 
             try:
-                results = run_parallel(restart, list(enumerate(seeds)), workers)
+                if on_cluster() and self.n_restarts > 1:
+                    settings = (self, learner, splits, held_out, schedule, start, most)
+                    results = []
+                    for k, found in enumerate(
+                        run_on_cluster(_restart_elsewhere, [(sample, settings, seed) for seed in seeds])
+                    ):
+                        results.append(found)
+                        if checkpoint:
+                            saved[0][str(k)] = found[0].to_columns()
+                            checkpoint.write(saved[0], {})
+                        for r in found[0]:
+                            report(r)
+                else:
+                    results = run_parallel(restart, list(enumerate(seeds)), workers)
             except KeyboardInterrupt:
                 if checkpoint:
                     written = sum(len(columns["index"]) for columns in saved[0].values())
@@ -304,6 +323,17 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
     def _learner(self) -> Any:
         return default_learner() if self.estimator is None else self.estimator
+
+
+def _restart_elsewhere(sample: Sample, settings: tuple[Any, ...], seed: int) -> tuple[History, list[_Candidate]]:
+    """One of several restarts, on a worker of a cluster."""
+    model, learner, splits, held_out, schedule, start, most = settings
+    threads = threads_of_worker(model.n_jobs)
+    step = Retraining(learner, sample, splits, held_out, update_cut=model.update_cut, seed=seed, threads=threads)
+    found: tuple[History, list[_Candidate]] = model._run(
+        step, schedule, start, most=most, earlier=History(), finished=lambda _: False
+    )
+    return found
 
 
 class Retraining(SplitStep):

@@ -84,6 +84,10 @@ class Sample:
         totals = signal_and_background(weight, signal)
         return cls(X, signal, classes, weight, names, feature_names, totals, negative)
 
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays, by which Dask knows that it is large."""
+        return int(getattr(self.X, "nbytes", 4 * self.n_cells)) + 9 * self.signal.size
+
     @property
     def n_cells(self) -> int:
         """Rows times columns: the size of the work."""

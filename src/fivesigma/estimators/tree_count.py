@@ -34,7 +34,7 @@ def find_tree_count(sample: Sample, binding: Binding, library: str, params: dict
         Of the library's trees.
     """
     train, held_out = binding.train, binding.held_out
-    weight = Weigher(sample, train)(sample.balanced(train))
+    weight = Weigher.of(sample, train)(sample.balanced(train))
     judge = sample.learner_weights(held_out, sample.balanced(held_out))
     signal = sample.signal[held_out]
     score_after = (

@@ -104,6 +104,8 @@ class Binding:
         Whether the library sees the table at once, or batch by batch and keeps its bins in memory or on disk.
     cache : path, optional
         Folder for what is on disk.
+    bins : array, optional
+        Rows that decide the bins of a table that is seen batch by batch; by default the training rows do.
     """
 
     X: Any
@@ -114,6 +116,7 @@ class Binding:
     n_threads: int
     memory: str = "all"
     cache: Path | None = None
+    bins: AnyArray | None = None
 
     def batches(self, which: IntArray) -> Callable[[], Iterator[tuple[Any, AnyArray]]]:
         """Rows of X and their targets, batch by batch, as often as wanted; of a chunked table in the table's order."""
@@ -123,6 +126,9 @@ class Binding:
             wanted[which] = True
 
             def chunks() -> Iterator[tuple[Any, AnyArray]]:
+                if not wanted.any():  # of a part of the events that are elsewhere
+                    yield np.empty((0, X.shape[1]), dtype=np.float32), target[:0]
+                    return
                 start = 0
                 for table in X.chunks():
                     rows = wanted[start : start + len(table)]

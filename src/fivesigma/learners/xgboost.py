@@ -160,9 +160,10 @@ class XGBoostGrower:
             self._held = xgboost.QuantileDMatrix(binding.rows(binding.held_out), ref=self._train, **options)
         else:
             self._train, self._held = batched_matrices(binding, options)
-        self._start(binding.seed, None)
+        self.start(binding.seed)
 
-    def _start(self, seed: int, dumped: bytes | None) -> None:
+    def start(self, seed: int, dumped: bytes | None = None) -> None:
+        """Begin with no trees or with dumped ones; it seeds the random numbers of the thread that calls it."""
         self._booster = need("xgboost").Booster(
             {**self._params, "seed": seed},
             cache=[self._train, self._held],
@@ -198,5 +199,5 @@ class XGBoostGrower:
 
     def restore(self, dumped: bytes, seed: int) -> int:
         """Resume from dumped trees; return how many there are."""
-        self._start(seed, dumped)
+        self.start(seed, dumped)
         return int(self._n_trees)

@@ -49,7 +49,10 @@ def batched_matrices(binding: Binding, options: dict[str, Any]) -> tuple[Any, An
                 raise InputError(f"the disk of the cache {binding.cache} is full; choose another folder") from err
             raise
 
-    train = matrix("train", binding.train, None)
+    bins = None
+    if binding.bins is not None:
+        bins = xgboost.QuantileDMatrix(binding.bins, feature_names=names, **options)
+    train = matrix("train", binding.train, bins)
     return train, matrix("held-out", binding.held_out, train)
 
 

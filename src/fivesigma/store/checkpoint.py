@@ -33,7 +33,8 @@ _MOST = 1 << 28  # bytes; more is no state
 FORMAT = 3  # to be raised whenever what an estimator writes changes
 
 
-_FREE = ("checkpoint", "checkpoint_every", "verbose", "n_jobs", "cache")  # settings that make no other run
+# Settings that make no other run.
+_FREE = ("checkpoint", "checkpoint_every", "verbose", "n_jobs", "cache", "client", "timeout")
 
 
 def fingerprint(estimator: Any, *data: Any) -> dict[str, str]:

@@ -35,7 +35,13 @@ def set_parameters(model: Any, unpacker: Unpacker, fields: dict[str, Any], where
     vars(model).update(given)
 
 
+def _stored_form(value: Any) -> Any:
+    """An estimator that was trained on a cluster is stored as the ordinary one."""
+    return value.ordinary() if hasattr(type(value), "ordinary") else value
+
+
 def _pack(packer: Packer, value: Any, where: str) -> dict[str, Any]:
+    value = _stored_form(value)
     name = type(value).__name__
     found = {k: v for k, v in sorted(vars(value).items()) if _FITTED_NAME.fullmatch(k)}
     absent = [k for k in value._stored if k not in found]
@@ -86,4 +92,4 @@ def check_use(model: Any, where: str) -> None:
         raise StoreError(f"{where}.parameters.n_jobs in the manifest should be an int, not {str(model.n_jobs)[:40]!r}")
 
 
-CODECS = (Codec("estimator", lambda value: is_ours(value, ESTIMATORS), _pack, _unpack),)
+CODECS = (Codec("estimator", lambda value: is_ours(_stored_form(value), ESTIMATORS), _pack, _unpack),)

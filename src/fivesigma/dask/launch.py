@@ -1,0 +1,232 @@
+"""How Dask starts the worker function on every worker, and what it says when one of them fails."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass
+from logging import CRITICAL
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fivesigma._extras import need
+from fivesigma._threads import available_cores
+from fivesigma.cascade import Round
+from fivesigma.dask.group import Group, said_of
+from fivesigma.dask.parts import EventParts
+from fivesigma.dask.share import LocalEvents
+from fivesigma.dask.watch import Member, Watch
+from fivesigma.dask.worker import GIVE_UP, KEEP_ON, SILENT, STOP, Channel, Job, Trained, train_share
+from fivesigma.errors import InputError
+
+_POLL = 0.2  # seconds between two looks at the messages of the workers
+_EVERY = 0.5  # seconds between two messages of a worker about its rounds
+_PATIENCE = 30  # seconds that a worker waits for an answer of the scheduler
+
+
+@contextmanager
+def connected(client: Any) -> Iterator[Any]:
+    """Give a client: the one given, one of an address, or the one that is open already."""
+    distributed = need("distributed")
+    if isinstance(client, str):
+        try:
+            opened = distributed.Client(client, set_as_default=False)
+        except (OSError, ValueError) as err:
+            raise InputError(f"there is no Dask scheduler at {client!r} ({said_of(err)})") from err
+        try:
+            yield opened
+        finally:
+            opened.close()
+        return
+    if client is None:
+        try:
+            client = distributed.default_client()
+        except ValueError as err:
+            raise InputError("there is no Dask client; make one with distributed.Client, or give client=") from err
+    if not isinstance(client, distributed.Client):
+        raise InputError(f"client must be a distributed.Client or an address, got {client!r}")
+    if client.asynchronous:
+        raise InputError("client is asynchronous; a fit needs one that waits: distributed.Client(asynchronous=False)")
+    yield client
+
+
+@contextmanager
+def local_cluster(n_workers: int) -> Iterator[Any]:
+    """A cluster of processes on this machine, which share its cores."""
+    if n_workers < 1:
+        raise InputError(f"a cluster needs at least one worker, got {n_workers}")
+    distributed = need("distributed")
+    settings: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1", "silence_logs": CRITICAL}
+    threads = max(1, available_cores() // n_workers)
+    with (
+        distributed.LocalCluster(n_workers=n_workers, threads_per_worker=threads, **settings) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def _start_tracker(n_workers: int, timeout: int, dask_scheduler: Any) -> dict[str, Any]:
+    """Start the tracker, through which workers find each other, beside the scheduler."""
+    host = need("distributed.comm").get_address_host(dask_scheduler.address)
+    tracker = need("xgboost.tracker").RabitTracker(n_workers=n_workers, host_ip=host, sortby="task", timeout=timeout)
+    tracker.start()
+
+    def wait() -> None:
+        for end in (tracker.wait_for, tracker.free):
+            with suppress(Exception):  # of workers that never came, or are gone: the client says so
+                end()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return dict(tracker.worker_args())
+
+
+class _Talk(NamedTuple):
+    """Names of the queue and of the variable by which the first worker and the client speak."""
+
+    said: str
+    wish: str
+
+
+def _run(  # noqa: PLR0917 - arguments of a task
+    job: Job, events: LocalEvents | tuple[Any, ...], member: Member, at: int, tracker: dict[str, Any], talk: _Talk
+) -> Trained | None:
+    """The task of one worker."""
+    distributed = need("distributed")
+    if isinstance(events, tuple):
+        events = EventParts(*events)
+    group_of_all = need("xgboost.collective").CommunicatorContext(**tracker, dmlc_task_id=f"{at:06d}")
+    with ExitStack() as stack:
+        with redirect_stdout(None):  # XGBoost prints the rank
+            stack.enter_context(group_of_all)
+        group = Group(f"worker {member.name} at {member.address}")
+        channel = _Sender(talk).channel() if group.leads else SILENT
+        scratch = Path(distributed.get_worker().local_directory)
+        return train_share(job, events, group, channel=channel, scratch=scratch)
+
+
+class _Sender:
+    """What the first worker says to the client; rounds go in batches."""
+
+    def __init__(self, talk: _Talk) -> None:
+        distributed = need("distributed")
+        self._queue, self._wish = distributed.Queue(talk.said), distributed.Variable(talk.wish)
+        self._rounds: list[Round] = []
+        self._sent = time.monotonic()
+
+    def channel(self) -> Channel:
+        """The same as functions."""
+        return Channel(self._heard, self._kept, self._wanted)
+
+    def _heard(self, r: Round) -> None:
+        self._rounds.append(r)
+        if time.monotonic() - self._sent > _EVERY:
+            self._send("rounds", self._rounds)
+            self._rounds, self._sent = [], time.monotonic()
+
+    def _kept(self, state: dict[str, Any], files: dict[str, bytes]) -> None:
+        self._send("checkpoint", (state, files))
+
+    def _wanted(self) -> int:
+        try:
+            return int(self._wish.get(timeout=_PATIENCE))
+        except TimeoutError:  # whoever asked is gone
+            return GIVE_UP
+
+    def _send(self, kind: str, content: Any) -> None:
+        self._queue.put(pickle.dumps((kind, content)))
+
+
+@dataclass
+class Listener:
+    """What the client does with what it hears.
+
+    Attributes
+    ----------
+    heard : callable
+        Called with each `Round`; the answer True asks to stop.
+    kept : callable
+        Called with state and files of a checkpoint.
+    """
+
+    heard: Callable[[Round], bool]
+    kept: Callable[[dict[str, Any], dict[str, bytes]], None]
+
+
+def run_group(
+    client: Any, job: Job, shares: Sequence[tuple[Member, Any]], *, timeout: float, listener: Listener
+) -> Trained:
+    """Run the worker function on some workers, and return what they have trained.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    job : Job
+    shares : sequence of (Member, events)
+        Workers with the events of each: a `LocalEvents`, or what `EventParts` is made of, with futures.
+    timeout : float
+        Seconds that a worker waits for another, and after which one without a sign of life is taken for lost.
+    listener : Listener
+    """
+    distributed = need("distributed")
+    talk = _Talk(f"fivesigma-said-{uuid.uuid4().hex}", f"fivesigma-wish-{uuid.uuid4().hex}")
+    queue, wish = distributed.Queue(talk.said, client=client), distributed.Variable(talk.wish, client=client)
+    wish.set(KEEP_ON)
+    tracker = client.run_on_scheduler(_start_tracker, len(shares), int(timeout))
+    tracker["dmlc_timeout"] = int(timeout)
+    members = [member for member, _ in shares]
+    futures = [
+        client.submit(
+            _run,
+            job,
+            events,
+            member,
+            at,
+            tracker,
+            talk,
+            workers=[member.address],
+            allow_other_workers=False,
+            pure=False,
+            retries=0,
+            key=f"fivesigma-{at:06d}-{uuid.uuid4().hex}",
+        )
+        for at, (member, events) in enumerate(shares)
+    ]
+    watch = Watch(client, members, futures, timeout)
+    n_heard = job.n_done
+
+    def listen() -> None:
+        nonlocal n_heard
+        for message in queue.get(batch=True):  # what is there, without waiting
+            kind, content = pickle.loads(message)
+            if kind == "checkpoint":
+                listener.kept(*content)
+                continue
+            for r in content:
+                n_heard += 1
+                if listener.heard(r):
+                    wish.set(STOP)
+
+    try:
+        while not watch.all_done():
+            listen()
+            time.sleep(_POLL)
+        listen()
+        watch.raise_cause()
+        trained: Trained = futures[0].result()
+        for r in trained.fitted["history_"][n_heard:]:
+            listener.heard(r)
+    except BaseException:
+        with suppress(Exception):
+            listen()  # a checkpoint may have come before the end
+        raise
+    else:
+        return trained
+    finally:
+        with suppress(Exception):  # the scheduler may be gone
+            wish.set(GIVE_UP)  # for those that are still at work
+            client.cancel(futures, force=True)
+            queue.close()

@@ -1,0 +1,289 @@
+"""A worker's own share of the events: what is held of it, and what all shares have together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.dask.group import Group
+from fivesigma.datasets.folds import hashed
+from fivesigma.datasets.stream import Chunk, held_out_rows
+from fivesigma.errors import InputError
+from fivesigma.yields import check_size, learner_weights, rescaling
+
+_BINS = 1  # of the hash that draws the sample: any number but those of splits, which are not combined with it
+
+
+class LocalEvents(Protocol):
+    """Events that a worker reads again and again: an `EventStream` of its own files, or parts in its memory."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features."""
+
+    @property
+    def labels(self) -> list[Any]:
+        """Labels that were seen so far."""
+
+    def add_labels(self, labels: list[Any]) -> None:
+        """Take note of labels that other workers have seen."""
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """(background, signal), known when all labels are."""
+
+    def described(self) -> Iterator[Chunk]:
+        """Read everything but the features, chunk by chunk."""
+
+    def tables(self) -> Iterator[AnyArray]:
+        """Read the features alone, chunk by chunk, in the same order."""
+
+
+class LocalTable:
+    """The features of a worker's events, whose number is known.
+
+    Parameters
+    ----------
+    events : LocalEvents
+    n_events : int
+    hold : bool
+        Whether the first pass keeps them for the next ones, until they are let go.
+    """
+
+    def __init__(self, events: LocalEvents, n_events: int, *, hold: bool) -> None:
+        self._events, self._hold = events, hold
+        self._held: list[AnyArray] | None = None
+        self.shape = (n_events, len(events.feature_names))
+
+    def chunks(self) -> Iterator[AnyArray]:
+        """Read all features once."""
+        if self._hold and self._held is None:
+            self._held = list(self._events.tables())
+        yield from self._events.tables() if self._held is None else self._held
+
+    def let_go(self) -> None:
+        """Hold nothing from now on."""
+        self._hold, self._held = False, None
+
+
+@dataclass(frozen=True)
+class Side:
+    """Training or held-out events of a worker, with the yields that those of all workers stand for.
+
+    Attributes
+    ----------
+    rows : int array
+        Of the worker's events; those of zero weight are left out.
+    signal : bool array
+    weight : array
+        Physics weights, each class scaled so that this side of all workers has the full yield.
+    """
+
+    rows: IntArray
+    signal: BoolArray
+    weight: Array
+
+
+@dataclass(frozen=True)
+class Share:
+    """A worker's share of the events.
+
+    Attributes
+    ----------
+    table : LocalTable
+    classes : (label, label)
+        (background, signal).
+    signal : bool array
+    train, held_out : Side
+    totals : (float, float)
+        Full yields of signal and background, of all workers.
+    bins : array
+        Features of the training events that decide the bins, the same on every worker.
+    sums : list of float
+        What tells the events of one run from those of another: counts and sums of weights of all workers.
+    """
+
+    table: LocalTable
+    classes: tuple[Any, Any]
+    signal: BoolArray
+    train: Side
+    held_out: Side
+    totals: tuple[float, float]
+    bins: AnyArray
+    sums: list[float]
+
+
+@dataclass
+class _Described:
+    """All but the features, as one pass found it."""
+
+    is_label: dict[Any, BoolArray]
+    weight: Array
+    held: BoolArray
+    key: AnyArray
+    place: IntArray
+
+
+def read_share(
+    group: Group,
+    events: LocalEvents,
+    *,
+    fraction: float,
+    seed: int,
+    pos_label: Any,
+    negative: str,
+    most: int,
+    hold: bool = False,
+) -> Share:
+    """Read this worker's labels and weights, and draw the rows that decide the bins from those of all workers.
+
+    Which events are held out, and which decide the bins, depends on their file and row alone, not on how files are
+    spread over workers.
+
+    Parameters
+    ----------
+    group : Group
+    events : LocalEvents
+    fraction : float
+        Share of the events to hold out.
+    seed : int
+        Of the split.
+    pos_label : label, optional
+        The signal, if the events are not to decide.
+    negative : str
+        What a learner sees of negative weights.
+    most : int
+        Rows that decide the bins: all training rows if there are no more than that.
+    hold : bool, default=False
+        Whether the features are read once and held until they are binned.
+    """
+    found = group.agree(lambda: _described(events, fraction, seed))
+
+    def named() -> tuple[Any, Any]:
+        events.add_labels([label for labels in labels_of_all for label in labels])
+        classes = events.classes
+        if pos_label is None:
+            return classes
+        if pos_label not in classes:
+            raise InputError(f"pos_label={pos_label!r} is not among the labels {list(classes)}")
+        return classes if classes[1] == pos_label else classes[::-1]
+
+    labels_of_all = group.gather(events.labels)
+    if group.sum(float(found.weight.size)) == 0:
+        raise InputError("no event is left on any worker: none passes the cut")
+    classes = group.agree(named)
+    signal = found.is_label.get(classes[1], np.zeros(found.weight.size, dtype=np.bool_))
+    weight = found.weight
+
+    def refused() -> None:
+        if weight.size and weight.min() < 0 and negative == "error":
+            learner_weights(weight, signal, negative=negative)  # says in which row
+
+    group.agree(refused)
+    sides = {"training": ~found.held & (weight != 0), "held-out": found.held & (weight != 0)}
+    kinds = {"signal": signal, "background": ~signal}
+    cells = [members & side for side in sides.values() for members in kinds.values()]
+    counts = group.sum(np.array([np.count_nonzero(cell) for cell in cells]))
+    present = group.sum(np.array([weight[cell].sum() for cell in cells]))
+    totals = group.sum(np.array([weight[members].sum() for members in kinds.values()])).tolist()
+    largest = group.most(np.array([np.abs(weight[members]).max(initial=0.0) for members in kinds.values()]))
+    for name, total, size in zip(kinds, totals, largest.tolist(), strict=True):
+        if not total > 0:
+            raise InputError(f"the weights of the class {name} sum to {total:g}; a yield must be > 0")
+        check_size(size, f"weight of the class {name}")
+    factors: list[float] = []
+    for at, (part, name) in enumerate((part, name) for part in sides for name in kinds):
+        if not counts[at]:
+            raise InputError(
+                f"cv={fraction!r} leaves no {name} among the {part} events of all workers; both classes are needed"
+            )
+        factors.append(rescaling(f"{name} of the {part} events", float(present[at]), totals[at % 2]))
+    train, held_out = (_side(rows, signal, weight, factors[2 * k : 2 * k + 2]) for k, rows in enumerate(sides.values()))
+    n_train = float(counts[:2].sum())
+    table = LocalTable(events, weight.size, hold=hold)
+    drawn = sides["training"] & _drawn(found.key, most, n_train)
+    own = group.agree(lambda: _rows(table, drawn))
+    places = np.concatenate(group.gather(found.place[drawn]))
+    bins = np.concatenate(group.gather(own))[np.argsort(places, kind="stable")]
+    return Share(
+        table,
+        classes,
+        signal,
+        train,
+        held_out,
+        (totals[0], totals[1]),
+        bins,
+        [*counts.tolist(), *present.tolist()],
+    )
+
+
+def _described(events: LocalEvents, fraction: float, seed: int) -> _Described:
+    labels: list[AnyArray] = []
+    weights: list[Array] = []
+    held: list[BoolArray] = []
+    keys: list[AnyArray] = []
+    places: list[IntArray] = []
+    for chunk in events.described():
+        labels.append(np.asarray(chunk.events.y))
+        weights.append(chunk.events.weight)
+        held.append(held_out_rows(seed, chunk.file, chunk.rows, fraction))
+        keys.append(_keys(seed, chunk.file, chunk.rows))
+        places.append((np.int64(chunk.file) << 40) + chunk.rows.astype(np.int64))
+    none = np.empty(0)
+    return _Described(
+        {label: np.concatenate([y == label for y in labels]) for label in _distinct(labels)},
+        np.concatenate(weights) if weights else none,
+        np.concatenate(held) if held else none.astype(np.bool_),
+        np.concatenate(keys) if keys else none.astype(np.uint64),
+        np.concatenate(places) if places else none.astype(np.int64),
+    )
+
+
+def _distinct(several: list[AnyArray]) -> list[Any]:
+    """Labels of some arrays, without sorting them."""
+    found: list[Any] = []
+    for values in several:
+        rest = values
+        for label in found:
+            rest = rest[rest != label]
+        while rest.size:
+            found += rest[:1].tolist()
+            rest = rest[rest != rest[0]]
+    return found
+
+
+def _keys(seed: int, file: int, rows: IntArray) -> AnyArray:
+    """Random numbers of events, other ones than those that split them."""
+    start = hashed(hashed(np.array([seed, _BINS]).astype(np.uint64))[:1] ^ hashed(np.array([file])))
+    return hashed(hashed(rows) ^ start ^ np.uint64(_BINS))
+
+
+def _drawn(key: AnyArray, most: int, n_rows: float) -> BoolArray:
+    if n_rows <= most:
+        return np.ones(key.size, dtype=np.bool_)
+    return np.asarray(key < np.uint64(most / n_rows * 2.0**64))
+
+
+def _rows(table: LocalTable, wanted: BoolArray) -> AnyArray:
+    out = np.empty((np.count_nonzero(wanted), table.shape[1]), dtype=np.float32)
+    if not out.size:
+        return out
+    start = filled = 0
+    for chunk in table.chunks():
+        rows = chunk[wanted[start : start + len(chunk)]]
+        out[filled : filled + len(rows)] = rows
+        start, filled = start + len(chunk), filled + len(rows)
+    return out
+
+
+def _side(which: BoolArray, signal: BoolArray, weight: Array, factors: list[float]) -> Side:
+    rows = np.flatnonzero(which)
+    side = signal[rows]
+    scaled = weight[rows]
+    scaled[side] *= factors[0]
+    scaled[~side] *= factors[1]
+    return Side(rows, side, scaled)
