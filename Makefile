@@ -6,17 +6,20 @@ DOCS_READY := .venv/docs-ready
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint $(CURDIR)/constraints.txt
 TESTS ?= tests
 
-.PHONY: demo test quick lint docs bench study study-screening release-check format browser clean
+.PHONY: coverage demo test quick lint docs bench study study-screening release-check format browser clean
 
 demo: $(READY)  ## the main job on the embedded default
 	$(BIN)/fivesigma demo
 
 # SCIPY_ARRAY_API: without it scikit-learn skips one of its checks. One thread: small fits only wait for more.
-test: $(READY)  ## all tests, warnings are errors, branch coverage
+test: $(READY)  ## all tests, warnings are errors
 	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 quick: $(READY)  ## README, documentation and layers, in seconds
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --no-cov -q tests/test_readme.py tests/test_docs.py tests/test_layers.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_readme.py tests/test_docs.py tests/test_layers.py
+
+coverage: $(READY)  ## the same with branch coverage, which doubles the time
+	$(MAKE) test PYTEST_ADDOPTS="--cov --cov-report=term:skip-covered"
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
@@ -35,7 +38,7 @@ release-check:  ## wheel and sdist, and the tests of the sdist in a fresh enviro
 	build/release/venv/bin/python -m hatchling build
 	mkdir build/release/sdist && tar -xzf dist/fivesigma-*.tar.gz --strip-components=1 -C build/release/sdist
 	cd build/release/sdist && ../venv/bin/python $(INSTALL) --build-constraint constraints.txt --group test ".[all]"
-	cd build/release/sdist && SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 ../venv/bin/python -m pytest --no-cov $(TESTS)
+	cd build/release/sdist && SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 ../venv/bin/python -m pytest $(TESTS)
 
 bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/benchmarks.md
 	$(BIN)/python -m benchmarks
