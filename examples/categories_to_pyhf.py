@@ -85,4 +85,4 @@ def main(folder: Path, n: int = 40_000) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "example"))

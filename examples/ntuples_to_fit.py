@@ -1,6 +1,6 @@
 """From ntuples to a fit: simulate ntuples as an analysis has them, then ``fivesigma.analyse``.
 
-Run it with ``python examples/ntuples_to_fit.py FOLDER``; it writes ntuples, ``vh.yml`` and the results in ``out``.
+Run it with ``python examples/ntuples_to_fit.py [FOLDER]``; it writes ntuples, ``vh.yml`` and the results in ``out``.
 The same with the command line: ``cd FOLDER && fivesigma analyse vh.yml -o out``.
 """
 
@@ -175,4 +175,4 @@ def main(folder: Path, n: int = 20_000, **options: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "example"))
