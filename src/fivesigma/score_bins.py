@@ -54,7 +54,7 @@ class ArrayPartitions(Sequence[Partition]):
     def __len__(self) -> int:
         return (self._arrays[0].size + self._rows - 1) // self._rows
 
-    def __getitem__(self, at: int) -> Partition:  # type: ignore[override]
+    def __getitem__(self, at: int) -> Partition:  # type: ignore[override]  # no slices
         if not 0 <= at < len(self):
             raise IndexError(at)
         return Partition(*self._arrays).rows(slice(at * self._rows, (at + 1) * self._rows))

@@ -201,9 +201,12 @@ def cross_fitted(
             float(nominal.weight[nominal.signal == c].sum() / rest.weight[rest.signal == c].sum())
             for c in (True, False)
         ]
+
+        def without(side: RegionScores, k: int = k, factors: list[float] = factors) -> RegionScores:
+            return side.of(side.fold != k).scaled(*factors)
+
         others: Variations = {
-            name: tuple(None if side is None else side.of(side.fold != k).scaled(*factors) for side in sides)  # type: ignore[misc]
-            for name, sides in variations.items()
+            name: (without(up), None if down is None else without(down)) for name, (up, down) in variations.items()
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallSampleWarning)

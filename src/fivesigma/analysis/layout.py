@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,8 +136,8 @@ def _names(templates: Sequence[Template]) -> dict[Path, str]:
     return found
 
 
-def _free(name: str, taken: object) -> str:
-    known = set(taken)  # type: ignore[call-overload]
+def _free(name: str, taken: Iterable[str]) -> str:
+    known = set(taken)
     stem, dot, ending = name.partition(".")
     return next(
         free for free in (name, *(f"{stem}_{k}{dot}{ending}" for k in range(2, len(known) + 3))) if free not in known

@@ -27,7 +27,7 @@ class Histogram(NamedTuple):
     squares: Array
     entries: Array
 
-    def __add__(self, other: Histogram) -> Histogram:  # type: ignore[override]
+    def __add__(self, other: Histogram) -> Histogram:  # type: ignore[override]  # sums, where tuples are joined
         return Histogram(*(a + b for a, b in zip(self, other, strict=True)))
 
 

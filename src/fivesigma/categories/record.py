@@ -473,23 +473,7 @@ def as_one_score(systematics: Systematics | None, ratio: OneRatio | None) -> Sys
     return {name: (of(up), None if down is None else of(down)) for name, (up, down) in systematics.items()}
 
 
-def fill(
-    ranking: Ranking,
-    edges: Array,
-    process: ArrayLike | None,
-    *,
-    utility: Utility,
-    rule: str,
-    limits: Limits,
-    held_out: bool,
-    shifts: YieldShifts | None = None,
-    mc_statistics: bool = False,
-    correlated: bool = True,
-    ratio: OneRatio | None = None,
-    moved: Moved | None = None,
-    certificate: tuple[float, float] | None = None,
-    said: tuple[str, ...] = (),
-) -> Categories:
+def fill(ranking: Ranking, edges: Array, process: ArrayLike | None, **options: Any) -> Categories:
     """Sum up what each category keeps of ranked events."""
     bounds = _bounds(ranking, edges)
     n = edges.size - 1
@@ -500,22 +484,7 @@ def fill(
     kept = slice(0, bounds[-1])
     category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
     by_process = process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
-    return _filled(
-        by_process,
-        edges,
-        ranking,
-        utility=utility,
-        rule=rule,
-        limits=limits,
-        held_out=held_out,
-        shifts=shifts,
-        mc_statistics=mc_statistics,
-        correlated=correlated,
-        ratio=ratio,
-        moved=moved,
-        certificate=certificate,
-        said=said,
-    )
+    return _filled(by_process, edges, ranking, **options)
 
 
 def fill_files(files: ScoredFiles, edges: Array, **options: Any) -> Categories:

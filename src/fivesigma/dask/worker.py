@@ -162,7 +162,7 @@ def train_share(
             growth.gauge.warn_if_small()
             relay = _Relay(job.resume, channel if group.leads else SILENT, share.sums)
             with _listening(channel.heard if group.leads else lambda _: None):
-                model._train_and_tune(growth, start, share.totals[0], relay)  # type: ignore[arg-type]
+                model._train_and_tune(growth, start, share.totals[0], relay)  # type: ignore[arg-type]  # what it uses of a checkpoint
             del growth
     counts = group.gather(getattr(events, "counts", {}))
     if not group.leads:

@@ -383,5 +383,7 @@ def _brought_along(X: Any, y: Any, sample_weight: Any, process: Any = None) -> t
     if not isinstance(X, Events):
         return y, sample_weight, process
     own = (X.y if X.labelled else None, X.weight, X.process)
-    given = (y, sample_weight, process)
-    return tuple(o if g is None else g for g, o in zip(given, own, strict=True))  # type: ignore[return-value]
+    y, sample_weight, process = (
+        theirs if given is None else given for given, theirs in zip((y, sample_weight, process), own, strict=True)
+    )
+    return y, sample_weight, process

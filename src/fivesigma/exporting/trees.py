@@ -254,7 +254,7 @@ def _without(graph: Graph, table: str, missing: float) -> str:
     """Table in which a number that stands for a missing value is NaN."""
     if np.isnan(missing):
         return table
-    is_missing = graph.add("Equal", graph.cast(table, np.float32), np.float32(missing))  # type: ignore[arg-type]
+    is_missing = graph.add("Equal", graph.cast(table, np.float32), np.float32(missing))  # type: ignore[arg-type]  # a constant
     for k in range(graph.n_features):
         graph.note(table, k, np.array([missing]))
     return graph.same_columns(table, graph.add("Where", is_missing, np.nan, table))

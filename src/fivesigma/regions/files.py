@@ -75,7 +75,7 @@ def _settings_to(settings: Settings) -> dict[str, Any]:
         "roles": asdict(settings.roles),
         "goal": goal.kind,
         "others": goal.others,
-        "utility": {"name": type(goal.utility).__name__, **asdict(goal.utility)},  # type: ignore[call-overload]
+        "utility": {"name": type(goal.utility).__name__, **asdict(goal.utility)},  # type: ignore[call-overload]  # all are dataclasses
         "floors": asdict(settings.floors),
         "n_categories": settings.n_categories,
         "discard": settings.discard,

@@ -102,7 +102,7 @@ def splits_leave_the_members(model: Node) -> None:
     """The rows of a pool's splits were a parameter of each of its members."""
     for node in estimators(model, "CascadePool"):
         fitted = node.get("fitted")
-        for member in estimators(fitted.get("members_") if isinstance(fitted, dict) else []):  # type: ignore[arg-type]
+        for member in estimators(fitted.get("members_") if isinstance(fitted, dict) else []):  # type: ignore[arg-type]  # JSON
             removed(member, "parameters", "cv")
 
 
