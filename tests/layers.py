@@ -52,6 +52,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ),
     ("variations", {"systematics": "varied yields", "cut_rule": "how a cut is chosen"}),
     ("search", {"cut_search": "a cut without a sort"}),
+    ("scan", {"cut_scan": "significance against the cut"}),
     ("selection", {"cut": "best cut"}),
     ("categories", {"categories": "exact categories", "learners": "how libraries take weights"}),
     ("store", {"store": "saved models, checkpoints", "workspace": "HistFactory", "regions": "several signals"}),

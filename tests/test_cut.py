@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fivesigma import AMS2, AMS3, CutScan, GaussianBackground, Utility, scan
-from fivesigma import cut as module
+from fivesigma import cut_scan as module
 from fivesigma.bootstrap import poisson_sums
 from fivesigma.cut_rule import choose
 from fivesigma.errors import InputError, SmallSampleWarning
