@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -14,8 +14,16 @@ from fivesigma._drawing import Label, axes_or_current, draw_data, draw_label, le
 from fivesigma._extras import need
 from fivesigma._summary import Summary, digits
 from fivesigma._types import Array, IntArray
-from fivesigma.binned_ranking import BinEnds
 from fivesigma.bootstrap import interval_ends, replica_intervals, replicas_above
+from fivesigma.categories.between import (
+    as_one_score,
+    combined_significance,
+    edges_at,
+    events_above,
+    from_zero,
+    one_score,
+    valid_objective,
+)
 from fivesigma.categories.dual import best_at
 from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
 from fivesigma.categories.uncertain import (
@@ -33,7 +41,7 @@ from fivesigma.ratios import OneRatio
 from fivesigma.scored import ScoredEvents, arrays_of
 from fivesigma.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility
-from fivesigma.systematics import Systematics, Varied, YieldShifts, check_size, scaled, yield_shifts
+from fivesigma.systematics import Systematics, YieldShifts, check_size, scaled, yield_shifts
 from fivesigma.yields import (
     ProcessYields,
     check_weights,
@@ -152,13 +160,13 @@ class Categories:
 
         How far it moves if the s and the b of each category move up by their own error, all in quadrature.
         """
-        z = float(self.utility.from_objective(_objective(self.utility, self.s, self.b).sum()))
+        z = float(self.utility.from_objective(valid_objective(self.utility, self.s, self.b).sum()))
         moved = []
         for signal in (True, False):
             step = np.diag(np.sqrt(class_sums(self.by_process, signal=signal)[1]))
             s, b = (np.tile(v, (len(self), 1)) for v in (self.s, self.b))
             s, b = (s + step, b) if signal else (s, b + step)
-            moved.append(self.utility.from_objective(_objective(self.utility, s, b).sum(axis=1)) - z)
+            moved.append(self.utility.from_objective(valid_objective(self.utility, s, b).sum(axis=1)) - z)
         return float(np.sqrt(np.square(moved).sum()))
 
     @property
@@ -177,7 +185,7 @@ class Categories:
     @property
     def by_category(self) -> Array:
         """Significance of each category alone, zero where it is not valid."""
-        return np.atleast_1d(self.utility.from_objective(_objective(self.utility, self.s, self.b)))
+        return np.atleast_1d(self.utility.from_objective(valid_objective(self.utility, self.s, self.b)))
 
     def assign(self, score: ArrayLike) -> IntArray:
         """Find the category of each event.
@@ -307,7 +315,7 @@ class Categories:
         """
         quantiles = interval_ends(level, n_boot)
         ranking = self._events
-        bounds = _bounds(ranking, self.edges)
+        bounds = events_above(ranking, self.edges)
         own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
         s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
@@ -342,7 +350,7 @@ class Categories:
             Seed; the same seed draws the same replicas of the same events, so that edges can be compared in pairs.
         """
         ranking = self._events
-        bounds = _bounds(ranking, self.edges)
+        bounds = events_above(ranking, self.edges)
         cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
         s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
         return self._replica_significance(s, b, np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds))
@@ -421,61 +429,9 @@ class Categories:
         return ax
 
 
-def edges_at(ranking: Ranking | BinEnds, cuts: IntArray) -> Array:
-    """Ascending edges for cuts from the tightest to the loosest; the cut that keeps all events is minus infinity."""
-    lower = np.where(cuts == ranking.last.size - 1, -np.inf, ranking.thresholds(cuts))
-    return np.append(lower[::-1], np.inf)
-
-
-def _bounds(ranking: Ranking, edges: Array) -> IntArray:
-    """Numbers of events at or above each edge, from the highest edge, which has none, to the lowest."""
-    ascending = ranking.score[ranking.order[::-1]]
-    above: IntArray = ascending.size - np.searchsorted(ascending, edges[:-1])
-    return np.append(0, above[::-1])
-
-
-def from_zero(running: Array) -> Array:
-    """Running sums with a first column of zeros: what lies above the edge that keeps nothing."""
-    return np.pad(running, ((0, 0), (1, 0)))
-
-
-def combined_significance(utility: Utility, s: Array, b: Array, at: IntArray) -> Array:
-    """Z of all categories between the columns `at` of running sums, row by row; NaN where one is not valid."""
-    s, b = np.diff(s[:, at], axis=1), np.diff(b[:, at], axis=1)
-    valid = valid_yields(s, b).all(axis=1)
-    z = np.full(valid.size, np.nan)
-    z[valid] = utility.from_objective(utility.objective(s[valid], b[valid]).sum(axis=1))
-    return z
-
-
-def one_score(score: ArrayLike, ratio: OneRatio | None) -> ArrayLike:
-    """Scores as they are, or the ratio of class probabilities."""
-    if np.ndim(score) == 2 and ratio is None:
-        raise InputError(
-            f"score has shape {np.shape(score)}, and the edges were chosen on one score per event; give that one"
-        )
-    if ratio is not None and np.ndim(score) != 2:
-        raise InputError(
-            f"score has shape {np.shape(score)}; the edges were chosen on class probabilities of "
-            f"{', '.join(map(repr, ratio.processes))}: give these"
-        )
-    return score if ratio is None else ratio.of(score)
-
-
-def as_one_score(systematics: Systematics | None, ratio: OneRatio | None) -> Systematics | None:
-    """The same for varied events."""
-    if systematics is None or ratio is None:
-        return systematics
-
-    def of(varied: Varied) -> Varied:
-        return varied if varied.score is None else replace(varied, score=one_score(varied.score, ratio))
-
-    return {name: (of(up), None if down is None else of(down)) for name, (up, down) in systematics.items()}
-
-
 def fill(ranking: Ranking, edges: Array, process: ArrayLike | None, **options: Any) -> Categories:
     """Sum up what each category keeps of ranked events."""
-    bounds = _bounds(ranking, edges)
+    bounds = events_above(ranking, edges)
     n = edges.size - 1
     given = None if process is None else np.asarray(process)
     if given is not None and given.shape == ranking.order.shape:
@@ -520,7 +476,7 @@ def _filled(
         counts = counts_of(utility, s, b, shifts, b2 if mc_statistics else None, (s >= 0) & (b > 0))
         significance = float(np.sqrt(2 * lowest(counts).objective))
     else:
-        significance = float(utility.from_objective(_objective(utility, s, b).sum()))
+        significance = float(utility.from_objective(valid_objective(utility, s, b).sum()))
     if shifts is not None and held_out:
         said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
     return Categories(
@@ -560,11 +516,3 @@ def _notes(edges: Array, s: Array, b: Array, effective_b: Array) -> tuple[str, .
                 "significance"
             )
     return tuple(out)
-
-
-def _objective(utility: Utility, s: Array, b: Array) -> Array:
-    """F of each category, zero where it is not valid."""
-    valid = valid_yields(s, b)
-    F = np.zeros(s.shape)
-    F[valid] = utility.objective(s[valid], b[valid])
-    return F

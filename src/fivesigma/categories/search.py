@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from fivesigma._types import Array, IntArray
 from fivesigma.binned_ranking import BinEnds, BinnedRanking
 from fivesigma.bootstrap import replicas_above
+from fivesigma.categories.between import as_one_score, combined_significance, edges_at, from_zero
 from fivesigma.categories.cells import Cells
 from fivesigma.categories.dual import search
 from fivesigma.categories.optimum import (
@@ -28,12 +29,8 @@ from fivesigma.categories.optimum import (
 from fivesigma.categories.record import (
     Categories,
     CategoriesInterval,
-    as_one_score,
-    combined_significance,
-    edges_at,
     fill,
     fill_files,
-    from_zero,
 )
 from fivesigma.categories.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
 from fivesigma.categories.uncertain import (
