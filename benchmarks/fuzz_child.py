@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pandas import Categorical, DataFrame
 
 import fivesigma
+from benchmarks.fuzz_models import CATEGORIES
 from fivesigma.errors import FivesigmaError
 
 TABLE = np.random.default_rng(1).normal(size=(40, 100))
@@ -44,13 +46,23 @@ class Watch:
             self.opened.append(f"{event} {path}")
 
 
+def table(model: Any) -> Any:
+    """Events for a model: numbers, or a frame with categories."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or "by" not in list(names):
+        return TABLE[:, : model.n_features_in_]
+    frame = DataFrame({str(name): TABLE[:, k] for k, name in enumerate(names)})
+    codes = np.arange(len(TABLE)) * 7 % CATEGORIES
+    return frame.assign(by=Categorical(codes, categories=range(CATEGORIES)))
+
+
 def use(path: str) -> None:
     """Load a model and do with it what a user does."""
     model = fivesigma.load(path)
     repr(model)
     if model.n_features_in_ > TABLE.shape[1]:
         raise FivesigmaError("nobody has so many columns")
-    X = TABLE[:, : model.n_features_in_]
+    X = table(model)
     p = model.predict_proba(X)
     assert p.shape == (len(X), 2)
     assert np.isfinite(p).all()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 import struct
+import warnings
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -343,6 +345,55 @@ def edit_safetensors(rng: random.Random, content: bytes) -> bytes:
     at = 8 + n + 4 * rng.randrange(max((len(content) - 8 - n) // 4, 1))
     value = struct.pack("<f", rng.choice(FLOATS)) if what == 2 else struct.pack("<i", rng.choice(NUMBERS))
     return content[:at] + value + content[at + 4 :]
+
+
+_DIRECTORY, _LOCAL, _END = b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"
+
+
+def edit_zip(rng: random.Random, content: bytes) -> bytes:
+    """Change a zip: bytes, fields of its headers, names, members that are there twice, compressed or overlapping."""
+    what = rng.randrange(6)
+    if what == 0:
+        return bytes_anywhere(rng, content)
+    if what <= 2:
+        out = bytearray(content)
+        for _ in range(rng.choice((1, 1, 2))):
+            mark, length = rng.choice(((_DIRECTORY, 46), (_LOCAL, 30), (_END, 22)))
+            starts = [m.start() for m in re.finditer(re.escape(mark), content)]
+            at = rng.choice(starts) + rng.randrange(4, length - 1)
+            code = rng.choice("BHI")
+            value = rng.choice((*NUMBERS, len(content), 8, 99, 0xFFFF, 0xFFFFFFFF)) & (256 ** struct.calcsize(code) - 1)
+            out[at : at + struct.calcsize(code)] = struct.pack("<" + code, value)
+        return bytes(out)
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        members = [(name, file.read(name)) for name in file.namelist()]
+    k = rng.randrange(len(members))
+    name, part = members[k]
+    if what == 3:
+        names = (
+            "../" + name,
+            "/" + name,
+            name.upper(),
+            "x/" + name,
+            "",
+            "a" * 300,
+            "manifest.json",
+            "\0",
+            name + "\0x",
+        )
+        members[k] = (rng.choice(names), part)
+    elif what == 4:
+        members.insert(rng.randrange(len(members) + 1), rng.choice(((name, b""), ("extra.txt", b"x"), ("dir/", b""))))
+    stream = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(stream, "w") as file:
+        warnings.simplefilter("ignore")  # of names that are there twice
+        for each, text in members:
+            info = zipfile.ZipInfo(each or "-")
+            info.filename = each
+            info.external_attr = rng.choice((0, 0, 0o120777 << 16, 0o10777 << 16))  # as links and pipes have
+            info.compress_type = rng.choice((0, 8, 12, 14)) if what == 5 and rng.random() < 0.5 else 0
+            file.writestr(info, text)
+    return stream.getvalue()
 
 
 def edited(edit: Edit, rng: random.Random, content: bytes) -> bytes:

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,18 +25,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.fuzz_edits import EDITS, bytes_anywhere, damage_value, edited
+from benchmarks.fuzz_edits import EDITS, bytes_anywhere, damage_value, edit_zip, edited
 from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, GrownCascadeClassifier, save
 from fivesigma.store.manifest import file_entry, render
 
 SLOWEST = 30  # seconds; longer is a hang
 MEMORY = 1 << 31  # bytes that a child may take beside what it has when it is ready
 FEATURES = 3
+CATEGORIES = 40  # more than 32, so that a set of them takes two words
+FORMAT_1 = Path(__file__).parents[1] / "tests" / "store" / "format-1"  # models that 0.1 saved
 
 
 def whole_models(folder: Path, only: Sequence[str] = ()) -> dict[str, list[Path]]:
     """Save good models, by the ending of the parts that are edited in them."""
     from lightgbm import LGBMClassifier
+    from pandas import Categorical, DataFrame
     from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -46,11 +50,15 @@ def whole_models(folder: Path, only: Sequence[str] = ()) -> dict[str, list[Path]
     y = np.repeat([1, 0], 300)
     X = rng.normal(size=(600, FEATURES)) + y[:, None]
     w = rng.uniform(0.5, 1.5, size=600)
+    codes = (rng.integers(0, 20, size=600) + 17 * y) % CATEGORIES
+    frame = DataFrame({"x": X[:, 0], "by": Categorical(codes, categories=range(CATEGORIES)), "z": X[:, 1]})
     shared: dict[str, Any] = {"random_state": 0, "n_jobs": 1}
     once: dict[str, Any] = {"max_rounds": 1, "extra_rounds": 0, **shared}
     xgb, lgbm = {"n_estimators": 3, "max_depth": 3, "n_jobs": 1}, {"n_estimators": 3, "verbosity": -1, "n_jobs": 1}
     grown = GrownCascadeClassifier(n_trees=3, b_reg=5.0, **shared)
     members = [("grown", GrownCascadeClassifier(n_trees=3)), ("plain", CascadeClassifier(LogisticRegression()))]
+    sets = {"max_cat_to_onehot": 1, "max_depth": 3}  # splits by sets of categories, not by single ones
+    small = {"min_data_per_group": 2, "cat_smooth": 1, "cat_l2": 1, "max_cat_to_onehot": 1, "num_leaves": 7}
     kinds: dict[str, list[Any]] = {
         ".ubj": [
             grown,
@@ -67,9 +75,12 @@ def whole_models(folder: Path, only: Sequence[str] = ()) -> dict[str, list[Path]
             CascadeClassifier(XGBClassifier(n_estimators=3, n_jobs=1, booster="gblinear"), **once),
             CascadeClassifier(make_pipeline(StandardScaler(), LGBMClassifier(**lgbm)), **once),
         ],
+        "categories of XGBoost": [GrownCascadeClassifier(n_trees=3, params=sets, **shared)],
+        "categories of LightGBM": [GrownCascadeClassifier("lightgbm", n_trees=3, params=small, **shared)],
         ".npy": [CascadePool(members, cv=2, **shared)],
         "manifest": [grown, CascadePool(members, cv=2, **shared), DecomposedClassifier(XGBClassifier(**xgb), **shared)],
         "files": [grown],
+        "zip": [grown, CascadePool(members, cv=2, **shared)],
     }
     if not only or ".safetensors" in only:
         from fivesigma import NetClassifier
@@ -80,8 +91,13 @@ def whole_models(folder: Path, only: Sequence[str] = ()) -> dict[str, list[Path]
         warnings.simplefilter("ignore")  # of few events, for one
         for kind, models in kinds.items():
             if not only or kind in only:
-                paths = [folder / f"{kind.strip('.')}-{k}" for k in range(len(models))]
-                found[kind] = [save(m.fit(X, y, w), path) for m, path in zip(models, paths, strict=True)]
+                ending = ".zip" if kind == "zip" else ""
+                paths = [folder / f"{kind.strip('.').replace(' ', '-')}-{k}{ending}" for k in range(len(models))]
+                table = frame if kind.startswith("categories") else X
+                found[kind] = [save(m.fit(table, y, w), path) for m, path in zip(models, paths, strict=True)]
+    for kind, paths in found.items():
+        old = sorted(path for path in FORMAT_1.iterdir() if path.is_dir())
+        paths.extend(path for path in old if kind == "manifest" or (kind in EDITS and any(path.glob(f"*{kind}"))))
     return found
 
 
@@ -101,8 +117,9 @@ def edit_part(kind: str) -> Callable[[random.Random, Path], None]:
     """Edit one part of a kind, with right hashes."""
 
     def edit(rng: random.Random, path: Path) -> None:
-        part = rng.choice(sorted(path.glob(f"*{kind}")))
-        part.write_bytes(edited(EDITS[kind], rng, part.read_bytes()))
+        ending = {"categories of XGBoost": ".ubj", "categories of LightGBM": ".txt"}.get(kind, kind)
+        part = rng.choice(sorted(path.glob(f"*{ending}")))
+        part.write_bytes(edited(EDITS[ending], rng, part.read_bytes()))
         hash_again(path)
 
     return edit
@@ -137,6 +154,21 @@ def edit_files(rng: random.Random, path: Path) -> None:
         target = path.parent / "outside"
         victim.replace(target)
         victim.symlink_to(target)
+
+
+def edit_zipped(rng: random.Random, path: Path) -> None:
+    """Edit a zip: its directory, its names, or a part of the model in it, with right hashes."""
+    if rng.random() < 0.7:
+        path.write_bytes(edited(edit_zip, rng, path.read_bytes()))
+        return
+    folder = path.with_suffix("")
+    with zipfile.ZipFile(path) as file:
+        file.extractall(folder)
+    endings = sorted({part.suffix for part in folder.iterdir() if part.suffix in EDITS})
+    (edit_manifest if rng.random() < 0.3 else edit_part(rng.choice(endings)))(rng, folder)
+    with zipfile.ZipFile(path, "w") as file:
+        for part in sorted(folder.iterdir()):
+            file.write(part, part.name)
 
 
 class Child:
@@ -195,8 +227,13 @@ def run(n_cases: int, seed: int, folder: Path, only: Sequence[str] = ()) -> tupl
         rng = random.Random(f"{seed}-{kind}-{case}")  # so that one case can be repeated alone
         whole = models[kind][case % len(models[kind])]
         path = folder / "case" / whole.name
-        shutil.copytree(whole, path)
-        ({"manifest": edit_manifest, "files": edit_files}.get(kind) or edit_part(kind))(rng, path)
+        if whole.is_dir():
+            shutil.copytree(whole, path)
+        else:
+            path.parent.mkdir()
+            shutil.copy(whole, path)
+        edits = {"manifest": edit_manifest, "files": edit_files, "zip": edit_zipped}
+        (edits.get(kind) or edit_part(kind))(rng, path)
         result = child.use(path)
         if result not in ("used", "refused"):
             surprises.append(f"case {seed}-{kind}-{case} ({whole.name}): {result}")
@@ -221,7 +258,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         counts, surprises = run(arguments.cases, arguments.seed, Path(folder), arguments.only)
     for result, count in sorted(counts.items()):
-        print(f"{result:24} {count:6,}")
+        print(f"{result:34} {count:6,}")
     print(*surprises, sep="\n")
     print(f"{sum(counts.values()):,} cases in {time.perf_counter() - start:.0f} s, {len(surprises)} surprises")
     return 1 if surprises else 0

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
         {
             "_extras": "optional",
             "_files": "whole files",
+            "_panics": "panics of Rust",
             "_progress": "bars",
             "_sort": "sorting",
             "_summary": "tables",

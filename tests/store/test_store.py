@@ -3,9 +3,11 @@
 import json
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -375,6 +377,26 @@ class TestDamage:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr("manifest.json", "{}" * 10_000)
         with pytest.raises(StoreError, match="compressed"):
+            load(path)
+
+    def test_a_zip_whose_members_overlap_is_refused(self, tmp_path: Path) -> None:
+        """Each member holds all that follow it: 40 kB say that they are 20 MB."""
+        directory, body = b"", b"x" * 1000
+        names = [*(f"part-{k:03}.npy" for k in range(999)), "manifest.json"]
+        lengths = []
+        for name in names:
+            fields = struct.pack("<HHHHHIIIHH", 20, 0, 0, 0, 33, zlib.crc32(body), len(body), len(body), len(name), 0)
+            body = b"PK\x03\x04" + fields + name.encode() + body
+            lengths.append((fields, len(body)))
+        for name, (fields, length) in zip(names, lengths, strict=True):
+            rest = struct.pack("<HHHII", 0, 0, 0, 0, len(body) - length)
+            directory += b"PK\x01\x02" + struct.pack("<H", 20) + fields + rest + name.encode()
+        end = struct.pack("<HHHHIIH", 0, 0, len(names), len(names), len(directory), len(body), 0)
+        path = tmp_path / "model.zip"
+        path.write_bytes(body + directory + b"PK\x05\x06" + end)
+        with zipfile.ZipFile(path) as file:
+            assert sum(info.file_size for info in file.infolist()) > 100 * path.stat().st_size
+        with pytest.raises(StoreError, match=r"says that it holds more bytes than it has"):
             load(path)
 
     def test_no_zip_at_all(self, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from benchmarks.fuzz_edits import _decode, _encode
 from benchmarks.fuzz_models import Child, hash_again, run
+from hypothesis import example, given
+from hypothesis import strategies as st
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -24,6 +26,7 @@ from sklearn.svm import SVC
 from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, GrownCascadeClassifier, load, save
 from fivesigma.errors import InputError, StoreError
 from fivesigma.store.checks import UncheckedError, lightgbm_model, xgboost_model
+from fivesigma.store.checks.lightgbm_numbers import check_numbers, infinities_replaced
 from fivesigma.store.checks.walks import check_depth
 from tests.estimators.blobs import make_blobs
 from tests.store.test_store import forge
@@ -34,6 +37,8 @@ skops = pytest.importorskip("skops.io")
 pandas = pytest.importorskip("pandas")
 
 X, Y, W = make_blobs(1500)
+# Of few digits; LightGBM's may be longer.
+NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?(e-[0-9]{1,3}|e\+?(300|[0-2]?[0-9]?[0-9]))?")
 ONCE: dict[str, Any] = {"max_rounds": 1, "extra_rounds": 0, "random_state": 0, "n_jobs": 1}
 GROWN: dict[str, Any] = {"n_trees": 3, "random_state": 0, "n_jobs": 1}
 MODELS: dict[str, Callable[[], Any]] = {
@@ -294,6 +299,27 @@ class TestLightGBM:
             text = lightgbm.LGBMClassifier(**common).fit(frame, codes % 2).booster_.model_to_string().encode()
             with pytest.raises(UncheckedError):
                 lightgbm_model.check_booster(text.replace(word, word + b"9 ", 1))
+
+    @given(st.lists(st.from_regex(NUMBER, fullmatch=True) | st.text("0123-+.e inf", max_size=8), max_size=8))
+    @example(["1.5.5"])
+    @example(["1e5e5"])
+    @example(["1e5.5"])
+    @example(["5inf"])
+    @example(["1e-inf"])
+    @example(["+1"])
+    def test_numbers_are_what_a_regular_expression_says(self, words: list[str]) -> None:
+        """The oracle is slow and plain; an infinity is a number among thresholds alone."""
+        text = " ".join(words)
+        for infinite, name in ((False, "leaf_value"), (True, "threshold")):
+            tokens = text.split(" ") if text else []
+            right = all(NUMBER.fullmatch(t) or (infinite and t in ("inf", "-inf")) for t in tokens)
+            try:
+                found = check_numbers(infinities_replaced(text.encode()) if infinite else text.encode())
+            except UncheckedError:
+                assert not right, name
+            else:
+                assert right, name
+                assert found.size == len(tokens)
 
 
 def edit_schema(path: Path, change: Callable[[Any, dict[str, bytes]], Any], part: int = 0) -> None:

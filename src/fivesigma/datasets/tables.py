@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from fivesigma._extras import need
+from fivesigma._panics import panics_unseen
 from fivesigma.datasets.columns import NEVER_FEATURES, matches
+from fivesigma.datasets.parquet_pages import check_pages
 from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
@@ -139,9 +141,10 @@ class _Table:
             if kind == "value":
                 continue
             try:
-                self._scan(kinds).select(self.polars.col(name).cast(types[kind])).head(1).collect()
-            except self.polars.exceptions.PolarsError as err:
-                if not re.search("cast|conver", str(err)):
+                with self._reading():
+                    self._scan(kinds).select(self.polars.col(name).cast(types[kind])).head(1).collect()
+            except InputError as err:
+                if not re.search("cast|conver", str(err.__cause__)):
                     return  # it is the file, not the type
                 raise InputError(
                     f"column {name!r} of {self.name} holds values of the type {self.schema[name]}, which are not "
@@ -153,10 +156,13 @@ class _Table:
         """Turn what polars raises for a damaged file into one sentence."""
         errors = self.polars.exceptions
         try:
-            yield
+            with panics_unseen():
+                yield
         except errors.NoDataError as err:
             raise InputError(f"{self.name} is empty") from err
-        except (errors.PolarsError, errors.PanicException, OSError, UnicodeError, OverflowError) as err:
+        except errors.PanicException as err:
+            raise InputError(f"cannot read {self.name}: polars gave up on it; the file may be damaged") from err
+        except (errors.PolarsError, OSError, UnicodeError, OverflowError) as err:
             why = str(err).strip().splitlines()[0].rstrip(".") if str(err).strip() else type(err).__name__
             why = shortened(why, 200)
             raise InputError(f"cannot read {self.name}: {why}; the file may be damaged or truncated") from err
@@ -164,6 +170,11 @@ class _Table:
 
 class ParquetFile(_Table):
     """A Parquet file; its columns have types."""
+
+    def __init__(self, path: Path) -> None:
+        if path.stat().st_size:
+            check_pages(path)
+        super().__init__(path)
 
     def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:  # noqa: ARG002 - the file knows its types
         return cast("LazyFrame", self.polars.scan_parquet(self.path, glob=False))

@@ -59,6 +59,9 @@ class _Zip:
                 if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
                     raise StoreError(f"{path} holds {info.filename[:60]!r} compressed, as fivesigma.save does not")
                 self.sizes[info.filename] = info.file_size
+            # Members that overlap would be read again and again.
+            if sum(self.sizes.values()) > path.stat().st_size:
+                raise StoreError(f"{path} says that it holds more bytes than it has; copy it again")
 
     def read(self, name: str) -> bytes:
         with _readable(self._path), zipfile.ZipFile(self._path) as file:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 
 from fivesigma._types import AnyArray, BoolArray
+from fivesigma.store.checks.lightgbm_numbers import check_numbers, infinities_replaced, whole_numbers
 from fivesigma.store.checks.refusal import UncheckedError, refuse_unless
 from fivesigma.store.checks.walks import check_depth
 
@@ -20,11 +21,9 @@ _LINES = {
     **dict.fromkeys(("internal_value", "internal_weight", "internal_count"), "inner"),
 }
 _WHOLE = ("split_feature", "decision_type", "left_child", "right_child")
-_INFINITE = re.compile(rb"(?<![^ ])-?inf(?![^ ])")  # as a threshold it parts missing values from all others
-_START = re.compile(rb"Tree=(\d{1,9})\nnum_leaves=(\d{1,9})\nnum_cat=(\d{1,9})\n")
-_NUMBERS = re.compile(b"".join(rb"%s=([^\n]*)\n" % name.encode() for name in _LINES))
-_END = re.compile(rb"is_linear=0\nshrinkage=([^\n ]+)\n\n\n")
-_TOO_LARGE = re.compile(rb"e\+?(30[1-9]|3[1-9]\d|[4-9]\d\d)|e[-+]?\d{4}")
+_BEFORE = ("Tree", "num_leaves", "num_cat")
+_CATEGORIES = ("cat_boundaries", "cat_threshold")  # only in trees that split by categories
+_AFTER = ("is_linear", "shrinkage")  # and two empty lines
 
 
 def check_trees(text: bytes, sizes: Sequence[int], n_features: int) -> None:
@@ -38,98 +37,101 @@ def check_trees(text: bytes, sizes: Sequence[int], n_features: int) -> None:
         Length of each.
     n_features : int
     """
-    at = 0
-    counts, found = [], []
-    for number, size in enumerate(sizes):
-        count, lines = _read_tree(text[at : at + size], number)
-        counts.append(count)
-        found.append(lines)
-        at += size
-    columns = dict(zip((*_LINES, "shrinkage"), zip(*found, strict=True), strict=True)) if found else {}
-    for name, tokens in columns.items():
-        if name not in _WHOLE:
-            joined = b" ".join(filter(None, tokens))
-            _check_numbers(_INFINITE.sub(b"1", joined) if name == "threshold" and b"inf" in joined else joined)
-    whole = {name: _whole(b" ".join(filter(None, columns.get(name, ()))), name) for name in _WHOLE}
-    n_leaves, n_categorical = np.array(counts, dtype=np.int64).reshape(-1, 2).T
-    _check_walks(whole, n_leaves, n_features)
-    by_category = (whole["decision_type"] & 1) == 1
-    refuse_unless(np.repeat(n_categorical > 0, n_leaves - 1)[by_category].all(), "a split is by categories without any")
-
-
-def _read_tree(text: bytes, number: int) -> tuple[tuple[int, int], tuple[bytes, ...]]:
-    """Read a tree; return its leaves and sets of categories, and its lines of numbers."""
-    start = _START.match(text)
-    if start is None or int(start[1]) != number:
-        raise UncheckedError(f"tree {number} does not begin where tree_sizes says")
-    n, n_categorical = int(start[2]), int(start[3])
-    lines = _NUMBERS.match(text, start.end())
-    if lines is None:
-        raise UncheckedError(f"tree {number} has not the lines of a tree")
-    values = lines.groups()
-    # Tokens are split by single spaces; LightGBM counts them in the same way.
-    counts = {"inner": n - 1, "leaf": n}
-    for (name, of), value in zip(_LINES.items(), values, strict=True):
-        count = value.count(b" ") + 1 if value else 0
-        if not (count == counts[of] or (n == 1 and count == 0 and name != "leaf_value")):
-            raise UncheckedError(f"tree {number} has {count} items in {name}, not {counts[of]}")
-    rest = text[lines.end() :]
-    if n_categorical:
-        rest = _check_categories(rest, n_categorical, values, number)
-    end = _END.fullmatch(rest)
-    if n < 1 or end is None:
-        raise UncheckedError(f"tree {number} does not end as a tree without linear leaves")
-    return (n, n_categorical), (*values, end[1])
-
-
-def _check_categories(rest: bytes, n: int, values: tuple[bytes, ...], number: int) -> bytes:
-    """Check the sets of categories and the splits that point to them; return what follows."""
-    lines = rest.split(b"\n", 2)
-    keys = (b"cat_boundaries=", b"cat_threshold=")
-    if len(lines) != 3 or not (lines[0].startswith(keys[0]) and lines[1].startswith(keys[1])):
-        raise UncheckedError(f"tree {number} has no categories, though it splits by them")
-    bounds = _whole(lines[0][len(keys[0]) :], "cat_boundaries")
-    sets = _whole(lines[1][len(keys[1]) :], "cat_threshold")
-    fits = bounds.size == n + 1 and bounds[0] == 0 and bounds[-1] == sets.size and (np.diff(bounds) >= 1).all()
-    refuse_unless(fits, f"tree {number} has categories beyond the last")
-    refuse_unless(((sets >= 0) & (sets < 1 << 32)).all(), f"tree {number} has a set of categories that is none")
-    names = list(_LINES)
-    decision = _whole(values[names.index("decision_type")], "decision_type")
-    tokens = values[names.index("threshold")]
-    _check_numbers(tokens)
-    which = np.array(tokens.split(b" "), dtype=np.float64)[(decision & 1) == 1]
-    refuse_unless(np.isin(which, np.arange(n)).all(), f"tree {number} splits by categories that are not there")
-    return lines[2]
-
-
-def _check_numbers(tokens: bytes, longest: int = 32) -> None:
-    """Refuse what is not numbers of few characters between single spaces; all characters are looked at at once."""
-    if not tokens:
+    if not sizes:
         return
-    kinds = np.frombuffer(b" ".join((b"", tokens, b"")).translate(_KIND), dtype=np.uint8)
-    pairs = (kinds[:-1] * 8 + kinds[1:]).tobytes().translate(_MAY_FOLLOW)
-    refuse_unless(b"\0" not in pairs, "a line of numbers holds something else")
-    spaces = np.flatnonzero(kinds == _SPACE)
-    refuse_unless(np.diff(spaces).max() <= longest + 1 and not _TOO_LARGE.search(tokens), "a number is too large")
+    lines = _Lines(text, sizes)
+    numbers, n_leaves, n_sets = (_counts(lines.values(k, name)[0]) for k, name in enumerate(_BEFORE))
+    refuse_unless(np.array_equal(numbers, np.arange(len(sizes))), "its trees are not in their order")
+    refuse_unless((n_leaves >= 1).all(), "a tree has no leaf")
+    end = len(_BEFORE) + len(_LINES) + len(_CATEGORIES) * (n_sets > 0)
+    refuse_unless((lines.counts == end + len(_AFTER) + 2).all(), "a tree has not the lines of a tree")
+    columns, whole = {}, {}
+    for k, (name, of) in enumerate(_LINES.items()):
+        columns[name], lengths = lines.values(len(_BEFORE) + k, name)
+        tokens = b" ".join(filter(None, columns[name]))
+        spaces = check_numbers(infinities_replaced(tokens) if name == "threshold" else tokens)
+        _check_count(name, spaces, lengths, n_leaves, n_leaves if of == "leaf" else n_leaves - 1)
+        if name in _WHOLE:
+            whole[name] = whole_numbers(tokens, spaces, name)
+    _check_ends(lines, end, len(sizes))
+    _check_walks(whole, n_leaves, n_features)
+    by_category: BoolArray = (whole["decision_type"] & 1) == 1
+    refuse_unless(np.repeat(n_sets > 0, n_leaves - 1)[by_category].all(), "a split is by categories without any")
+    last = np.cumsum(n_leaves - 1)
+    for tree in np.flatnonzero(n_sets).tolist():
+        bounds, sets = (lines.of_tree(tree, end[tree] - 2 + k, name) for k, name in enumerate(_CATEGORIES))
+        here = by_category[last[tree] - n_leaves[tree] + 1 : last[tree]]
+        # These are numbers, which was checked, or infinities.
+        which = np.array(columns["threshold"][tree].split(b" "), dtype=np.float64)[here]
+        _check_categories(bounds, sets, n_sets[tree], which)
 
 
-def _whole(tokens: bytes, what: str) -> AnyArray:
-    """Whole numbers between single spaces."""
-    _check_numbers(tokens, longest=18)  # which fits in 64 bits
-    refuse_unless(b"." not in tokens and b"e" not in tokens, f"{what} is not made of whole numbers")
-    return np.fromstring(tokens.decode(), dtype=np.int64, sep=" ") if tokens else np.zeros(0, dtype=np.int64)
+class _Lines:
+    """The text of all trees, line by line."""
+
+    def __init__(self, text: bytes, sizes: Sequence[int]) -> None:
+        self._lines = text.split(b"\n")
+        self._lengths = np.fromiter(map(len, self._lines), dtype=np.int64, count=len(self._lines))
+        self._starts = np.array([k for k, line in enumerate(self._lines) if line.startswith(b"Tree=")], dtype=np.int64)
+        begins = np.cumsum(self._lengths + 1) - self._lengths - 1
+        fits = np.array_equal(begins[self._starts], np.cumsum(sizes) - sizes) and text.endswith(b"\n")
+        refuse_unless(fits, "its trees do not begin where tree_sizes says")
+        self.counts = np.diff(self._starts, append=len(self._lines) - 1)
+        refuse_unless((self.counts >= len(_BEFORE)).all(), "a tree has not the lines of a tree")
+
+    def values(self, place: AnyArray | int, name: str) -> tuple[list[bytes], AnyArray]:
+        """Give what follows a name in the line at some place of each tree, and the lengths of that."""
+        key = name.encode() + b"="
+        at = self._starts + place
+        found = [self._lines[k] for k in at.tolist()]
+        refuse_unless(all(map(bytes.startswith, found, repeat(key))), f"a tree has no {name} in its place")
+        return [line[len(key) :] for line in found], self._lengths[at] - len(key)
+
+    def of_tree(self, tree: int, place: int, name: str) -> bytes:
+        """Give what follows a name in one tree."""
+        found: bytes = self._lines[self._starts[tree] + place]
+        key = name.encode() + b"="
+        refuse_unless(found.startswith(key), f"tree {tree} has no {name} in its place")
+        return found[len(key) :]
+
+    def are_empty(self, place: AnyArray) -> bool:
+        """Whether the line at some place of each tree is empty."""
+        return not self._lengths[self._starts + place].any()
 
 
-_SPACE, _DIGIT, _SIGN, _POINT, _EXPONENT, _OTHER = range(6)
-_KIND = bytes(
-    dict(zip(b" +-.e0123456789", (_SPACE, _SIGN, _SIGN, _POINT, _EXPONENT, *[_DIGIT] * 10), strict=True)).get(k, _OTHER)
-    for k in range(256)
-)
-_FOLLOWS = {
-    *((_SPACE, _DIGIT), (_SPACE, _SIGN), (_SIGN, _DIGIT), (_DIGIT, _DIGIT), (_DIGIT, _POINT), (_POINT, _DIGIT)),
-    *((_DIGIT, _EXPONENT), (_EXPONENT, _SIGN), (_EXPONENT, _DIGIT), (_DIGIT, _SPACE)),
-}
-_MAY_FOLLOW = bytes(divmod(k, 8) in _FOLLOWS for k in range(256))  # a table for bytes.translate
+def _counts(values: Sequence[bytes]) -> AnyArray:
+    """Numbers of nine digits at most, one of each tree."""
+    refuse_unless(all(map(bytes.isdigit, values)) and max(map(len, values)) <= 9, "a tree does not begin as a tree")
+    return np.array(values).astype(np.int64)
+
+
+def _check_count(name: str, spaces: AnyArray, lengths: AnyArray, n_leaves: AnyArray, right: AnyArray) -> None:
+    """Refuse a line with more or fewer numbers than nodes; they stand between spaces, as LightGBM counts them."""
+    counts = np.zeros(lengths.size, dtype=np.int64)
+    ends = np.cumsum(lengths[lengths > 0] + 1) - 1
+    counts[lengths > 0] = np.diff(np.searchsorted(spaces, ends, side="right"), prepend=0)
+    fits: BoolArray = counts == right
+    if name != "leaf_value":  # a tree of one leaf has little else
+        fits |= (n_leaves == 1) & (counts == 0)
+    if not fits.all():
+        tree = np.argmin(fits)
+        raise UncheckedError(f"tree {tree} has {counts[tree]} items in {name}, not {right[tree]}")
+
+
+def _check_ends(lines: _Lines, end: AnyArray, n_trees: int) -> None:
+    (linear, _), (shrinkage, _) = (lines.values(end + k, name) for k, name in enumerate(_AFTER))
+    refuse_unless(set(linear) == {b"0"}, "a tree has linear leaves")
+    refuse_unless(check_numbers(b" ".join(shrinkage)).size == n_trees, "a tree has not one shrinkage")
+    refuse_unless(lines.are_empty(end + 2) and lines.are_empty(end + 3), "a tree does not end as a tree")
+
+
+def _check_categories(bounds: bytes, sets: bytes, n: int, which: AnyArray) -> None:
+    """Check the sets of categories of a tree, and which of them its splits point to."""
+    limits, words = (whole_numbers(line, check_numbers(line), "a line of categories") for line in (bounds, sets))
+    fits = limits.size == n + 1 and limits[0] == 0 and limits[-1] == words.size and (np.diff(limits) >= 1).all()
+    refuse_unless(fits, "a tree has categories beyond the last")
+    refuse_unless(((words >= 0) & (words < 1 << 32)).all(), "a tree has a set of categories that is none")
+    refuse_unless(np.isin(which, np.arange(n)).all(), "a tree splits by categories that are not there")
 
 
 def _check_walks(a: dict[str, AnyArray], n_leaves: AnyArray, n_features: int) -> None:
