@@ -121,11 +121,13 @@ def candidate_cuts(ranking: Ranking | BinEnds, max_edges: int = MAX_EDGES) -> In
     first = 1 if n_cuts > 1 and ranking.thresholds([0])[0] == np.inf else 0
     if n_cuts - first <= max_edges:
         return np.arange(first, n_cuts)
-    mass = np.zeros(n_cuts)
+    mass: Array = np.zeros(1)
     for running in (ranking.s, ranking.b):
         rising = np.maximum.accumulate(running)  # negative weights make sums fall
         if rising[-1] > 0:
-            mass += rising / rising[-1]
+            rising /= rising[-1]
+            rising += mass
+            mass = rising
     half = max_edges // 2
     shares = np.concatenate([np.arange(1, half) / half, np.geomspace(1 / n_cuts, 1.0, max_edges - half)])
     cuts = np.searchsorted(mass, mass[-1] * shares).clip(first, n_cuts - 1)

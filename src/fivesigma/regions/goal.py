@@ -117,7 +117,7 @@ class Goal:
         slope = np.maximum(up - down, 0.0) / F
         return slope / slope.max() if slope.max() > 0 else np.ones_like(F)
 
-    def rows(self, yields: Array) -> Array:
+    def rows(self, yields: Array, F: Array | None = None) -> Array:
         """Value of an event of each class in each category: the linear functions that minorise G at these yields.
 
         The paper's step: own signal counts with dF/ds, whatever is background with dF/db (which is negative).
@@ -125,13 +125,15 @@ class Goal:
         Parameters
         ----------
         yields : array of shape (n_categories, n_signals + 1)
+        F : array of shape (n_signals,), optional
+            Summed objectives of these yields, if they are known.
 
         Returns
         -------
         array of shape (n_categories, n_signals + 1)
         """
         s, b = self.split(yields)
-        g = self.slopes(self.objectives(yields).sum(axis=0))
+        g = self.slopes(self.objectives(yields).sum(axis=0) if F is None else F)
         u, v = (g * np.asarray(w) for w in self.utility.class_weights(s, b))
         background = v.sum(axis=1, keepdims=True)
         own = u - background + v if self.others == "background" else u

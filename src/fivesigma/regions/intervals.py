@@ -11,8 +11,8 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.optimum import MAX_EDGES, Grid, Limits, best_edges, best_totals, candidate_cuts
-from fivesigma.ranking import rank_events
-from fivesigma.ratios.sample import Sample
+from fivesigma.ranking import rank_checked
+from fivesigma.ratios.sample import Sample, added
 from fivesigma.regions.settings import Settings
 
 FEWER_EDGES = 1024
@@ -66,7 +66,7 @@ def best_intervals(
         weight = np.where(own | (classes == sample.n_signals), weight, 0.0)
     if own.all() or not own.any() or not weight.any():
         return []
-    ranking = rank_events(value, own, weight, pos_label=True)
+    ranking = rank_checked(value, own, weight)
     # With one signal these intervals are the result; with several they are a start and a bound.
     cuts = candidate_cuts(ranking, MAX_EDGES if sample.n_signals == 1 else FEWER_EDGES)
     last = ranking.last[cuts]
@@ -95,12 +95,18 @@ def best_intervals(
 
 def _running(sample: Sample, order: IntArray, last: IntArray) -> Array:
     """Sums over the events up to each cut: weights of each class, weights and squares of what counts for the floors."""
-    process, weight = sample.process[order], sample.weight[order]
-    starts = np.append(0, last[:-1] + 1)
-    out = np.zeros((last.size + 1, sample.n_signals + 3))
-    counts = np.where(sample.floor[process], weight, 0.0)
-    signals = (np.where(process == m, weight, 0.0) for m in range(sample.n_signals))
-    background = np.where(process >= sample.n_signals, weight, 0.0)
-    for column, values in enumerate((*signals, background, counts, np.square(counts))):
-        out[1:, column] = np.cumsum(np.add.reduceat(values[: last[-1] + 1], starts))
-    return out
+    n_processes, n_signals = len(sample.names), sample.n_signals
+    order = order[: last[-1] + 1]
+    process = sample.process.astype(np.int16).take(order)  # small numbers are gathered faster
+    weight = sample.weight.take(order)
+    cell = np.repeat(np.arange(last.size) * n_processes, np.diff(last, prepend=-1)) + process
+    first, second = (
+        added(cell, values, last.size * n_processes).reshape(last.size, n_processes)
+        for values in (weight, np.square(weight))
+    )
+    out = np.zeros((last.size + 1, n_signals + 3))
+    out[1:, :n_signals] = first[:, :n_signals]
+    out[1:, n_signals] = first[:, n_signals:].sum(axis=1)
+    out[1:, -2] = first[:, sample.floor].sum(axis=1)
+    out[1:, -1] = second[:, sample.floor].sum(axis=1)
+    return np.cumsum(out, axis=0)

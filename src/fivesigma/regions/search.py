@@ -18,7 +18,7 @@ from fivesigma.regions.ascent import Floors
 from fivesigma.regions.fit import Fit, bound_of_any, bounds, fit
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.record import Bound, Judged, ScoreCategories, filled, goal_of
-from fivesigma.regions.rules import Rule, assigned
+from fivesigma.regions.rules import Rule, Seen, most_probable
 from fivesigma.regions.settings import Settings
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
@@ -138,7 +138,7 @@ def categorise_scores(
             f"{'is' if largest == 1 else 'are'} the most that was found (all events have b = {counts.sum():g} and an "
             f"effective background count of {sample.floor_count:.3g}); ask for fewer categories or lower the floors"
         )
-    largest_F = bounds(found.density, sample, settings)
+    largest_F = bounds(found.events.density, sample, settings)
     any_number = bound_of_any(found.cells, settings.goal)
     path: list[ScoreCategories] = []
     for k, (rule, verdict, F) in enumerate(zip(chosen, judged, largest_F, strict=True)):
@@ -146,8 +146,10 @@ def categorise_scores(
             z = dict(zip(roles.signals, np.sqrt(2 * F).tolist(), strict=True))
             bound = Bound(float(settings.goal.value(F)), z, any_number, BOUND)
             known = found.categories[k] if rule is found.search[k] else None
-            category = rule.assign(sample.scores) if known is None else known.astype(np.intp)
-            record = filled(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict)
+            category = rule.assign_seen(found.events) if known is None else known
+            record = filled(
+                sample, category.astype(np.intp), rule, settings, held_out=False, bound=bound, judged=verdict
+            )
             path.append(record)
     return replace(path[-1], path=tuple(path[:-1]))
 
@@ -178,13 +180,15 @@ def _judged(sample: Sample, settings: Settings) -> list[Judged]:
         # Fewer events stand for the same yields, so that the same regions have fewer effective events.
         share = here.floor_count / max(sample.floor_count, 1e-300)
         found = fit(here, replace(settings, floors=settings.floors.scaled(share)))
-        density = densities(found.calibration.of(there.scores))
+        events = Seen(
+            densities(found.calibration.of(there.scores)), *most_probable(there.scores, settings.argmax_prior)
+        )
         values.append(
             [
                 tuple(
                     np.nan
                     if rule is None
-                    else goal_of(there, assigned(rule, there.scores, density), len(rule), settings.goal)
+                    else goal_of(there, rule.assign_seen(events).astype(np.intp), len(rule), settings.goal)
                     for rule in ways
                 )
                 for ways in zip(found.search, found.simple, strict=True)
