@@ -75,7 +75,7 @@ def best_intervals(
     s, b = (np.append(0.0, yields[cuts]) for yields in (ranking.s, ranking.b))
     counts = sample.weight[sample.floor[sample.process]]
     rising = counts.size > 0 and counts.min() >= 0 and bool((np.diff(s) >= 0).all())
-    grid = Grid(s, floor, floor2, float(counts.max()) if rising else np.inf, smooth=(s, b))
+    grid = Grid(s, b, floor2, float(counts.max()) if rising else np.inf, floor=floor)
     limits = Limits(floors.min_background, floors.min_effective)
     best = best_totals(grid, goal.utility, limits, min(most, cuts.size))
     out = []
