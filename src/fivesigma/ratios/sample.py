@@ -47,6 +47,8 @@ class Roles:
                 )
         if len(self.signals) == len(self.columns):
             raise InputError("every process is a signal; at least one column must be background")
+        if self.floor == ():
+            raise InputError("floor_processes is empty; name at least one background, or leave it out")
         for name in self.floor or ():
             if name in self.signals:
                 raise InputError(f"floor_processes has the signal {name!r}; only background can count for a floor")

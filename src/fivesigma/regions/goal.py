@@ -50,6 +50,13 @@ class Goal:
         if not self.utility.guaranteed or getattr(self.utility, "h", None) is not None:
             raise InputError(f"{self.utility!r} cannot be used here: a convex F with Z = sqrt(2 F) is needed")
 
+    def check(self, n_signals: int) -> None:
+        """Refuse a function that does not make a number of the Z of so many signals."""
+        if callable(self.kind):
+            found = self.kind(np.ones(n_signals))
+            if not (np.ndim(found) == 0 and np.asarray(found).dtype.kind in "iuf" and np.isfinite(found)):
+                raise InputError(f"goal must give a finite number for an array of Z, got {found!r} for Z of one")
+
     @property
     def name(self) -> str:
         """Name of the goal, for sentences and files."""

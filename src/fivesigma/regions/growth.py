@@ -56,7 +56,7 @@ def splits(problem: Problem, state: State) -> list[tuple[Array, Array]]:
             for G, sign in ((both, 1.0),) if k >= 0 else zip(alone, (-1.0, 1.0), strict=True):
                 at = start + int(G[start : end - 1].argmax()) if end - start > 1 else start
                 if G[at] > -np.inf:
-                    edge = ratio[order[at : at + 2]].mean()
+                    edge = float(ratio[order[at]] + ratio[order[min(at + 1, order.size - 1)]]) / 2
                     parts = left[at, :-2], (right if sign > 0 else left)[at, :-2]
                     found.append((float(G[at]), k, (above, below), edge, sign, *parts))
     found.sort(key=lambda item: -item[0])

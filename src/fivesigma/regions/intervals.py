@@ -70,7 +70,8 @@ def best_intervals(
     # With one signal these intervals are the result; with several they are a start and a bound.
     cuts = candidate_cuts(ranking, MAX_EDGES if sample.n_signals == 1 else FEWER_EDGES)
     last = ranking.last[cuts]
-    running = _running(sample, ranking.order, last)
+    weights = ranking.weight if goal.others == "background" else sample.weight.take(ranking.order)
+    running = _running(sample, ranking.order, weights, last)
     floor, floor2 = running[:, -2], running[:, -1]
     s, b = (np.append(0.0, yields[cuts]) for yields in (ranking.s, ranking.b))
     counts = sample.weight[sample.floor[sample.process]]
@@ -93,12 +94,11 @@ def best_intervals(
     return out
 
 
-def _running(sample: Sample, order: IntArray, last: IntArray) -> Array:
+def _running(sample: Sample, order: IntArray, weight: Array, last: IntArray) -> Array:
     """Sums over the events up to each cut: weights of each class, weights and squares of what counts for the floors."""
     n_processes, n_signals = len(sample.names), sample.n_signals
-    order = order[: last[-1] + 1]
+    order, weight = order[: last[-1] + 1], weight[: last[-1] + 1]
     process = sample.process.astype(np.int16).take(order)  # small numbers are gathered faster
-    weight = sample.weight.take(order)
     cell = np.repeat(np.arange(last.size) * n_processes, np.diff(last, prepend=-1)) + process
     first, second = (
         added(cell, values, last.size * n_processes).reshape(last.size, n_processes)

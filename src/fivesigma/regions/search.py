@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array
 from fivesigma.cut import MIN_EFFECTIVE
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, is_number
 from fivesigma.ratios.calibration import check_prior
 from fivesigma.ratios.cells import densities
 from fivesigma.ratios.sample import Roles, Sample, check_sample
@@ -113,9 +113,9 @@ def categorise_scores(
     True
     """
     roles = Roles(
-        tuple(map(str, processes)),
-        tuple(map(str, signals)),
-        None if floor_processes is None else tuple(map(str, floor_processes)),
+        _check_names("processes", processes),
+        _check_names("signals", signals),
+        None if floor_processes is None else _check_names("floor_processes", floor_processes),
     )
     settings = Settings(
         roles,
@@ -126,17 +126,22 @@ def categorise_scores(
         None if prior is None else check_prior(prior, len(roles.columns)),
         bool(calibrate),
     )
+    settings.goal.check(len(roles.signals))
     sample = check_sample(scores, process, sample_weight, roles)
     judged = _judged(sample, settings)
     found = fit(sample, settings)
     chosen = _chosen(found, judged)
     if chosen[-1] is None:
-        largest = max((k for k, rule in enumerate(chosen, 1) if rule is not None), default=0)
+        most, largest = (
+            settings.n_categories,
+            max((k for k, rule in enumerate(chosen, 1) if rule is not None), default=0),
+        )
         counts = sample.weight[sample.floor[sample.process]]
         raise InputError(
-            f"{settings.n_categories} categories do not fit: each needs {settings.floors}, and {largest} "
-            f"{'is' if largest == 1 else 'are'} the most that was found (all events have b = {counts.sum():g} and an "
-            f"effective background count of {sample.floor_count:.3g}); ask for fewer categories or lower the floors"
+            f"{most} {'category does' if most == 1 else 'categories do'} not fit: each needs {settings.floors}, and "
+            f"{largest} {'is' if largest == 1 else 'are'} the most that was found (all events have b = "
+            f"{counts.sum():g} and an effective background count of {sample.floor_count:.3g}); ask for fewer categories "
+            "or lower the floors"
         )
     largest_F = bounds(found.events.density, sample, settings)
     any_number = bound_of_any(found.cells, settings.goal)
@@ -157,9 +162,15 @@ def categorise_scores(
 def check_floors(min_background: float, min_effective: float) -> Floors:
     """Check the floors."""
     for name, value in (("min_background", min_background), ("min_effective", min_effective)):
-        if not 0 <= value < np.inf:
+        if not (is_number(value) and 0 <= value < np.inf):
             raise InputError(f"{name} must be finite and >= 0, got {value!r}")
     return Floors(float(min_background), float(min_effective))
+
+
+def _check_names(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise InputError(f"{name} must be a list of names, got {given!r}")
+    return tuple(map(str, given))
 
 
 def _check_number(n_categories: object) -> int:
