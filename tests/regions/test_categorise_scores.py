@@ -286,6 +286,15 @@ def test_other_events_may_be_scaled_to_full_yields(five: ScoreCategories, events
         five.evaluate(*half, yields={"zz": 1.0})
 
 
+def test_scores_that_tell_nothing_still_give_one_category() -> None:
+    events = gaussians(n=500)
+    alike = np.full_like(events.scores, 1 / 3)
+    one = categorise_scores(alike, *events[1:], 1, **ROLES)
+    assert (one.assign(alike) == 0).all()
+    with pytest.raises(InputError, match=r"2 categories do not fit: .* 1 is the most that was found"):
+        categorise_scores(alike, *events[1:], 2, **ROLES)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -311,6 +320,15 @@ def test_other_events_may_be_scaled_to_full_yields(five: ScoreCategories, events
         ({"others": lambda e: "noise"}, "others must be one of 'background', 'ignore', got 'noise'"),
         ({"prior": lambda e: [1.0, 2.0]}, r"prior has shape \(2,\); it needs one share for each of 3 processes"),
         ({"prior": lambda e: [1.0, 2.0, 0.0]}, "prior must be finite and > 0"),
+        ({"n_categories": lambda e: "2"}, "n_categories must be a whole number from 1, got '2'"),
+        ({"signals": lambda e: "ggF"}, "signals must be a list of names, got 'ggF'"),
+        ({"floor_processes": lambda e: "Z"}, "floor_processes must be a list of names, got 'Z'"),
+        ({"floor_processes": lambda e: []}, "floor_processes is empty; name at least one background"),
+        ({"goal": lambda e: lambda z: "high"}, "goal must give a finite number for an array of Z, got 'high'"),
+        ({"goal": lambda e: lambda z: z}, "goal must give a finite number for an array of Z, got array"),
+        ({"goal": lambda e: lambda z: np.nan}, "goal must give a finite number for an array of Z, got nan"),
+        ({"prior": lambda e: "flat"}, "prior must be numbers, got 'flat'"),
+        ({"min_background": lambda e: "all"}, "min_background must be finite and >= 0, got 'all'"),
         ({"min_effective": lambda e: -1.0}, "min_effective must be finite and >= 0, got -1.0"),
         ({"floor_processes": lambda e: ["tt"]}, "floor_processes has 'tt', of which there are no events"),
         ({"utility": lambda e: fivesigma.RelativeBackground(0.1)}, "cannot be used here"),

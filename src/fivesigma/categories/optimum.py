@@ -76,6 +76,8 @@ class Grid:
         Background weight that no event exceeds, infinity if some weights are negative.
     smooth : (array, array), optional
         Running yields with less noise; they replace s and b in F, but not in the limits.
+    floor : array of shape (n_edges + 1,), optional
+        Background that counts for the limits, if not all of it does; b2 is then of the same events.
     """
 
     s: Array
@@ -83,6 +85,12 @@ class Grid:
     b2: Array
     heaviest: float = np.inf
     smooth: tuple[Array, Array] | None = None
+    floor: Array | None = None
+
+    @property
+    def counted(self) -> Array:
+        """Background that counts for the limits."""
+        return self.b if self.floor is None else self.floor
 
     def objective(self, utility: Utility, limits: Limits, first: int, stop: int) -> Array:
         """F of every category with its lower edge in [first, stop) and its upper edge in [0, stop).
@@ -99,10 +107,10 @@ class Grid:
             # Without negative weights sum w^2 <= max w * sum w: with enough background all else is fulfilled.
             # A share of all of it keeps differences of smoothed yields away from rounding.
             enough = max(limits.min_background, limits.min_effective * self.heaviest, 1e-12 * self.b[-1])
-            n = int(np.searchsorted(self.b[:first], self.b[first] - enough))
-        forbidden = ~limits.allow(*(v[first:stop, None] - v[None, n:stop] for v in (self.s, self.b, self.b2)))
+            n = int(np.searchsorted(self.counted[:first], self.counted[first] - enough))
+        forbidden = ~limits.allow(*(v[first:stop, None] - v[None, n:stop] for v in (self.s, self.counted, self.b2)))
         forbidden[:, first - n :] |= ~np.tri(stop - first, k=-1, dtype=np.bool_)
-        if self.smooth is not None:
+        if self.smooth is not None or self.floor is not None:
             forbidden |= ~valid_yields(s[:, n:], b[:, n:])
         s[:, n:][forbidden], b[:, n:][forbidden] = 0.0, 1.0
         F = utility.objective(s, b)
@@ -121,11 +129,13 @@ def candidate_cuts(ranking: Ranking | BinEnds, max_edges: int = MAX_EDGES) -> In
     first = 1 if n_cuts > 1 and ranking.thresholds([0])[0] == np.inf else 0
     if n_cuts - first <= max_edges:
         return np.arange(first, n_cuts)
-    mass = np.zeros(n_cuts)
+    mass: Array = np.zeros(1)
     for running in (ranking.s, ranking.b):
         rising = np.maximum.accumulate(running)  # negative weights make sums fall
         if rising[-1] > 0:
-            mass += rising / rising[-1]
+            rising /= rising[-1]
+            rising += mass
+            mass = rising
     half = max_edges // 2
     shares = np.concatenate([np.arange(1, half) / half, np.geomspace(1 / n_cuts, 1.0, max_edges - half)])
     cuts = np.searchsorted(mass, mass[-1] * shares).clip(first, n_cuts - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -25,6 +25,7 @@ from fivesigma.categories.between import (
     valid_objective,
 )
 from fivesigma.categories.dual import best_at
+from fivesigma.categories.floors import FloorProcesses
 from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
 from fivesigma.categories.uncertain import (
     Moved,
@@ -118,6 +119,7 @@ class Categories:
     correlated: bool = True
     ratio: OneRatio | None = None
     _moved: Moved | None = None
+    _floor: FloorProcesses | None = None
 
     def __len__(self) -> int:
         return self.s.size
@@ -290,6 +292,7 @@ class Categories:
             correlated=self.correlated,
             ratio=self.ratio,
             moved=self._moved,
+            floor=None if self._floor is None else FloorProcesses.of(self._floor.names, ranking, process),
         )
 
     def interval(self, level: float = 0.68, n_boot: int = 200, random_state: int = 0) -> CategoriesInterval:
@@ -324,8 +327,15 @@ class Categories:
         # The same seed draws the same copies, so these are the squares of the same replicas.
         b2 = from_zero(replicas_above(ranking, cuts, n_boot, random_state, squares=True)[1])
         edges, thresholds = [], ranking.thresholds(cuts)
-        for raw in map(Grid, s, b, b2):
-            replica = smoothed(raw) if self.rule == "smooth" else raw
+        grids = [smoothed(raw) if self.rule == "smooth" else raw for raw in map(Grid, s, b, b2)]
+        if self._floor is not None:
+            counting = self._floor.ranking(ranking)
+            floor, floor2 = (
+                from_zero(replicas_above(counting, cuts, n_boot, random_state, squares=squares)[1])
+                for squares in (False, True)
+            )
+            grids = [replace(grid, floor=f, b2=f2) for grid, f, f2 in zip(grids, floor, floor2, strict=True)]
+        for replica in grids:
             if self._moved is not None:
                 cells = replica_cells(replica, self._moved, thresholds, self._limits, self.utility)
                 moved = best_at(cells, len(self), np.ones(1))
@@ -462,6 +472,7 @@ def _filled(
     correlated: bool = True,
     ratio: OneRatio | None = None,
     moved: Moved | None = None,
+    floor: FloorProcesses | None = None,
     certificate: tuple[float, float] | None = None,
     said: tuple[str, ...] = (),
 ) -> Categories:
@@ -500,6 +511,7 @@ def _filled(
         correlated,
         ratio,
         moved,
+        floor,
     )
 
 

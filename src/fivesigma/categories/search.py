@@ -16,9 +16,9 @@ from fivesigma.bootstrap import replicas_above
 from fivesigma.categories.between import as_one_score, combined_significance, edges_at, from_zero
 from fivesigma.categories.cells import Cells
 from fivesigma.categories.dual import search
+from fivesigma.categories.floors import check_floor_processes
 from fivesigma.categories.optimum import (
     MAX_EDGES,
-    Grid,
     best_edges,
     best_totals,
     candidate_cuts,
@@ -193,7 +193,8 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     if rule == "smooth":
         grid = smoothed(grid)
     if floor_processes is not None and isinstance(ranking, Ranking):
-        grid = with_floor(grid, ranking, cuts, process, floor_processes)
+        floor_events = check_floor_processes(floor_processes, ranking, process)
+        grid, fill_with = floor_events.grid(grid, ranking, cuts), partial(fill_with, floor=floor_events)
     plain = AMS2(utility.b_reg) if uncertain else utility
     best = best_totals(grid, plain, limits, min(most, cuts.size))
     feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
@@ -258,29 +259,6 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
         certificate=(bound, bound - value),
         said=said,
     )
-
-
-def with_floor(
-    grid: Grid, ranking: Ranking, cuts: IntArray, process: ArrayLike | None, floor_processes: Sequence[str]
-) -> Grid:
-    """Limits on the background of some processes alone; F is as before."""
-    if process is None:
-        raise InputError("floor_processes needs process, the name of the process of each event")
-    names = np.asarray(process).astype(np.str_)
-    if names.shape != ranking.score.shape:
-        raise InputError(f"process has shape {names.shape} for {ranking.score.size} events")
-    counts = np.zeros(names.size, dtype=np.bool_)
-    for name in floor_processes:
-        members = names[ranking.order] == name
-        if not members.any():
-            raise InputError(f"floor_processes has {name!r}, of which there are no events")
-        if ranking.signal[members].any():
-            raise InputError(f"floor_processes has the signal {name!r}; only background can count for a floor")
-        counts |= members
-    weight = np.where(counts, ranking.weight, 0.0)
-    b, b2 = (np.append(0.0, np.cumsum(w)[ranking.last[cuts]]) for w in (weight, np.square(weight)))
-    smooth = (grid.s, grid.b) if grid.smooth is None else grid.smooth
-    return Grid(grid.s, b, b2, grid.heaviest, smooth)
 
 
 def _check_number(n_categories: int | str) -> int:

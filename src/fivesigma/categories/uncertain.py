@@ -87,7 +87,7 @@ def cells_of(grid: Grid, shifts: YieldShifts | None, limits: Limits, utility: Ut
 
 
 def _allowed(grid: Grid, s: Array, b: Array, limits: Limits) -> BoolArray:
-    pairs = [v[:, None] - v[None, :] for v in (grid.s, grid.b, grid.b2)]
+    pairs = [v[:, None] - v[None, :] for v in (grid.s, grid.counted, grid.b2)]
     allowed = limits.allow(*pairs) & np.tri(grid.s.size, k=-1, dtype=np.bool_)
     # As in `Grid.objective`: a share of all background keeps differences of smoothed yields away from rounding.
     allowed &= (s[:, None] >= s[None, :]) & (b[:, None] - b[None, :] > 1e-12 * grid.b[-1])

@@ -135,7 +135,10 @@ def fit_ratios(sample: Sample, roles: Roles, prior: ArrayLike | None = None, *, 
 
 def check_prior(prior: ArrayLike, n_columns: int) -> Array:
     """Return class shares, or say what is wrong with them."""
-    given = np.asarray(prior, dtype=np.float64)
+    try:
+        given = np.asarray(prior, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"prior must be numbers, got {prior!r}") from None
     if given.shape != (n_columns,):
         raise InputError(f"prior has shape {given.shape}; it needs one share for each of {n_columns} processes")
     if not (np.isfinite(given).all() and (given > 0).all()):

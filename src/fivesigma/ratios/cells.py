@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -34,6 +35,11 @@ class Points:
     density: Array
     yields: Array
     floor: Array
+
+    @cached_property
+    def content(self) -> Array:
+        """Yields and floor sums side by side, of shape (n_points, n_signals + 3)."""
+        return np.concatenate([self.yields, self.floor], axis=1)
 
 
 def densities(ratios: Array) -> Array:
@@ -94,35 +100,61 @@ def cells_of(coordinates: Array, max_cells: int, mass: Array | None = None) -> I
 
 
 def _grown_tree(columns: Array, max_leaves: int, mass: Array | None) -> tuple[IntArray, Array, IntArray]:
-    """Axis and threshold of each node, and its children: up to the threshold and above it; -1 for a leaf."""
-    axes, thresholds, children = [0], [np.inf], [[-1, -1]]
-    nodes = [(0, np.arange(columns.shape[1]), max_leaves)]
-    while nodes:
-        node, members, leaves = nodes.pop()
-        if leaves < 2 or members.size < 2:
-            continue
-        some = members[:: max(1, members.size // _SAMPLE)]  # they show the widths and the median well enough
-        known = columns[:, some]
-        orders = known.argsort(axis=1)
-        low, high = (known[np.arange(len(known)), orders[:, i]] for i in (some.size // 10, -1 - some.size // 10))
-        axis = int((high - low).argmax())
-        order = orders[axis]
-        running = np.arange(1.0, some.size + 1) if mass is None else np.cumsum(mass[some[order]])
-        middle = min(int(np.searchsorted(running, running[-1] / 2)), some.size - 2)
-        threshold = known[axis, order[middle]]
-        values = columns[axis][members]
-        below = values <= threshold
-        if below.all():  # ties
-            threshold = np.nextafter(threshold, -np.inf)
-            below = values <= threshold
-            if not below.any():
-                continue
-        axes[node], thresholds[node], children[node] = axis, threshold, [len(axes), len(axes) + 1]
-        axes += [0, 0]
-        thresholds += [np.inf, np.inf]
-        children += [[-1, -1], [-1, -1]]
-        nodes += [(children[node][0], members[below], leaves // 2), (children[node][1], members[~below], leaves // 2)]
-    return np.array(axes), np.array(thresholds), np.array(children).T.copy()
+    """Axis and threshold of each node, and its children: up to the threshold and above it; -1 for a leaf.
+
+    All nodes of a level are split at once. Their events are kept node by node, in the order of the input.
+    """
+    events = columns if mass is None else np.concatenate([columns, mass[None]])
+    n_axes, sizes, n_nodes = len(columns), np.array([columns.shape[1]]), 1
+    axes, thresholds, children = [], [], []
+    for _ in range(int(np.log2(max_leaves))):
+        axis, threshold = _halved(events, n_axes, sizes)
+        node = np.repeat(np.arange(sizes.size), sizes)
+        values = events.ravel().take(axis[node] * node.size + np.arange(node.size))
+        below = values <= threshold[node]
+        low = np.bincount(node, below, minlength=sizes.size)
+        tied = low == sizes
+        if tied.any():
+            threshold = np.where(tied, np.nextafter(threshold, -np.inf), threshold)
+            below = values <= threshold[node]
+            low = np.bincount(node, below, minlength=sizes.size)
+        split = (low > 0) & (low < sizes)
+        position = 2 * (np.cumsum(split) - 1)
+        axes.append(np.where(split, axis, 0))
+        thresholds.append(np.where(split, threshold, np.inf))
+        children.append(np.where(split, n_nodes + position + [[0], [1]], -1))
+        inside = np.flatnonzero(split[node])
+        number = (position[node] + ~below)[inside]
+        sizes = np.bincount(number)
+        n_nodes += sizes.size
+        if sizes.size == 0:
+            break
+        small = number.astype(np.min_scalar_type(sizes.size))  # of two bytes almost always, which are sorted at once
+        events = events.take(inside[np.argsort(small, kind="stable")], axis=1)
+    axes.append(np.zeros(sizes.size, dtype=np.intp))
+    thresholds.append(np.full(sizes.size, np.inf))
+    children.append(np.full((2, sizes.size), -1))
+    return np.concatenate(axes), np.concatenate(thresholds), np.concatenate(children, axis=1)
+
+
+def _halved(events: Array, n_axes: int, sizes: IntArray) -> tuple[IntArray, Array]:
+    """Widest axis of each node and the value there that halves its mass, as far as some of its events show."""
+    step = np.maximum(1, sizes // _SAMPLE)
+    count = -(-sizes // step)
+    rank = np.arange(count.max())
+    known = rank < count[:, None]
+    some = np.where(known, (np.cumsum(sizes) - sizes)[:, None] + rank * step[:, None], 0)
+    values = np.where(known, events[:n_axes].take(some, axis=1), np.inf)  # by axis, node and rank; unknown ones last
+    ascending = np.sort(values, axis=2)
+    nodes = np.arange(sizes.size)
+    axis = (ascending[:, nodes, count - 1 - count // 10] - ascending[:, nodes, count // 10]).argmax(axis=0)
+    if n_axes < len(events):
+        mass = np.where(known, events[-1].take(some), 0.0)
+        running = np.cumsum(np.take_along_axis(mass, values[axis, nodes].argsort(axis=1), axis=1), axis=1)
+        middle = (running < running[:, -1:] / 2).sum(axis=1)
+    else:
+        middle = (count + 1) // 2 - 1
+    return axis, ascending[axis, nodes, np.clip(middle, 0, np.maximum(count - 2, 0))]
 
 
 def information(ratios: Array, sample: Sample) -> Array:
@@ -161,7 +193,8 @@ def summed(ratios: Array, sample: Sample, cell: IntArray) -> Points:
     return Points(centre, densities(centre), *sums(cell, n_cells, sample))
 
 
-def as_points(density: Array, sample: Sample) -> Points:
-    """Events as points of their own; where no splits are asked for, their ratios are not needed."""
-    empty = np.empty((sample.size, 0))
-    return Points(empty, density, *sums(np.arange(sample.size), sample.size, sample))
+def floor_points(density: Array, sample: Sample, counting: IntArray) -> Points:
+    """Events that count for the floors as points of their own, without what the floors do not need."""
+    weight = sample.weight[counting]
+    empty = np.empty((counting.size, 0))
+    return Points(empty, density.T.take(counting, axis=1).T, empty, np.stack([weight, np.square(weight)]).T)

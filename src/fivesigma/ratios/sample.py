@@ -47,6 +47,8 @@ class Roles:
                 )
         if len(self.signals) == len(self.columns):
             raise InputError("every process is a signal; at least one column must be background")
+        if self.floor == ():
+            raise InputError("floor_processes is empty; name at least one background, or leave it out")
         for name in self.floor or ():
             if name in self.signals:
                 raise InputError(f"floor_processes has the signal {name!r}; only background can count for a floor")
@@ -65,6 +67,13 @@ class Roles:
 def added(index: IntArray, values: Array, n: int) -> Array:
     """Sums of the values with each index from 0 to n - 1."""
     return np.asarray(np.bincount(index, values, minlength=n), dtype=np.float64)
+
+
+def added_rows(index: IntArray, rows: Array, n: int) -> Array:
+    """Sums of the rows with each index from 0 to n - 1; one count of all columns is faster than one of each."""
+    width = rows.shape[1]
+    cell = index[:, None] * width + np.arange(width)
+    return added(cell.ravel(), rows.ravel(), n * width).reshape(n, width)
 
 
 @dataclass(frozen=True)
@@ -160,12 +169,12 @@ def check_scores(scores: ArrayLike, n_columns: int) -> Array:
         raise InputError(f"scores has shape {given.shape}; {n_columns} processes need shape (n_events, {n_columns})")
     if given.shape[0] == 0:
         raise InputError("scores is empty: there are no events")
-    total = given.sum(axis=1)
+    total = given @ np.ones(n_columns)  # faster than a sum over a short axis
     bad = ~np.isfinite(total)
     if bad.any():
         raise InputError(f"scores is NaN or infinite in {name_rows(bad)}")
-    bad = np.asarray((given < 0).any(axis=1))
-    if bad.any():
+    if given.min() < 0:
+        bad = np.asarray((given < 0).any(axis=1))
         raise InputError(f"scores is negative in {name_rows(bad)}; class probabilities are needed")
     bad = np.abs(total - 1.0) > _SUM_TOLERANCE
     if bad.any():

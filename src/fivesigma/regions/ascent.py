@@ -15,7 +15,7 @@ import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.ratios.cells import Points
-from fivesigma.ratios.sample import added
+from fivesigma.ratios.sample import added_rows
 from fivesigma.regions.goal import Goal
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
@@ -68,29 +68,26 @@ class State(NamedTuple):
     category: IntArray
     yields: Array
     floor: Array
+    objectives: Array
     value: float
 
 
 def assign(density: Array, rows: Array, *, discard: bool) -> IntArray:
     """Category where each point is worth most; -1 where it is worth less than nothing and may be discarded."""
-    category = np.full(density.shape[0], -1 if discard else 0, dtype=np.intp)
-    best = np.zeros(density.shape[0]) if discard else density @ rows[0]
+    worth = rows @ density.T
+    best = np.zeros(density.shape[0]) if discard else worth[0].copy()
+    number = np.full(density.shape[0], 0 if discard else 1, dtype=np.int16)  # small, so that much of it is cached
     for k in range(0 if discard else 1, rows.shape[0]):
-        worth = density @ rows[k]
-        better = worth > best
-        category[better] = k
-        np.maximum(best, worth, out=best)
-    return category
+        better = worth[k] > best
+        np.maximum(number, better * np.int16(k + 1), out=number)
+        np.maximum(best, worth[k], out=best)
+    return number.astype(np.intp) - 1
 
 
 def keep(category: IntArray, n_categories: int, points: Points) -> tuple[Array, Array]:
     """Yields and floor sums of the categories."""
-    index = category + 1
-    yields, floor = (
-        np.stack([added(index, column, n_categories + 1)[1:] for column in columns.T], axis=1)
-        for columns in (points.yields, points.floor)
-    )
-    return yields, floor
+    sums = added_rows(category + 1, points.content, n_categories + 1)[1:]
+    return sums[:, :-2], sums[:, -2:]
 
 
 def state_of(problem: Problem, rows: Array, *, repair: bool = True) -> State | None:
@@ -102,7 +99,8 @@ def state_of(problem: Problem, rows: Array, *, repair: bool = True) -> State | N
             return None
         repaired = repair_floors(problem, rows)
         return None if repaired is None else state_of(problem, repaired, repair=False)
-    return State(rows, category, yields, floor, problem.goal.total(yields))
+    F = problem.goal.objectives(yields).sum(axis=0)
+    return State(rows, category, yields, floor, F, float(problem.goal.value(F)))
 
 
 def repair_floors(problem: Problem, rows: Array) -> Array | None:
@@ -111,22 +109,22 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
     The smallest rise that is enough follows from one sort: a category gains points in the order of what they are worth
     less there than elsewhere, per background. Neighbours lose these points and may need the same.
     """
-    points, rows = problem.points, rows.copy()
-    background = np.maximum(points.density[:, -1], 1e-300)
-    for _ in range(_MAX_REPAIRS * rows.shape[0]):
-        category = assign(points.density, rows, discard=problem.discard)
-        floor = [added(category + 1, column, rows.shape[0] + 1)[1:] for column in points.floor.T]
-        lacking = np.flatnonzero(~problem.floors.hold(*floor))
-        if lacking.size == 0:
+    density, floor, rows = problem.points.density, problem.points.floor, rows.copy()
+    n = rows.shape[0]
+    background = np.maximum(density[:, -1], 1e-300)
+    worth = np.empty((n + 1, len(density)))
+    worth[0] = 0.0 if problem.discard else -np.inf
+    np.matmul(rows, density.T, out=worth[1:])
+    for _ in range(_MAX_REPAIRS * n):
+        held = problem.floors.hold(*added_rows(worth.argmax(axis=0), floor, n + 1)[1:].T)
+        if held.all():
             return rows
-        k = int(lacking[0])
-        elsewhere = np.full(category.size, 0.0 if problem.discard else -np.inf)
-        for other in range(rows.shape[0]):
-            if other != k:
-                np.maximum(elsewhere, points.density @ rows[other], out=elsewhere)
-        rise = (elsewhere - points.density @ rows[k]) / background
+        k = int(held.argmin())
+        own = worth[k + 1].copy()
+        worth[k + 1] = -np.inf
+        rise = (worth.max(axis=0) - own) / background
         order = np.argsort(rise)
-        enough = problem.floors.hold(*np.cumsum(points.floor[order], axis=0).T)
+        enough = problem.floors.hold(*np.cumsum(floor[order], axis=0).T)
         if not enough.any():
             return None
         last = int(enough.argmax())
@@ -135,13 +133,14 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
             return None
         # Beyond the last point that is needed, so that rounding does not leave it out again.
         rows[k, -1] += here + min((after - here) / 2, 1e-6 * abs(here)) + 1e-12 * np.abs(rows[k]).max()
+        np.matmul(rows[k], density.T, out=worth[k + 1])
     return None
 
 
 def climb(problem: Problem, state: State, max_steps: int = _MAX_CLIMB, steps: tuple[float, ...] = STEPS) -> State:
     """Take steps, whole ones or parts of them, for as long as the goal rises."""
     for _ in range(max_steps):
-        target = problem.goal.rows(state.yields)
+        target = problem.goal.rows(state.yields, state.objectives)
         for step in steps:
             new = state_of(problem, state.rows + step * (target - state.rows))
             if new is not None and new.value > state.value:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fivesigma._types import Array, IntArray
 from fivesigma.ratios.calibration import Ratios, fit_ratios
-from fivesigma.ratios.cells import Points, as_points, cells_of, densities, information, summed
+from fivesigma.ratios.cells import Points, cells_of, densities, floor_points, information, summed
 from fivesigma.ratios.sample import Sample, added
 from fivesigma.regions.ascent import Problem, State, climb, repair_floors, state_of
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.growth import first, one_more, polish, rearrange
 from fivesigma.regions.intervals import best_intervals
-from fivesigma.regions.rules import ArgmaxRule, LinearRule
+from fivesigma.regions.rules import ArgmaxRule, Category, LinearRule, Seen, most_probable
 from fivesigma.regions.settings import Settings
 from fivesigma.regions.simple import simple_way
 
@@ -35,16 +34,16 @@ class Fit:
         What the search gives the events.
     calibration : Ratios
     cells : Points
-    density : array of shape (n_events, n_signals + 1)
-        Relative densities of the events.
+    events : Seen
+        What the rules know of the events.
     """
 
     search: list[LinearRule | None]
     simple: list[ArgmaxRule | None]
-    categories: list[NDArray[np.int16] | None]
+    categories: list[Category | None]
     calibration: Ratios
     cells: Points
-    density: Array
+    events: Seen
 
 
 def fit(sample: Sample, settings: Settings) -> Fit:
@@ -54,8 +53,8 @@ def fit(sample: Sample, settings: Settings) -> Fit:
     ratios = calibration.of(sample.scores)
     n_cells = 2 ** int(np.ceil(np.log2(max(_LEAST_CELLS, _CELLS_PER_CATEGORY * most))))
     cells = summed(ratios, sample, cells_of(ratios, n_cells, information(ratios, sample)))
-    density = densities(ratios)
-    simple = simple_way(sample, settings)
+    events = Seen(densities(ratios), *most_probable(sample.scores, settings.argmax_prior))
+    simple = simple_way(sample, events, settings)
     if sample.n_signals == 1:
         # One ratio is left, in which the best categories are intervals: no search is needed.
         found = best_intervals(ratios[:, 0], sample, 0, settings)
@@ -65,17 +64,15 @@ def fit(sample: Sample, settings: Settings) -> Fit:
         states = _grown(Problem(cells, goal, floors, discard), starts)
         rows = [None if state is None else state.rows[_order(state.yields, goal)] for state in states]
     search: list[LinearRule | None] = []
-    categories: list[NDArray[np.int16] | None] = []
-    counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
-    squares = np.square(counts)
+    categories: list[Category | None] = []
+    counting = np.flatnonzero(sample.floor[sample.process])
+    problem = Problem(floor_points(events.density, sample, counting), goal, floors, discard)
     for found_rows in [*rows, *[None] * most][:most]:
         rule = None if found_rows is None else LinearRule(calibration, found_rows, discard)
-        kept, category = (
-            (None, None) if rule is None else _with_floors(rule, density, sample, (counts, squares), settings)
-        )
+        kept, category = (None, None) if rule is None else _with_floors(rule, events, counting, problem)
         search.append(kept)
         categories.append(category)
-    return Fit(search, [None if way is None else way[0] for way in simple], categories, calibration, cells, density)
+    return Fit(search, [None if way is None else way[0] for way in simple], categories, calibration, cells, events)
 
 
 def _grown(problem: Problem, starts: list[Array | None]) -> list[State | None]:
@@ -116,20 +113,29 @@ def envelope(edges: Array) -> Array:
 
 
 def _with_floors(
-    rule: LinearRule, density: Array, sample: Sample, counts: tuple[Array, Array], settings: Settings
-) -> tuple[LinearRule, NDArray[np.int16]] | tuple[None, None]:
-    """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
-    category = rule.assign_density(density)
-    number = category + 1
-    floor = [added(number, w, len(rule) + 1)[1:] for w in counts]
-    if settings.floors.hold(*floor).all():
-        return rule, category.astype(np.int16)  # several numbers of categories are kept beside each other
-    problem = Problem(as_points(density, sample), settings.goal, settings.floors, settings.discard)
+    rule: LinearRule, events: Seen, counting: IntArray, problem: Problem
+) -> tuple[LinearRule, Category] | tuple[None, None]:
+    """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None.
+
+    Parameters
+    ----------
+    rule : LinearRule
+    events : Seen
+    counting : int array
+        Indices of the events that count for the floors.
+    problem : Problem
+        Of these events.
+    """
+    category = rule.assign_seen(events)
+    number = category[counting].astype(np.intp) + 1
+    floor = [added(number, w, len(rule) + 1)[1:] for w in problem.points.floor.T]
+    if problem.floors.hold(*floor).all():
+        return rule, category
     rows = repair_floors(problem, rule.rows)
     if rows is None:
         return None, None
     repaired = LinearRule(rule.ratios, rows, rule.discard)
-    return repaired, repaired.assign_density(density).astype(np.int16)
+    return repaired, repaired.assign_seen(events)
 
 
 def bounds(density: Array, sample: Sample, settings: Settings) -> Array:

@@ -50,6 +50,13 @@ class Goal:
         if not self.utility.guaranteed or getattr(self.utility, "h", None) is not None:
             raise InputError(f"{self.utility!r} cannot be used here: a convex F with Z = sqrt(2 F) is needed")
 
+    def check(self, n_signals: int) -> None:
+        """Refuse a function that does not make a number of the Z of so many signals."""
+        if callable(self.kind):
+            found = self.kind(np.ones(n_signals))
+            if not (np.ndim(found) == 0 and np.asarray(found).dtype.kind in "iuf" and np.isfinite(found)):
+                raise InputError(f"goal must give a finite number for an array of Z, got {found!r} for Z of one")
+
     @property
     def name(self) -> str:
         """Name of the goal, for sentences and files."""
@@ -117,7 +124,7 @@ class Goal:
         slope = np.maximum(up - down, 0.0) / F
         return slope / slope.max() if slope.max() > 0 else np.ones_like(F)
 
-    def rows(self, yields: Array) -> Array:
+    def rows(self, yields: Array, F: Array | None = None) -> Array:
         """Value of an event of each class in each category: the linear functions that minorise G at these yields.
 
         The paper's step: own signal counts with dF/ds, whatever is background with dF/db (which is negative).
@@ -125,13 +132,15 @@ class Goal:
         Parameters
         ----------
         yields : array of shape (n_categories, n_signals + 1)
+        F : array of shape (n_signals,), optional
+            Summed objectives of these yields, if they are known.
 
         Returns
         -------
         array of shape (n_categories, n_signals + 1)
         """
         s, b = self.split(yields)
-        g = self.slopes(self.objectives(yields).sum(axis=0))
+        g = self.slopes(self.objectives(yields).sum(axis=0) if F is None else F)
         u, v = (g * np.asarray(w) for w in self.utility.class_weights(s, b))
         background = v.sum(axis=1, keepdims=True)
         own = u - background + v if self.others == "background" else u

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from fivesigma._types import Array
+from fivesigma.ratios.sample import added_rows
 from fivesigma.regions.ascent import Problem, State, climb, keep, state_of
 
 _TRIALS = 3  # splits that are followed up by a climb
@@ -29,16 +30,15 @@ def splits(problem: Problem, state: State) -> list[tuple[Array, Array]]:
     points, goal, floors = problem.points, problem.goal, problem.floors
     own = goal.objectives(state.yields)
     rest = np.concatenate([own.sum(axis=0) - own, [own.sum(axis=0)]])  # of all other categories; the last: discarded
-    content = np.concatenate([points.yields, points.floor], axis=1)
     logs = np.concatenate([points.ratios, np.zeros((len(points.ratios), 1))], axis=1)
-    found: list[tuple[float, Array, Array]] = []
+    found: list[tuple[float, int, tuple[int, int], float, float, Array, Array]] = []
     for above, below in directions(points.ratios.shape[1]):
         ratio = logs[:, above] - logs[:, below]
         order = np.lexsort((ratio, state.category))
         category = state.category[order]
         starts = np.flatnonzero(np.diff(category, prepend=category[0] - 1))
         ends = np.append(starts[1:], order.size)
-        running = np.cumsum(content[order], axis=0)
+        running = np.cumsum(points.content[order], axis=0)
         before = np.concatenate([np.zeros((1, running.shape[1])), running[starts[1:] - 1]])
         segment = np.repeat(np.arange(starts.size), ends - starts)
         left = running - before[segment]
@@ -49,19 +49,24 @@ def splits(problem: Problem, state: State) -> list[tuple[Array, Array]]:
             for ok, part in zip(held, (left, right), strict=True)
         ]
         both = np.where(held[0] & held[1], goal.value(rest[category] + F[0] + F[1]), -np.inf)
-        alone = [np.where(ok, goal.value(rest[-1] + part), -np.inf) for ok, part in zip(held, F, strict=True)]
+        out = slice(0, int(ends[0]) if category[0] < 0 else 0)  # what is discarded comes first
+        alone = [np.where(ok[out], goal.value(rest[-1] + part[out]), -np.inf) for ok, part in zip(held, F, strict=True)]
         for start, end in zip(starts, ends, strict=True):
             k = int(category[start])
             for G, sign in ((both, 1.0),) if k >= 0 else zip(alone, (-1.0, 1.0), strict=True):
                 at = start + int(G[start : end - 1].argmax()) if end - start > 1 else start
                 if G[at] > -np.inf:
-                    edge = ratio[order[at : at + 2]].mean()
-                    yields = np.concatenate([state.yields, (right if sign > 0 else left)[at : at + 1, :-2]])
-                    if k >= 0:
-                        yields[k] = left[at, :-2]
-                    found.append((float(G[at]), yields, _split_rows(state.rows, k, (above, below), edge, sign)))
+                    edge = float(ratio[order[at]] + ratio[order[min(at + 1, order.size - 1)]]) / 2
+                    parts = left[at, :-2], (right if sign > 0 else left)[at, :-2]
+                    found.append((float(G[at]), k, (above, below), edge, sign, *parts))
     found.sort(key=lambda item: -item[0])
-    return [item[1:] for item in found[:_TRIALS]]
+    best = []
+    for _, k, classes, edge, sign, old, new in found[:_TRIALS]:
+        yields = np.concatenate([state.yields, new[None]])
+        if k >= 0:
+            yields[k] = old
+        best.append((yields, _split_rows(state.rows, k, classes, edge, sign)))
+    return best
 
 
 def _split_rows(rows: Array, k: int, classes: tuple[int, int], edge: float, sign: float) -> Array:
@@ -90,7 +95,14 @@ def first(problem: Problem) -> State | None:
 
 def _nothing(problem: Problem) -> State:
     n, n_classes = problem.points.density.shape
-    return State(np.zeros((0, n_classes)), np.full(n, -1), np.zeros((0, n_classes)), np.zeros((0, 2)), 0.0)
+    return State(
+        np.zeros((0, n_classes)),
+        np.full(n, -1),
+        np.zeros((0, n_classes)),
+        np.zeros((0, 2)),
+        np.zeros(n_classes - 1),
+        0.0,
+    )
 
 
 def _split(problem: Problem, state: State, trials: int = _TRIALS) -> list[State | None]:
@@ -137,35 +149,33 @@ def polish(problem: Problem, state: State) -> State:
     points, floors = problem.points, problem.floors
     rows, category = state.rows.copy(), state.category
     n = rows.shape[0]
-    content = np.concatenate([points.yields, points.floor], axis=1)
     kept = np.concatenate([state.yields, state.floor], axis=1)
     value = state.value
-    worth = points.density @ rows.T
+    worth = rows @ points.density.T
+    classes, signs = (part.ravel() for part in np.meshgrid(np.arange(rows.shape[1]), (1.0, -1.0), indexing="ij"))
+    density = points.density.T[classes]
     for step in _POLISH:
         for k in range(n):
-            others = np.delete(worth, k, axis=1) if n > 1 else np.full((len(worth), 1), -np.inf)
-            second = others.argmax(axis=1)
-            height = np.take_along_axis(others, second[:, None], axis=1)[:, 0]
-            second += second >= k
+            others = worth.copy()
+            others[k] = -np.inf
+            second, height = others.argmax(axis=0), others.max(axis=0)
             if problem.discard:
                 second[height < 0] = -1
                 height = np.maximum(height, 0.0)
-            changes = [(c, sign * step * rows[k, c]) for c in range(rows.shape[1]) for sign in (1, -1)]
-            trials, categories = np.repeat(kept[None], len(changes), axis=0), []
-            for trial, (c, change) in zip(trials, changes, strict=True):
-                new = np.where(worth[:, k] + change * points.density[:, c] >= height, k, second)
-                moved = np.flatnonzero(new != category)
-                for sign, where in ((-1.0, category[moved]), (1.0, new[moved])):
-                    some = where >= 0
-                    np.add.at(trial, where[some], sign * content[moved[some]])
-                categories.append(new)
+            changes = signs * step * rows[k, classes]
+            categories = np.where(worth[k] + changes[:, None] * density >= height, k, second)
+            trial, moved = np.nonzero(categories != category)
+            to, away = (
+                added_rows(trial * (n + 1) + where + 1, points.content[moved], changes.size * (n + 1))
+                for where in (categories[trial, moved], category[moved])
+            )
+            trials = kept + (to - away).reshape(changes.size, n + 1, -1)[:, 1:]
             held = floors.hold(trials[..., -2], trials[..., -1]).all(axis=1)
             G = np.where(held, problem.goal.value(problem.goal.objectives(trials[..., :-2]).sum(axis=1)), -np.inf)
             best = int(G.argmax())
             if G[best] > value:
-                c, change = changes[best]
-                rows[k, c] += change
-                worth[:, k] += change * points.density[:, c]
+                rows[k, classes[best]] += changes[best]
+                worth[k] += changes[best] * density[best]
                 category, kept, value = categories[best], trials[best], float(G[best])
     polished = state_of(problem, rows, repair=False)  # ties and rounding may be settled otherwise
     return state if polished is None or polished.value < state.value else polished

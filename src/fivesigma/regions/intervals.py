@@ -11,8 +11,8 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.optimum import MAX_EDGES, Grid, Limits, best_edges, best_totals, candidate_cuts
-from fivesigma.ranking import rank_events
-from fivesigma.ratios.sample import Sample
+from fivesigma.ranking import rank_checked
+from fivesigma.ratios.sample import Sample, added
 from fivesigma.regions.settings import Settings
 
 FEWER_EDGES = 1024
@@ -66,16 +66,17 @@ def best_intervals(
         weight = np.where(own | (classes == sample.n_signals), weight, 0.0)
     if own.all() or not own.any() or not weight.any():
         return []
-    ranking = rank_events(value, own, weight, pos_label=True)
+    ranking = rank_checked(value, own, weight)
     # With one signal these intervals are the result; with several they are a start and a bound.
     cuts = candidate_cuts(ranking, MAX_EDGES if sample.n_signals == 1 else FEWER_EDGES)
     last = ranking.last[cuts]
-    running = _running(sample, ranking.order, last)
+    weights = ranking.weight if goal.others == "background" else sample.weight.take(ranking.order)
+    running = _running(sample, ranking.order, weights, last)
     floor, floor2 = running[:, -2], running[:, -1]
     s, b = (np.append(0.0, yields[cuts]) for yields in (ranking.s, ranking.b))
     counts = sample.weight[sample.floor[sample.process]]
     rising = counts.size > 0 and counts.min() >= 0 and bool((np.diff(s) >= 0).all())
-    grid = Grid(s, floor, floor2, float(counts.max()) if rising else np.inf, smooth=(s, b))
+    grid = Grid(s, b, floor2, float(counts.max()) if rising else np.inf, floor=floor)
     limits = Limits(floors.min_background, floors.min_effective)
     best = best_totals(grid, goal.utility, limits, min(most, cuts.size))
     out = []
@@ -93,14 +94,19 @@ def best_intervals(
     return out
 
 
-def _running(sample: Sample, order: IntArray, last: IntArray) -> Array:
+def _running(sample: Sample, order: IntArray, weight: Array, last: IntArray) -> Array:
     """Sums over the events up to each cut: weights of each class, weights and squares of what counts for the floors."""
-    process, weight = sample.process[order], sample.weight[order]
-    starts = np.append(0, last[:-1] + 1)
-    out = np.zeros((last.size + 1, sample.n_signals + 3))
-    counts = np.where(sample.floor[process], weight, 0.0)
-    signals = (np.where(process == m, weight, 0.0) for m in range(sample.n_signals))
-    background = np.where(process >= sample.n_signals, weight, 0.0)
-    for column, values in enumerate((*signals, background, counts, np.square(counts))):
-        out[1:, column] = np.cumsum(np.add.reduceat(values[: last[-1] + 1], starts))
-    return out
+    n_processes, n_signals = len(sample.names), sample.n_signals
+    order, weight = order[: last[-1] + 1], weight[: last[-1] + 1]
+    process = sample.process.astype(np.int16).take(order)  # small numbers are gathered faster
+    cell = np.repeat(np.arange(last.size) * n_processes, np.diff(last, prepend=-1)) + process
+    first, second = (
+        added(cell, values, last.size * n_processes).reshape(last.size, n_processes)
+        for values in (weight, np.square(weight))
+    )
+    out = np.zeros((last.size + 1, n_signals + 3))
+    out[1:, :n_signals] = first[:, :n_signals]
+    out[1:, n_signals] = first[:, n_signals:].sum(axis=1)
+    out[1:, -2] = first[:, sample.floor].sum(axis=1)
+    out[1:, -1] = second[:, sample.floor].sum(axis=1)
+    return np.cumsum(out, axis=0)

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fivesigma._types import Array, IntArray
 from fivesigma.ratios.calibration import Ratios
 from fivesigma.ratios.cells import CHUNK, densities
 from fivesigma.regions.ascent import assign
+
+Category = NDArray[np.int16]  # two bytes, as several numbers of categories are kept beside each other
+
+
+class Seen(NamedTuple):
+    """What rules need to know of events; computed once, where several rules are applied to the same events.
+
+    Attributes
+    ----------
+    density : array of shape (n_events, n_signals + 1)
+        Relative densities, from the calibration.
+    column : int array of shape (n_events,)
+        The most probable class, of classes with equal shares.
+    probability : array of shape (n_events,)
+        Its probability.
+    """
+
+    density: Array
+    column: IntArray
+    probability: Array
 
 
 @dataclass(frozen=True)
@@ -38,22 +60,27 @@ class LinearRule:
 
     def assign(self, scores: Array) -> IntArray:
         """Category of each event, -1 if it is discarded."""
-        return np.concatenate(
-            [self.assign_density(densities(self.ratios.of(scores[part]))) for part in _chunks(len(scores))]
-        )
+        return np.concatenate([self._assign(densities(self.ratios.of(scores[part]))) for part in _chunks(len(scores))])
 
-    def assign_density(self, density: Array) -> IntArray:
-        """The same, from relative densities."""
-        return np.concatenate(
-            [assign(density[part], self.rows, discard=self.discard) for part in _chunks(len(density))]
-        )
+    def assign_seen(self, events: Seen) -> Category:
+        """The same, of events whose densities are known."""
+        out = np.empty(len(events.density), dtype=np.int16)
+        for part in _chunks(out.size):
+            out[part] = self._assign(events.density[part])
+        return out
+
+    def _assign(self, density: Array) -> IntArray:
+        return assign(density, self.rows, discard=self.discard)
 
 
-def balanced(scores: Array, prior: Array) -> Array:
-    """Probabilities of classes with equal shares."""
-    relative = scores / prior
-    relative /= relative.sum(axis=1, keepdims=True)
-    return relative
+def most_probable(scores: Array, prior: Array) -> tuple[IntArray, Array]:
+    """Column of the most probable class, if the classes had equal shares, and its probability."""
+    column, probability = np.empty(len(scores), dtype=np.intp), np.empty(len(scores))
+    for part in _chunks(len(scores)):
+        relative = scores[part].T / prior[:, None]  # column by column, as reductions over a short axis are slow
+        column[part] = relative.argmax(axis=0)
+        np.divide(relative.max(axis=0), relative.sum(axis=0), out=probability[part])
+    return column, probability
 
 
 @dataclass(frozen=True)
@@ -84,30 +111,24 @@ class ArgmaxRule:
 
     def assign(self, scores: Array) -> IntArray:
         """Category of each event, -1 if it is discarded."""
-        out = np.empty(scores.shape[0], dtype=np.intp)
-        for part in _chunks(out.size):
-            out[part] = self._assign(scores[part])
-        return out
+        return self._assign(*most_probable(scores, self.prior))
 
-    def _assign(self, scores: Array) -> IntArray:
-        scores = balanced(scores, self.prior)
-        largest = scores.argmax(axis=1)
+    def assign_seen(self, events: Seen) -> Category:
+        """The same, of events whose most probable class is known."""
+        return self._assign(events.column, events.probability).astype(np.int16)
+
+    def _assign(self, largest: IntArray, probability: Array) -> IntArray:
         category = np.full(largest.size, len(self) - 1 if self.rest else -1, dtype=np.intp)
         first = 0
         for column, edges in zip(self.signals, self.edges, strict=True):
             members = np.flatnonzero(largest == column)
-            found = np.searchsorted(edges, scores[members, column], side="right") - 1
+            found = np.searchsorted(edges, probability[members], side="right") - 1
             category[members[found >= 0]] = found[found >= 0] + first
             first += edges.size
         return category
 
 
 Rule = LinearRule | ArgmaxRule
-
-
-def assigned(rule: Rule, scores: Array, density: Array) -> IntArray:
-    """Category of each event, from densities where the rule needs them: several rules share one calibration."""
-    return rule.assign_density(density) if isinstance(rule, LinearRule) else rule.assign(scores)
 
 
 def _chunks(n: int) -> Iterator[slice]:

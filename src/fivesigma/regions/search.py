@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array
 from fivesigma.cut import MIN_EFFECTIVE
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, is_number
 from fivesigma.ratios.calibration import check_prior
 from fivesigma.ratios.cells import densities
 from fivesigma.ratios.sample import Roles, Sample, check_sample
@@ -18,7 +18,7 @@ from fivesigma.regions.ascent import Floors
 from fivesigma.regions.fit import Fit, bound_of_any, bounds, fit
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.record import Bound, Judged, ScoreCategories, filled, goal_of
-from fivesigma.regions.rules import Rule, assigned
+from fivesigma.regions.rules import Rule, Seen, most_probable
 from fivesigma.regions.settings import Settings
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
@@ -113,9 +113,9 @@ def categorise_scores(
     True
     """
     roles = Roles(
-        tuple(map(str, processes)),
-        tuple(map(str, signals)),
-        None if floor_processes is None else tuple(map(str, floor_processes)),
+        _check_names("processes", processes),
+        _check_names("signals", signals),
+        None if floor_processes is None else _check_names("floor_processes", floor_processes),
     )
     settings = Settings(
         roles,
@@ -126,19 +126,24 @@ def categorise_scores(
         None if prior is None else check_prior(prior, len(roles.columns)),
         bool(calibrate),
     )
+    settings.goal.check(len(roles.signals))
     sample = check_sample(scores, process, sample_weight, roles)
     judged = _judged(sample, settings)
     found = fit(sample, settings)
     chosen = _chosen(found, judged)
     if chosen[-1] is None:
-        largest = max((k for k, rule in enumerate(chosen, 1) if rule is not None), default=0)
+        most, largest = (
+            settings.n_categories,
+            max((k for k, rule in enumerate(chosen, 1) if rule is not None), default=0),
+        )
         counts = sample.weight[sample.floor[sample.process]]
         raise InputError(
-            f"{settings.n_categories} categories do not fit: each needs {settings.floors}, and {largest} "
-            f"{'is' if largest == 1 else 'are'} the most that was found (all events have b = {counts.sum():g} and an "
-            f"effective background count of {sample.floor_count:.3g}); ask for fewer categories or lower the floors"
+            f"{most} {'category does' if most == 1 else 'categories do'} not fit: each needs {settings.floors}, and "
+            f"{largest} {'is' if largest == 1 else 'are'} the most that was found (all events have b = "
+            f"{counts.sum():g} and an effective background count of {sample.floor_count:.3g}); ask for fewer categories "
+            "or lower the floors"
         )
-    largest_F = bounds(found.density, sample, settings)
+    largest_F = bounds(found.events.density, sample, settings)
     any_number = bound_of_any(found.cells, settings.goal)
     path: list[ScoreCategories] = []
     for k, (rule, verdict, F) in enumerate(zip(chosen, judged, largest_F, strict=True)):
@@ -146,8 +151,10 @@ def categorise_scores(
             z = dict(zip(roles.signals, np.sqrt(2 * F).tolist(), strict=True))
             bound = Bound(float(settings.goal.value(F)), z, any_number, BOUND)
             known = found.categories[k] if rule is found.search[k] else None
-            category = rule.assign(sample.scores) if known is None else known.astype(np.intp)
-            record = filled(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict)
+            category = rule.assign_seen(found.events) if known is None else known
+            record = filled(
+                sample, category.astype(np.intp), rule, settings, held_out=False, bound=bound, judged=verdict
+            )
             path.append(record)
     return replace(path[-1], path=tuple(path[:-1]))
 
@@ -155,9 +162,15 @@ def categorise_scores(
 def check_floors(min_background: float, min_effective: float) -> Floors:
     """Check the floors."""
     for name, value in (("min_background", min_background), ("min_effective", min_effective)):
-        if not 0 <= value < np.inf:
+        if not (is_number(value) and 0 <= value < np.inf):
             raise InputError(f"{name} must be finite and >= 0, got {value!r}")
     return Floors(float(min_background), float(min_effective))
+
+
+def _check_names(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise InputError(f"{name} must be a list of names, got {given!r}")
+    return tuple(map(str, given))
 
 
 def _check_number(n_categories: object) -> int:
@@ -178,13 +191,15 @@ def _judged(sample: Sample, settings: Settings) -> list[Judged]:
         # Fewer events stand for the same yields, so that the same regions have fewer effective events.
         share = here.floor_count / max(sample.floor_count, 1e-300)
         found = fit(here, replace(settings, floors=settings.floors.scaled(share)))
-        density = densities(found.calibration.of(there.scores))
+        events = Seen(
+            densities(found.calibration.of(there.scores)), *most_probable(there.scores, settings.argmax_prior)
+        )
         values.append(
             [
                 tuple(
                     np.nan
                     if rule is None
-                    else goal_of(there, assigned(rule, there.scores, density), len(rule), settings.goal)
+                    else goal_of(there, rule.assign_seen(events).astype(np.intp), len(rule), settings.goal)
                     for rule in ways
                 )
                 for ways in zip(found.search, found.simple, strict=True)

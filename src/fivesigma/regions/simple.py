@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fivesigma._types import Array
@@ -9,7 +11,7 @@ from fivesigma.ratios.sample import Sample
 from fivesigma.regions.ascent import Floors
 from fivesigma.regions.goal import Goal
 from fivesigma.regions.intervals import Intervals, best_intervals
-from fivesigma.regions.rules import ArgmaxRule, balanced
+from fivesigma.regions.rules import ArgmaxRule, Seen
 from fivesigma.regions.settings import Settings
 
 # Positions in the menus of the signals, objectives, and content that is kept.
@@ -18,20 +20,19 @@ Way = tuple[tuple[int, ...], Array, Array]
 _BEAM = 256  # ways to share out categories that are kept for each number: all of them for up to three signals
 
 
-def simple_way(sample: Sample, settings: Settings) -> list[tuple[ArgmaxRule, Array] | None]:
+def simple_way(sample: Sample, events: Seen, settings: Settings) -> list[tuple[ArgmaxRule, Array] | None]:
     """Rules and yields of the simple way with one to `most` categories; None where the floors allow none.
 
     Every way to share out the categories among the signals is tried. What is in no interval is discarded or, where
     nothing may be, one category more.
     """
     roles, prior, goal, discard = settings.roles, settings.argmax_prior, settings.goal, settings.discard
-    scores = balanced(sample.scores, prior)
-    largest = scores.argmax(axis=1)
+    sample = replace(sample, scores=np.empty((sample.size, 0)))  # intervals need the probability alone
     menus: list[list[Intervals]] = []
     for signal, column in enumerate(roles.signal_columns):
-        members = largest == column
-        region = sample.part(members)
-        found = best_intervals(scores[members, column], region, signal, settings, discard=True) if region.size else []
+        members = np.flatnonzero(events.column == column)
+        value = events.probability[members]
+        found = best_intervals(value, sample.part(members), signal, settings, discard=True) if members.size else []
         menus.append([Intervals.none(sample.n_signals), *found])
     counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
     total = np.append(sample.class_yields, [counts.sum(), np.square(counts).sum()])

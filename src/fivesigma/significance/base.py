@@ -40,6 +40,8 @@ def refuse_outside(
 
 def _broadcast(**named: ArrayLike) -> tuple[Array, ...]:
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in named.items()}
+    if len({a.shape for a in arrays.values()}) == 1:
+        return tuple(arrays.values())
     try:
         return np.broadcast_arrays(*arrays.values())
     except ValueError:

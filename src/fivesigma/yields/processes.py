@@ -83,10 +83,9 @@ def process_yields(
     processes : Processes
         Of the same events.
     """
-    first, second, events = (
-        process_sums(category, n_categories, values, processes)
-        for values in (weight, np.square(weight), np.ones(weight.size))
-    )
+    cell, shape = _numbered(category, n_categories, processes)
+    first, second = (_sums(cell, shape, values) for values in (weight, np.square(weight)))
+    events = _sums(cell, shape, None)
     return {
         name: ProcessYields(bool(processes.signal[i]), first[i], second[i], events[i].astype(np.intp))
         for i, name in enumerate(processes.names)
@@ -95,8 +94,18 @@ def process_yields(
 
 def process_sums(category: IntArray, n_categories: int, values: Array, processes: Processes) -> Array:
     """Sum values by process and category."""
-    cell = processes.codes * (n_categories + 1) + category + 1  # column 0 takes what is left out
-    shape = (len(processes.names), n_categories + 1)
+    return _sums(*_numbered(category, n_categories, processes), values)
+
+
+def _numbered(category: IntArray, n_categories: int, processes: Processes) -> tuple[IntArray, tuple[int, int]]:
+    """Number of the process and category of each event, and the shape of what they number."""
+    cell = processes.codes * (n_categories + 1)
+    cell += category
+    cell += 1  # column 0 takes what is left out
+    return cell, (len(processes.names), n_categories + 1)
+
+
+def _sums(cell: IntArray, shape: tuple[int, int], values: Array | None) -> Array:
     sums = np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)
     return np.asarray(sums[:, 1:], dtype=np.float64)
 
