@@ -78,7 +78,7 @@ def test_every_page_is_in_exactly_one_toctree() -> None:
 def test_pages_with_cells_are_run(page: Path) -> None:
     text = page.read_text()
     assert text.startswith("---\nfile_format: mystnb\n")
-    for cell in re.findall(r"```\{code-cell\}\n(?::tags:.*\n)?(.*?)```", text, re.DOTALL):
+    for cell in re.findall(r"```\{code-cell\}\n(?::tags:[^\n]*\n)?(.*?)```", text, re.DOTALL):
         if not cell.startswith("%%bash"):
             compile(cell, page.name, "exec")
 
