@@ -22,7 +22,7 @@ CONSTANT = re.compile(r"\.\. py:data:: (\S+)\.(\w+)\n")
 
 # Modules whose public names are part of the reference; of the others only what users need is there.
 MODULES = ["cascade", "categories", "cut", "datasets", "errors", "exporting", "higgsml", "plot", "regions", "reporting"]
-MODULES += ["bootstrap", "scored", "significance", "systematics", "workspace"]
+MODULES += ["analysis", "bootstrap", "dask", "scored", "significance", "systematics", "workspace"]
 
 
 def documented() -> dict[str, Any]:
