@@ -2,16 +2,18 @@
 
 Systematics whose shifts are opposite add up to one Gaussian variance of the background, which is profiled in closed
 form. The others are profiled by Newton steps on all cuts together; for one category the Hessian is a diagonal and one
-outer product, so that a step costs no more than a few products.
+outer product, so that a step costs no more than a few products. Neighbouring cuts have nearly the same pulls: few cuts
+are profiled from several starting points, and the others start between the pulls of their neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from fivesigma._types import Array
+from fivesigma._types import Array, IntArray
 from fivesigma.profiled.likelihood import BENT, LOWEST, STRAIGHT, Term, gaussian, interpolate
 
 _CHUNK = 1 << 15  # cuts times systematics at a time: what stays in the processor's cache
@@ -19,6 +21,9 @@ _STEPS = 60
 _HALVINGS = 30
 _OPPOSITE = 1e-9  # relative difference of up and -down
 _CONVERGED = 1e-11
+_DENSE = 64  # tightest cuts, which differ most from each other: all are profiled from several starting points
+_SPACING = 32  # beyond them, one of so many more events as this part of those above the cut
+_OTHER_MINIMUM = 0.3  # difference of pulls of neighbours that may be another minimum
 
 
 def profile_cuts(n: Array, b: Array, shifts: Iterable[tuple[Array, Array]]) -> Array:
@@ -49,29 +54,66 @@ def profile_cuts(n: Array, b: Array, shifts: Iterable[tuple[Array, Array]]) -> A
             others.append((up, down))
     if not others:
         return gaussian(n, b, variance).value
-    out = np.empty(b.size)
+    knots = _knots(b.size)
+    out, pulls = np.empty(b.size), np.empty((len(others), knots.size))
     size = max(_CHUNK // len(others), 1)
-    for start in range(0, b.size, size):
+    for start in range(0, knots.size, size):
         part = slice(start, start + size)
-        up, down = (np.stack([pair[i][part] for pair in others]) for i in (0, 1))
-        out[part] = _profile(n[part], b[part], variance[part], up, down)
+        at = knots[part]
+        found = _profile(n[at], b[at], variance[at], *_stacked(others, at))
+        out[at], pulls[:, part] = found.objective, found.theta
+    between = np.setdiff1d(np.arange(b.size), knots, assume_unique=True)
+    other = np.abs(np.diff(pulls, axis=1)).max(axis=0) > _OTHER_MINIMUM
+    for start in range(0, between.size, size):
+        at = between[start : start + size]
+        right = np.searchsorted(knots, at)
+        share = (at - knots[right - 1]) / (knots[right] - knots[right - 1])
+        up, down = _stacked(others, at)
+        theta = pulls[:, right - 1] * (1 - share) + pulls[:, right] * share
+        out[at] = _newton(n[at], b[at], variance[at], up, down, theta).objective
+        where = np.flatnonzero(other[right - 1])
+        for side in (right - 1, right) if where.size else ():
+            rows = at[where]
+            again = _newton(n[rows], b[rows], variance[rows], up[:, where], down[:, where], pulls[:, side[where]])
+            out[rows] = np.minimum(out[rows], again.objective)
     return out
 
 
-def _profile(n: Array, b: Array, v: Array, up: Array, down: Array) -> Array:
-    """F of each cut; cuts that a systematic moves to the same side up and down are started from afar too."""
-    out = _newton(n, b, v, up, down, np.zeros(up.shape))
+def _knots(n_cuts: int) -> IntArray:
+    """Numbers of the cuts that are profiled from several starting points; the first and the last are among them."""
+    last = n_cuts - 1
+    n_wide = int(_SPACING * np.log(max(n_cuts / _DENSE, 1.0))) + 2
+    wide = np.round(np.geomspace(_DENSE, max(last, _DENSE), n_wide)).astype(np.intp)
+    return np.unique(np.minimum(np.concatenate([np.arange(_DENSE), wide]), last))
+
+
+def _stacked(shifts: list[tuple[Array, Array]], at: IntArray) -> tuple[Array, Array]:
+    return np.stack([up[at] for up, _ in shifts]), np.stack([down[at] for _, down in shifts])
+
+
+class _Minimum(NamedTuple):
+    """F of each cut, and the pulls of each systematic and cut where it is reached."""
+
+    objective: Array
+    theta: Array
+
+
+def _profile(n: Array, b: Array, v: Array, up: Array, down: Array) -> _Minimum:
+    """Profile each cut; those that a systematic moves to the same side up and down are started from afar too."""
+    best = _newton(n, b, v, up, down, np.zeros(up.shape))
     bend = np.abs(up + down)
     sided = np.where(bend > np.abs(up - down), bend / np.sqrt(n), 0.0)
     most = sided.max(axis=1)
     for k in np.argsort(-most, kind="stable")[: min(BENT, int(np.count_nonzero(most > STRAIGHT)))]:
-        same = sided[k] > STRAIGHT
+        same = np.flatnonzero(sided[k] > STRAIGHT)
         for far in (1.5, -1.5):
-            theta = np.zeros((len(up), np.count_nonzero(same)))
+            theta = np.zeros((len(up), same.size))
             theta[k] = far
             again = _newton(n[same], b[same], v[same], up[:, same], down[:, same], theta)
-            out[same] = np.minimum(out[same], again)
-    return out
+            lower = again.objective < best.objective[same]
+            best.objective[same[lower]] = again.objective[lower]
+            best.theta[:, same[lower]] = again.theta[:, lower]
+    return best
 
 
 def _term(n: Array, b: Array, v: Array, m: Array) -> Term:
@@ -83,8 +125,8 @@ def _term(n: Array, b: Array, v: Array, m: Array) -> Term:
 
 def _newton(  # noqa: PLR0917 - symbols of the likelihood
     n: Array, b: Array, v: Array, up: Array, down: Array, theta: Array
-) -> Array:
-    objective = np.empty(n.size)
+) -> _Minimum:
+    objective, reached = np.empty(n.size), theta.copy()
     active = np.arange(n.size)
     for _ in range(_STEPS):
         shift, slope, curvature = interpolate(theta, up, down)
@@ -96,7 +138,7 @@ def _newton(  # noqa: PLR0917 - symbols of the likelihood
         scale = term.curvature / (1 + term.curvature * (slope * along).sum(axis=0))
         step = other - along * scale * (slope * other).sum(axis=0)  # the inverse by Sherman and Morrison
         decrease = (gradient * step).sum(axis=0)
-        objective[active] = now - decrease / 2
+        objective[active], reached[:, active] = now - decrease / 2, theta
         moving = decrease > _CONVERGED * (1 + now)
         n, b, v, active, now, decrease = (x[moving] for x in (n, b, v, active, now, decrease))
         up, down, theta, step = (x[:, moving] for x in (up, down, theta, step))
@@ -114,7 +156,7 @@ def _newton(  # noqa: PLR0917 - symbols of the likelihood
         theta = np.where(high, theta, trial)
         if high.all():
             break
-    return objective
+    return _Minimum(objective, reached)
 
 
 def equivalent_variance(n: Array, b: Array, objective: Array) -> Array:
