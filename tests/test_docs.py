@@ -96,6 +96,15 @@ def test_front_pages_name_the_version() -> None:
     assert f"## [{fivesigma.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_lines_of_the_changelog_are_in_a_section() -> None:
+    """Each list ends with a mark, so that a merge that puts lines elsewhere is noticed."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    release = text[text.index("\n## [") :].split("\n## [")[1]
+    sections = re.split(r"^### (.*)\n", release, flags=re.MULTILINE)[1:]
+    for name, section in zip(sections[2::2], sections[3::2], strict=True):  # the first says what to do when upgrading
+        assert section.rstrip().endswith(f"\n\n<!-- {name}: add lines above this one. -->"), name
+
+
 def test_workflows_call_targets_of_make() -> None:
     yaml = pytest.importorskip("yaml")
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
