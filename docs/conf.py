@@ -26,6 +26,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "mathml",
+    "no_break",
     "shell_cells",
 ]
 exclude_patterns = ["_build", "_ext", "_style", "figures/*.py"]
