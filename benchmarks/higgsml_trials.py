@@ -109,17 +109,23 @@ class Experts(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class PerBackground(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """One classifier for each background process, whose ratios to signal add; the last column is the process."""
+    """One classifier for each part of the background, whose ratios to signal add.
 
-    def __init__(self, estimator: Any = None) -> None:
+    The parts are the processes, whose numbers are the last column, or thirds of the background by weight.
+    """
+
+    def __init__(self, estimator: Any = None, by: str = "process") -> None:
         self.estimator = estimator
+        self.by = by
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray) -> PerBackground:
         """Train each with as much background as signal."""
         self.classes_ = np.unique(y)
         self.fitted_ = []
-        for process in np.unique(X[y == 0, -1]):
-            rows = (y == 1) | (X[:, -1] == process)
+        thirds = np.searchsorted(np.quantile(sample_weight[y == 0], [1 / 3, 2 / 3]), sample_weight)
+        part = thirds if self.by == "weight" else X[:, -1]
+        for one in np.unique(part[y == 0]):
+            rows = (y == 1) | (part == one)
             share = sample_weight[rows & (y == 0)].sum() / sample_weight[y == 1].sum()
             balanced = np.where(y == 1, 1.0, 1.0 / share) * sample_weight
             self.fitted_.append((clone(self.estimator).fit(X[rows], y[rows], balanced[rows]), share))
@@ -144,6 +150,10 @@ TRIALS: dict[str, Make] = {
     "width 80, depth 4": lambda n: net(n, **WIDE),
     "width 80, depth 4, batch 2048, 20 epochs": lambda n: net(n, **WIDE | {"epochs": 20, "batch_size": 2048}),
     "one net per background": lambda n: PerBackground(net(n, **NEW)),
+    "one net per third of background by weight": lambda n: PerBackground(net(n, **NEW), by="weight"),
+    "default batch, one net per third by weight": lambda n: PerBackground(
+        net(n, **NEW | {"batch_size": None}), by="weight"
+    ),
     "batch 4096, 20 epochs": lambda n: net(n, **NEW | {"epochs": 20}),
     "pairs": lambda n: net(n, with_sets(n, "mass_", "mT_", "dR_", "deta_", "dphi_"), **NEW),
     "experts by jets": lambda n: Experts(net(n, **NEW), list(n).index("PRI_jet_num")),

@@ -255,7 +255,7 @@ class TestTraining:
             assert rates.argmax() == pytest.approx(0.3 * n_steps, abs=2)
             assert rates[-1] < 0.01 * peak
 
-    @pytest.mark.parametrize(("n", "size"), [(10, 32), (1000, 40), (62_510, 2501), (10**6, 4096)])
+    @pytest.mark.parametrize(("n", "size"), [(10, 1024), (25_600, 1024), (62_510, 2501), (10**6, 4096)])
     def test_batches_grow_with_the_events(self, n: int, size: int) -> None:
         assert NetClassifier().check_parameters().batch_of(n) == size
         assert NetClassifier(batch_size=7).check_parameters().batch_of(n) == 7

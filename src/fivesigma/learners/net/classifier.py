@@ -36,7 +36,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     epochs : int, default=30
         Passes over the events.
     batch_size : int, optional
-        Events of a step; by default a twenty-fifth of the events, but at least 32 and at most 4096.
+        Events of a step; by default a twenty-fifth of the events, but at least 1024 and at most 4096.
     learning_rate : float, default=0.01
         Largest rate of the cycle.
     weight_decay : float, default=0.01

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 _STEPS = 25  # of an epoch, unless its batches would be smaller or larger than these
-_LEAST, _MOST = 32, 4096
+_LEAST, _MOST = 1024, 4096
 _SYMMETRIES = 4  # mirrored or not, flipped or not
 
 
