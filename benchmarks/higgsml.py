@@ -19,29 +19,33 @@ from fivesigma.cli import main
 from fivesigma.higgsml import engineer, load, write_simulated
 
 FILE = "events.csv.gz"
+RECIPES = ("paper-ten", "best")
 
 
 @benchmark(slow=True)
 def full_size() -> Iterable[Figure]:
-    """Fetch, load, engineer, train paper-ten, submit and score; each step in a process of its own."""
+    """Fetch, load, engineer, train two recipes, submit and score; each step in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
         (here / "server").mkdir()
         write_simulated(here / "server" / FILE)
-        data, out = str(here / FILE), str(here / "paper-ten")
+        data = str(here / FILE)
         with serving(here / "server") as url:
             fetched = measure("higgsml", "fetch", data, "--url", f"{url}/{FILE}")
         features = measure("engineer", data)
-        trained = measure("higgsml", "reproduce", data, "--recipe", "paper-ten", "-o", out)
+        trained, private = {}, {}
+        for recipe in RECIPES:
+            out = here / recipe
+            trained[f"reproduce {recipe}"] = measure("higgsml", "reproduce", data, "--recipe", recipe, "-o", str(out))
+            runs = json.loads((out / "results.json").read_text())["runs"]
+            private[recipe] = runs[0]["blends"]["all"]["sets"]["private"]["ams"]
         scored = measure("higgsml", "score", f"{out}/submission.csv", "--data", data)
-        runs = json.loads((Path(out) / "results.json").read_text())["runs"]
-        private = runs[0]["blends"]["all"]["sets"]["private"]["ams"]
-    steps = {"fetch": fetched, "load and engineer": features, "reproduce paper-ten": trained, "score": scored}
+    steps = {"fetch": fetched, "load and engineer": features, **trained, "score": scored}
     for step, (seconds, _) in steps.items():
-        limit = 30.0 if step == "reproduce paper-ten" else None
-        yield Figure(step, seconds / 60, limit, " min")
+        yield Figure(step, seconds / 60, 30.0 if step in trained else None, " min")
     yield Figure("peak memory of all steps", max(memory for _, memory in steps.values()), 6000, " MB")
-    yield Figure("private AMS on the toy", private, note="a toy: no score of the challenge")
+    for recipe, ams in private.items():
+        yield Figure(f"private AMS of {recipe} on the toy", ams, note="a toy: no score of the challenge")
 
 
 def measure(*arguments: str) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from fivesigma._types import AnyArray, Array
 from fivesigma.datasets import Events
 from fivesigma.higgsml import ChallengeEvents, load
 from fivesigma.higgsml.recipes import Recipe, find_recipe
-from fivesigma.higgsml.reproduce import columns_of, fit_recipe, select
+from fivesigma.higgsml.reproduce import fit_recipe, select
 
 RECIPES = ("plain", "paper-ten", "best")
 SEEDS = range(2)
@@ -36,8 +36,7 @@ Scores = dict[str, AnyArray]
 def run(recipe: Recipe, train: ChallengeEvents, test: ChallengeEvents, seed: int) -> Scores:
     """Score and selection of the test events by each blend of a recipe."""
     start = time.perf_counter()
-    training, X = columns_of(train, recipe), columns_of(test, recipe).X
-    found = select(fit_recipe(recipe, training, seed), training, X)
+    found = select(fit_recipe(recipe, train, seed), train, test.X)
     out: Scores = {"seconds": np.array(time.perf_counter() - start)}
     for blend in found:
         out |= {blend.name: blend.score, f"{blend.name} selected": blend.selected}

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.numpy")
 
 from fivesigma import NetClassifier  # noqa: E402 - only where torch is
+from fivesigma.learners.net import training  # noqa: E402
+from fivesigma.learners.net.dense import DenseNet, initial_layers, random_mask  # noqa: E402
 from fivesigma.learners.net.training import _Adam, limited_threads, one_cycle  # noqa: E402
 
 # A few hundred events are enough here.
@@ -179,6 +181,53 @@ class TestInputs:
         assert np.isfinite(net.predict_proba(X)).all()
 
 
+def joined_margin(layers: list[Any], inputs: Any, masks: Sequence[Any] = ()) -> Any:
+    """The net as it is said in words: each layer sees the inputs and all layers before it."""
+    seen = inputs
+    for k, (weight, offset) in enumerate(zip(layers[:-2:2], layers[1:-2:2], strict=True)):
+        out = torch.nn.functional.silu(seen @ weight.T + offset)
+        seen = torch.cat([out * masks[k] if masks else out, seen], 1)
+    return (seen @ layers[-2].T + layers[-1])[:, 0]
+
+
+class TestDenseNet:
+    @given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 4), st.integers(2, 7), st.sampled_from([0.0, 0.3]))
+    def test_gradient_is_that_of_torch(self, n_inputs: int, width: int, depth: int, n: int, dropout: float) -> None:
+        rng = np.random.default_rng(n)
+        layers = [torch.from_numpy(a.astype(float)) for a in initial_layers(n_inputs, width, depth, seed=n)]
+        for offset in layers[1::2]:
+            offset.copy_(torch.from_numpy(rng.normal(size=offset.shape)))
+        inputs, weight = torch.from_numpy(rng.normal(size=(n, n_inputs))), torch.from_numpy(rng.exponential(size=n))
+        target = torch.from_numpy(rng.integers(0, 2, n).astype(float))
+        ours = [torch.zeros_like(layer) for layer in layers]
+        masks = [random_mask((n, width), dropout, rng) for _ in range(depth)] if dropout else []
+        net = DenseNet(layers, n)
+        blocks = [slice(n // 2), slice(n // 2, n)]  # smaller than the table
+        loss = sum(
+            net.add_gradient(inputs[b], target[b], weight[b], ours, [mask[b] for mask in masks]).item() for b in blocks
+        )
+
+        theirs = [layer.clone().requires_grad_() for layer in layers]
+        margin = joined_margin(theirs, inputs, masks)
+        expected = torch.nn.functional.binary_cross_entropy_with_logits(margin, target, weight, reduction="sum")
+        expected.backward()
+        assert loss == pytest.approx(expected.item(), rel=1e-12)
+        for mine, layer in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(mine.numpy(), layer.grad.numpy(), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(net.margin(inputs), joined_margin(layers, inputs), rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("dropout", [0.001, 0.1, 0.5, 0.9])
+    def test_dropout_leaves_out_its_share_and_keeps_the_mean(self, dropout: float) -> None:
+        mask = random_mask((1001, 333), dropout, np.random.default_rng(0)).numpy()
+        n = mask.size
+        assert mask.shape == (1001, 333)
+        assert np.unique(mask).size == 2
+        assert np.mean(mask == 0) == pytest.approx(dropout, abs=5 * np.sqrt(dropout * (1 - dropout) / n) + 2**-16)
+        assert mask.mean() == pytest.approx(1.0, abs=5 * np.sqrt(dropout / (1 - dropout) / n) + 1e-6)
+        together = np.mean((mask[:, 1:] == 0) & (mask[:, :-1] == 0))  # units are independent
+        assert together == pytest.approx(dropout**2, abs=6 * dropout * np.sqrt(1 / n) + 2**-16)
+
+
 class TestTraining:
     def test_steps_are_those_of_torchs_adam(self) -> None:
         rng = np.random.default_rng(0)
@@ -188,10 +237,11 @@ class TestTraining:
         optimizer = torch.optim.AdamW([theirs], lr=0.02, betas=(0.9, 0.999), weight_decay=0.1)
         for _ in range(20):
             gradient = torch.from_numpy(rng.normal(size=7).astype(np.float32))
-            ours.parameters.grad, theirs.grad = gradient.clone(), gradient.clone()
+            ours.gradient.copy_(gradient)
+            theirs.grad = gradient
             ours.step(0.02, 0.9)
             optimizer.step()
-        np.testing.assert_allclose(ours.parameters.detach().numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(ours.parameters.numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
 
     @given(st.integers(1, 500), st.floats(1e-6, 1.0))
     def test_one_cycle(self, n_steps: int, peak: float) -> None:
@@ -204,6 +254,20 @@ class TestTraining:
         if n_steps >= 10:
             assert rates.argmax() == pytest.approx(0.3 * n_steps, abs=2)
             assert rates[-1] < 0.01 * peak
+
+    @pytest.mark.parametrize(("n", "size"), [(10, 1024), (25_600, 1024), (62_510, 2501), (10**6, 4096)])
+    def test_batches_grow_with_the_events(self, n: int, size: int) -> None:
+        assert NetClassifier().check_parameters().batch_of(n) == size
+        assert NetClassifier(batch_size=7).check_parameters().batch_of(n) == 7
+
+    def test_a_batch_is_one_step_however_it_is_cut(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        X, y, weight = make_blobs(300)
+        settings = {**SMALL, "batch_size": 100, "dropout": 0.0}
+        whole = NetClassifier(**settings).fit(X, y, weight)
+        monkeypatch.setattr(training, "_ROWS_AT_ONCE", 13)
+        cut = NetClassifier(**settings).fit(X, y, weight)
+        np.testing.assert_allclose(cut.decision_function(X), whole.decision_function(X), atol=1e-4)
+        np.testing.assert_allclose(cut.loss_, whole.loss_, rtol=1e-5)
 
     def test_it_learns_what_a_line_cannot(self) -> None:
         rng = np.random.default_rng(0)

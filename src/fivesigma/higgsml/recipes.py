@@ -1,4 +1,4 @@
-"""Which models a recipe trains, on which columns, and how their scores are held out."""
+"""Which models a recipe trains, how their scores are held out, and how they are blended."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.retrained import CascadeClassifier
-from fivesigma.higgsml.data import FEATURES
-from fivesigma.higgsml.features import ALL_SETS
 from fivesigma.higgsml.orientation import MOMENTA
 from fivesigma.learners.decomposition import default_regressor
 
@@ -21,32 +19,30 @@ __all__ = ["RECIPES", "Recipe", "find_recipe"]
 Members = list[tuple[str, Any]]
 
 TREES = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
-NET: dict[str, Any] = {
-    "width": 33, "depth": 6, "epochs": 15, "batch_size": 1024, "learning_rate": 0.01, "dropout": 0.1
-}  # fmt: skip
+NET: dict[str, Any] = {"epochs": 20, "dropout": 0.1}
 QUICK = 0.05  # share of trees and epochs of a quick run
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """An ensemble and what it is trained on.
+    """An ensemble that is trained on the challenge's 30 columns.
 
     Attributes
     ----------
     name, summary : str
         What it is called, and what it is.
-    sets : tuple of str or None
-        Feature sets of `engineer`; None for the challenge's 30 columns.
     cv : float or int
         Held-out events, as in `CascadePool`.
+    weights : {"even", "fit"}
+        Weights of the members in the blend, as in `CascadePool`.
     members : function
         Returns (name, estimator) pairs, from the names of the columns and the share of the full effort.
     """
 
     name: str
     summary: str
-    sets: tuple[str, ...] | None
     cv: float | int
+    weights: str
     members: Callable[[Sequence[str], float], Members]
 
 
@@ -100,7 +96,7 @@ def _paper_full(columns: Sequence[str], effort: float) -> Members:
 
 
 def _best(columns: Sequence[str], effort: float) -> Members:
-    """Decomposed trees, nets with physics weights and decomposed, and a grown cascade.
+    """A net, which carries it, and decomposed trees, which err otherwise.
 
     The unweighted classifier of the decomposed trees can use a capacity that a weighted one cannot.
     """
@@ -108,16 +104,11 @@ def _best(columns: Sequence[str], effort: float) -> Members:
     regressor = default_regressor()
     regressor.set_params(n_estimators=_scaled(regressor.n_estimators, effort))
     classifier = need("xgboost").XGBClassifier(n_estimators=_scaled(300, effort), **params)
-    trees = DecomposedClassifier(classifier, regressor)
-    nets = {"net": _net(columns, effort), "decomposed-net": DecomposedClassifier(_net(columns, effort), regressor)}
-    shape = TREES | {"colsample_bytree": 0.5}
-    grown = GrownCascadeClassifier(n_trees=_scaled(300, effort), params=shape, update_every=1)  # as it was measured
-    plain = [("decomposed", trees), *((f"{name}-{k}", net) for name, net in nets.items() for k in (1, 2))]
-    return [*plain, ("grown", grown)]
+    return [("net", _net(columns, effort)), ("decomposed", DecomposedClassifier(classifier, regressor))]
 
 
 def _net(columns: Sequence[str], effort: float) -> Any:
-    """Return a net that sees the challenge's own columns and turns events while it learns.
+    """Return a net that turns events while it learns.
 
     Columns are given by number because a pool trains on arrays.
     """
@@ -125,8 +116,7 @@ def _net(columns: Sequence[str], effort: float) -> Any:
 
     at = {name: k for k, name in enumerate(columns)}
     momenta = [tuple(None if c is None else at[c] for c in triple) for triple in MOMENTA]
-    seen = [at[name] for name in FEATURES]
-    return NetClassifier(**(NET | {"epochs": _scaled(NET["epochs"], effort)}), columns=seen, momenta=momenta)
+    return NetClassifier(**(NET | {"epochs": _scaled(NET["epochs"], effort)}), momenta=momenta)
 
 
 def _scaled(n: int, effort: float) -> int:
@@ -134,26 +124,20 @@ def _scaled(n: int, effort: float) -> int:
 
 
 RECIPES = (
-    Recipe("plain", "one plain XGBoost model of 500 trees", None, 0.25, _plain),
+    Recipe("plain", "one plain XGBoost model of 500 trees", 0.25, "even", _plain),
     Recipe(
         "paper-ten",
         "five plain and five grown XGBoost models of 500 trees",
-        None,
         0.25,
+        "even",
         _paper_ten,
     ),
     Recipe(
         "paper-full",
         "retrained and grown cascades with plain XGBoost, a random forest and a neural net",
-        None,
         0.25,
+        "even",
         _paper_full,
     ),
-    Recipe(
-        "best",
-        "engineered features; decomposed trees, nets and a grown cascade, bagged over five folds",
-        (*ALL_SETS, "raw"),
-        5,
-        _best,
-    ),
+    Recipe("best", "a net and decomposed trees, bagged over five folds, weights fitted", 5, "fit", _best),
 )

@@ -22,7 +22,6 @@ from fivesigma.challenge import B_REG
 from fivesigma.cut import scan
 from fivesigma.errors import InputError
 from fivesigma.estimators.pool import CascadePool
-from fivesigma.higgsml.features import engineer
 from fivesigma.higgsml.recipes import QUICK, Recipe
 from fivesigma.higgsml.submission import write_submission
 from fivesigma.significance import AMS2
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from fivesigma.datasets import Events
     from fivesigma.higgsml.data import ChallengeEvents
 
-__all__ = ["Outcome", "Results", "Selection", "columns_of", "fit_recipe", "reproduce", "select"]
+__all__ = ["Outcome", "Results", "Selection", "fit_recipe", "reproduce", "select"]
 
 UTILITY = AMS2(b_reg=B_REG)
 RESULTS, TABLE, SUBMISSION = WRITTEN = ("results.json", "table.md", "submission.csv")
@@ -182,7 +181,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     effort = QUICK if quick else 1.0
     test_rows = np.isin(data.kaggle_set, list(SETS))
-    train, test = (columns_of(events, recipe) for events in (data.subset("t"), data[test_rows]))
+    train, test = data.subset("t"), data[test_rows]
     ids, test_sets = test.ids, data.kaggle_set[test_rows]
     runs = []
     for seed in seeds:
@@ -234,11 +233,6 @@ def _check_folder(folder: Path, summary: str) -> None:
             raise InputError(f"{folder} holds the results of another run ({found}); name another folder")
 
 
-def columns_of(events: Events, recipe: Recipe) -> Events:
-    """Give events the columns that a recipe is trained on."""
-    return events if recipe.sets is None else engineer(events, recipe.sets)
-
-
 def fit_recipe(recipe: Recipe, train: Events, seed: int, *, effort: float = 1.0, **options: Any) -> CascadePool:
     """Train all members of a recipe.
 
@@ -247,7 +241,7 @@ def fit_recipe(recipe: Recipe, train: Events, seed: int, *, effort: float = 1.0,
     recipe : Recipe
         What to train.
     train : Events
-        Training events with the recipe's columns, weighted to the yields of the experiment.
+        Training events, weighted to the yields of the experiment.
     seed : int
         Of splits and members.
     effort : float
@@ -256,7 +250,7 @@ def fit_recipe(recipe: Recipe, train: Events, seed: int, *, effort: float = 1.0,
         Of `CascadePool`: checkpoint, n_jobs, verbose.
     """
     members = recipe.members(train.feature_names, effort)
-    pool = CascadePool(members, b_reg=B_REG, cv=recipe.cv, random_state=seed, **options)
+    pool = CascadePool(members, weights=recipe.weights, b_reg=B_REG, cv=recipe.cv, random_state=seed, **options)
     return pool.fit(train.X, train.is_signal.astype(int), train.weight)
 
 

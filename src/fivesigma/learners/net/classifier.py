@@ -33,10 +33,10 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     ----------
     width, depth : int, default=33 and 6
         Units of a layer, and layers.
-    epochs : int, default=15
+    epochs : int, default=30
         Passes over the events.
-    batch_size : int, default=1024
-        Events of a step.
+    batch_size : int, optional
+        Events of a step; by default a twenty-fifth of the events, but at least 1024 and at most 4096.
     learning_rate : float, default=0.01
         Largest rate of the cycle.
     weight_decay : float, default=0.01
@@ -95,8 +95,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         *,
         width: int = 33,
         depth: int = 6,
-        epochs: int = 15,
-        batch_size: int = 1024,
+        epochs: int = 30,
+        batch_size: int | None = None,
         learning_rate: float = 0.01,
         weight_decay: float = 0.01,
         dropout: float = 0.2,
@@ -228,6 +228,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         """
         for name in ("width", "depth", "epochs", "batch_size", "n_augment"):
             value = getattr(self, name)
+            if name == "batch_size" and value is None:
+                continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise InputError(f"{name} must be a positive integer, got {value!r}")
         if self.n_augment != 1 and self.n_augment % 4:

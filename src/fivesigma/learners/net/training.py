@@ -1,6 +1,6 @@
-"""A densely connected net, its symmetries and its training.
+"""The training of a net, and the symmetries of its events.
 
-Every layer sees the inputs and the outputs of all layers before it. Nothing here touches torch's global state: seeds
+Nothing here touches torch's global state: seeds
 are those of generators, and the number of threads is put back.
 """
 
@@ -17,12 +17,13 @@ import numpy as np
 from fivesigma._extras import need
 from fivesigma._threads import wanted_cores
 from fivesigma._types import Array
+from fivesigma.learners.net.dense import DenseNet, initial_layers, random_mask
 from fivesigma.learners.net.inputs import Floats
 from fivesigma.learners.net.settings import NetSettings, symmetric_copies
 
 torch = need("torch")
 
-_ROWS_AT_ONCE = 4096  # of a prediction: enough for full speed, few enough for the caches
+_ROWS_AT_ONCE = 1024  # enough for full speed, few enough for the caches
 
 
 class TrainingEvents(NamedTuple):
@@ -45,28 +46,38 @@ class TrainingEvents(NamedTuple):
 def train(events: TrainingEvents, settings: NetSettings, seed: int, report: Callable[[float], None]) -> list[Floats]:
     """Train a net and return its weights, layer by layer; `report` is called with the mean loss of each epoch."""
     generator = torch.Generator(device="cpu").manual_seed(seed)
+    rng = np.random.Generator(np.random.SFC64(seed))  # of dropout
     x, v, y, w = (torch.from_numpy(a) for a in events)
-    initial = _initial(x.shape[1] + 3 * v.shape[1], settings.width, settings.depth, seed)
+    initial = initial_layers(x.shape[1] + 3 * v.shape[1], settings.width, settings.depth, seed)
     sizes, shapes = [layer.size for layer in initial], [layer.shape for layer in initial]
     adam = _Adam(np.concatenate([layer.ravel() for layer in initial]), settings.weight_decay)
-    n_batches = max(1, math.ceil(y.shape[0] / settings.batch_size))
+    layers, gradient = (_layers(vector, sizes, shapes) for vector in (adam.parameters, adam.gradient))
+    net = DenseNet(layers, _ROWS_AT_ONCE)
+    n_batches = math.ceil(y.shape[0] / settings.batch_of(y.shape[0]))
     n_steps = settings.epochs * n_batches
-    with torch.enable_grad():
+    with torch.no_grad():
         for _ in range(settings.epochs):
             order = torch.randperm(y.shape[0], generator=generator, device="cpu")
             total = 0.0
-            for rows in torch.tensor_split(order, n_batches):
-                inputs = x[rows]
-                if v.shape[1]:
-                    inputs = torch.cat([inputs, _randomly_turned(v[rows], generator)], 1)
-                layers = _layers(adam.parameters, sizes, shapes)
-                margin = _forward(layers, inputs, settings.dropout, generator)
-                loss = torch.nn.functional.binary_cross_entropy_with_logits(margin, y[rows], weight=w[rows])
-                loss.backward()
+            for batch in torch.tensor_split(order, n_batches):
+                adam.gradient.zero_()
+                for rows in batch.split(_ROWS_AT_ONCE):
+                    inputs = x[rows]
+                    if v.shape[1]:
+                        inputs = torch.cat([inputs, _randomly_turned(v[rows], generator)], 1)
+                    masks = _masks(rows.shape[0], settings, rng)
+                    weight = w[rows] / batch.shape[0]
+                    total += net.add_gradient(inputs, y[rows], weight, gradient, masks).item()
                 adam.step(*one_cycle(adam.n_steps, n_steps, settings.learning_rate))
-                total += loss.item()
             report(total / n_batches)
-    return [layer.detach().numpy().copy() for layer in _layers(adam.parameters, sizes, shapes)]
+    return [layer.numpy().copy() for layer in layers]
+
+
+def _masks(n_rows: int, settings: NetSettings, rng: np.random.Generator) -> list[Any]:
+    """Factors of the units of each layer: those that a step leaves out have none."""
+    if not settings.dropout:
+        return []
+    return [random_mask((n_rows, settings.width), settings.dropout, rng) for _ in range(settings.depth)]
 
 
 def one_cycle(step: int, n_steps: int, peak: float) -> tuple[float, float]:
@@ -84,24 +95,21 @@ class _Adam:
     """Adam with decoupled weight decay on one vector; torch's own imports its compiler first, for seconds."""
 
     def __init__(self, start: Floats, weight_decay: float) -> None:
-        self.parameters = torch.from_numpy(start).requires_grad_()
+        self.parameters, self.gradient = torch.from_numpy(start), torch.from_numpy(np.zeros_like(start))
         self.n_steps = 0
         self._decay = weight_decay
         self._mean, self._square = (torch.from_numpy(np.zeros_like(start)) for _ in range(2))
         self._left = 1.0  # how much of the mean of gradients is still the zero that it started from
 
     def step(self, rate: float, momentum: float, memory: float = 0.999) -> None:
-        """Go one step along the gradient and forget it."""
-        gradient = self.parameters.grad
+        """Go one step along the gradient."""
         self.n_steps += 1
         self._left *= momentum
-        self._mean.lerp_(gradient, 1.0 - momentum)
-        self._square.mul_(memory).addcmul_(gradient, gradient, value=1.0 - memory)
+        self._mean.lerp_(self.gradient, 1.0 - momentum)
+        self._square.mul_(memory).addcmul_(self.gradient, self.gradient, value=1.0 - memory)
         size = (self._square / (1.0 - memory**self.n_steps)).sqrt_().add_(1e-8)
-        with torch.no_grad():
-            self.parameters.mul_(1.0 - rate * self._decay)
-            self.parameters.addcdiv_(self._mean, size, value=-rate / (1.0 - self._left))
-        self.parameters.grad = None
+        self.parameters.mul_(1.0 - rate * self._decay)
+        self.parameters.addcdiv_(self._mean, size, value=-rate / (1.0 - self._left))
 
 
 def log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment: int) -> Array:
@@ -109,44 +117,21 @@ def log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment:
 
     In double precision, for in single the score of an event would depend on which others are scored with it.
     """
-    layers = [torch.from_numpy(layer.astype(np.float64)) for layer in weights]
+    net = DenseNet([torch.from_numpy(layer.astype(np.float64)) for layer in weights], _ROWS_AT_ONCE)
     turns = _turns(n_augment) if vectors.shape[1] else [None]
     out = np.empty(scalars.shape[0])
     with torch.no_grad():
         for start in range(0, out.size, _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
             x, v = (torch.from_numpy(a[rows].astype(np.float64)) for a in (scalars, vectors))
-            copies = [_forward(layers, x if turn is None else torch.cat([x, _turned(v, *turn)], 1)) for turn in turns]
+            copies = [net.margin(x if turn is None else torch.cat([x, _turned(v, *turn)], 1)) for turn in turns]
             out[rows] = np.mean([copy.numpy() for copy in copies], axis=0)
     return out
-
-
-def _initial(n_inputs: int, width: int, depth: int, seed: int) -> list[Floats]:
-    """Random weights and zero offsets of all layers, one after the other."""
-    rng = np.random.default_rng(seed)
-    sizes = [(width, n_inputs + k * width, math.sqrt(2.0)) for k in range(depth)]
-    sizes.append((1, n_inputs + depth * width, 1.0))
-    layers = []
-    for n_out, n_in, gain in sizes:
-        layers.append(rng.normal(0.0, gain / math.sqrt(n_in), (n_out, n_in)).astype(np.float32))
-        layers.append(np.zeros(n_out, dtype=np.float32))
-    return layers
 
 
 def _layers(parameters: Any, sizes: list[int], shapes: list[Any]) -> list[Any]:
     """Views of one vector."""
     return [part.view(shape) for part, shape in zip(parameters.split(sizes), shapes, strict=True)]
-
-
-def _forward(layers: list[Any], inputs: Any, dropout: float = 0.0, generator: Any = None) -> Any:
-    linear, silu = torch.nn.functional.linear, torch.nn.functional.silu
-    seen = inputs
-    for weight, offset in zip(layers[:-2:2], layers[1:-2:2], strict=True):
-        out = silu(linear(seen, weight, offset))
-        if dropout:
-            out = out * torch.rand(out.shape, generator=generator, device="cpu").ge(dropout) / (1.0 - dropout)
-        seen = torch.cat([out, seen], 1)
-    return linear(seen, layers[-2], layers[-1])[:, 0]
 
 
 def _turns(n_augment: int) -> list[tuple[Any, ...]]:
