@@ -164,6 +164,27 @@ def test_yields_are_measured_only_where_u_is_updated() -> None:
     assert step.measured == [0, 1, 3, 4, 5, 7]  # rounds are counted from 1
 
 
+def test_rounds_without_a_look_are_judged_as_if_they_had_the_same_yields() -> None:
+    outcomes = [Outcome(20.0 + 5 * (k % 4), 100.0 + 3 * k, 50.0) for k in range(14)]
+    for utility in (AMS2(), RelativeBackground(0.1)):
+        schedule = Schedule(utility, update_every=4)
+        rounds = list(itertools.islice(cascade(Scripted(*outcomes), schedule, ClassWeights(1.0, 0.01), p=100.0), 14))
+        best = 0.0
+        for before, r in itertools.pairwise(rounds):
+            best = max(best, before.significance)
+            assert r.index == before.index + 1
+            assert r.significance == pytest.approx(float(utility.value(r.s, r.b)))
+            assert r.improved == (r.significance > best)
+            for seen, said in ((before, r.surrogate_before), (r, r.surrogate_after)):
+                signal, background = r.class_weights
+                error = background * (seen.b + utility.b_reg) - signal * seen.s
+                if r.u is not None:
+                    assert isinstance(utility, AMS2)
+                    error = float(utility.surrogate(seen.s, seen.b, r.u, 100.0))
+                assert said == pytest.approx(error)
+            assert before.following == ClassWeights(*r.class_weights, r.u)
+
+
 def test_balanced_start_takes_u_at_the_best_cut() -> None:
     schedule = Schedule(AMS2())
     tuned = GOOD._replace(s=90.0, b=9000.0, tuned=(20.0, 100.0))

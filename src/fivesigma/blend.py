@@ -41,7 +41,7 @@ class Blend:
         if kind not in BLENDS:
             raise InputError(f"blend must be one of {', '.join(BLENDS)}, got {kind!r}")
         q = np.linspace(0.0, 1.0, KNOTS)
-        knots = [np.quantile(p, q) for p in scores]
+        knots = [quantiles(p, q) for p in scores]
         even = np.full(len(scores), 1.0 / len(scores))
         return cls(kind, even if weights is None else weights / weights.sum(), knots)
 
@@ -70,6 +70,16 @@ class Blend:
         if not weights.sum() > 0:
             return self
         return Blend(self.kind, weights / weights.sum(), self.knots)
+
+
+def quantiles(values: Array, q: Array) -> Array:
+    """What ``np.quantile(values, q)`` is, faster where q are many: it sorts once."""
+    ordered = np.sort(values)
+    position = (ordered.size - 1) * q
+    below = np.floor(position).astype(np.intp).clip(0, ordered.size - 1)
+    low, high, t = ordered[below], ordered[np.minimum(below + 1, ordered.size - 1)], position - below
+    # From the nearer side, so that a quantile between two equal values is that value.
+    return np.asarray(np.where(t < 0.5, low + (high - low) * t, high - (high - low) * (1 - t)))
 
 
 def _rank(p: Array, knots: Array, q: Array) -> Array:

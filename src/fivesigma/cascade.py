@@ -115,6 +115,10 @@ class Round:
     following: ClassWeights
     restart: int = 0
 
+    def trained_at(self, weights: ClassWeights) -> bool:
+        """Whether these were its class weights."""
+        return (weights.signal, weights.background, weights.u) == (*self.class_weights, self.u)
+
     @property
     def counts(self) -> bool:
         """Deprecated name of `valid`."""
@@ -248,17 +252,22 @@ def cascade(
     """
     utility, first = schedule.utility, 0 if start.u is None else 1
     weights, previous, best = start, None, None
-    if resume:
-        last = resume[-1]
+    last = resume[-1] if resume else None
+    if last is not None:
         weights, previous = last.following, Outcome(last.s, last.b, last.effective_background)
         best = next((r for r in reversed(resume) if r.improved), None)
     for t in itertools.count(first + len(resume)):
         clock = time.perf_counter()
-        updating = t - first >= schedule.warmup and (t - first - schedule.warmup) % schedule.update_every == 0
+        due = (t - first - schedule.warmup) % schedule.update_every == 0
+        updating = due and t - first >= schedule.warmup
         find_u = start.u is None and t - first == schedule.warmup
         monitored = monitor_every > 0 and t % monitor_every == 0
         step.train(weights)
-        if previous is None or monitored or (t - first - schedule.warmup) % schedule.update_every == 0:
+        if last is not None and not due and not monitored and last.trained_at(weights):
+            last = _repeated(last, t, time.perf_counter() - clock)
+            yield last
+            continue
+        if previous is None or monitored or due:
             outcome = step.measure(tuned=find_u, monitored=monitored)
         else:
             outcome = previous._replace(tuned=None, train=None)  # nothing depends on it, and yields take time
@@ -274,11 +283,11 @@ def cascade(
             following = schedule.following(outcome.s, outcome.b, weights)
         elif updating and best is not None:
             following = _halfway(weights, ClassWeights(*best.class_weights))
-        this = replace(this, following=following)
-        yield this
+        last = replace(this, following=following)
+        yield last
         weights, previous = following, outcome
-        if this.improved:
-            best = this
+        if last.improved:
+            best = last
 
 
 def plain_round(schedule: Schedule, weights: ClassWeights, outcome: Outcome, *, p: float, seconds: float) -> Round:
@@ -317,6 +326,20 @@ def _judged(
         train_b=outcome.train[1] if outcome.train else None,
         seconds=seconds,
         following=weights,
+    )
+
+
+def _repeated(last: Round, t: int, seconds: float) -> Round:
+    """Record a round without a look at the yields, at the class weights of the one before: nothing else is new."""
+    return replace(
+        last,
+        index=t,
+        improved=False,
+        surrogate_before=last.surrogate_after,
+        train_s=None,
+        train_b=None,
+        seconds=seconds,
+        following=ClassWeights(*last.class_weights, last.u),
     )
 
 

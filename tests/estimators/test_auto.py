@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import log_loss
 
-from fivesigma import AMS2, AutoClassifier, load, save
+from fivesigma import AMS2, AutoClassifier, GrownCascadeClassifier, load, save
 from fivesigma._types import Array
 from fivesigma.blend import Blend
 from fivesigma.datasets import from_arrays
@@ -19,8 +19,9 @@ from fivesigma.errors import InputError
 from fivesigma.estimators import auto, blended, fits
 from fivesigma.estimators.blend_choice import WINDOW, choose_blend
 from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.tree_count import find_tree_count
+from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
 from fivesigma.learners import Binding
 from tests.estimators.blobs import YIELDS, make_blobs
 
@@ -97,7 +98,7 @@ def test_the_number_of_trees_has_the_lowest_held_out_loss() -> None:
     part = rows // 2 % 4
     split = Binding(x, y, rows[part > 0], rows[part == 0], 0, 1)
     params = {"learning_rate": 0.05}
-    found = find_tree_count(sample, split, "histogram", params)
+    found = find_tree_count(sample, split, params)
     losses = []
     for n in range(10, 200, 10):
         model = HistGradientBoostingClassifier(**params, max_iter=n, early_stopping=False)
@@ -107,16 +108,62 @@ def test_the_number_of_trees_has_the_lowest_held_out_loss() -> None:
     assert 10 < found < 150
 
 
-def test_trees_are_counted_if_no_number_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fits that are averaged have half as many again as are best for one."""
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_a_search_is_the_plain_model_that_it_finds(library: str) -> None:
+    """Its trees are those of a model that knew their number, and that number has the lowest loss."""
+    sample, rows = sample_of(X, Y, W), np.arange(Y.size)
+    split = [(rows[rows // 2 % 4 > 0], rows[rows // 2 % 4 == 0])]
+    options: dict[str, Any] = {"params": {"learning_rate": 0.1}, "random_state": 3, "n_jobs": 1}
+    longer = GrownCascadeClassifier(library, cascade=False, n_trees=120, **options)
+    longer.fit_sample(sample, split)
+    held_out = split[0][1]
+    weight = sample.learner_weights(held_out, sample.balanced(held_out))
+    losses = [log_loss(Y[held_out], p, sample_weight=weight) for p in longer.models_[0].staged_probability(X[held_out])]
+    looks = losses[9::10]
+    best = 10 * (int(np.argmin(looks)) + 1)
+    assert 10 < best < 90
+    for more in (1.0, 1.5, 4.0):  # fewer trees than the search grows, and more
+        search = PlainSearch(library, more=more, **options)
+        score = search.fit_sample(sample, split)
+        found = search.found()
+        assert found.n_trees_ == len(found.history_) == found.n_trees == round(more * best)
+        known = GrownCascadeClassifier(library, cascade=False, n_trees=found.n_trees, **options)
+        np.testing.assert_allclose(known.fit_sample(sample, split), score, rtol=1e-6)
+        np.testing.assert_array_equal(found.predict_proba(X), known.predict_proba(X))
+
+
+def test_the_number_of_trees_is_found_or_given() -> None:
+    """The model is the same: the search is one of its fits."""
+    found = AutoClassifier(**{**SMALL, "n_trees": None}).fit(X, Y, W)
+    given = AutoClassifier(**{**SMALL, "n_trees": found.n_trees_}).fit(X, Y, W)
+    np.testing.assert_array_equal(found.predict_proba(X), given.predict_proba(X))
+    assert found.choice_ == given.choice_
+    assert {model.n_trees for name, model in found.members_ if name == "plain"} == {found.n_trees_}
+
+
+def test_fits_that_are_averaged_have_half_as_many_trees_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "find_tree_count", lambda *_: 30)
-    options: dict[str, Any] = {"fast": True, "random_state": 0, "n_jobs": 1, "params": {"learning_rate": 0.3}}
+    options: dict[str, Any] = {"fast": True, "random_state": 0, "n_jobs": 1, "library": "histogram"}
     model = AutoClassifier(cv=3, **options).fit(X, Y, W)
     assert model.n_trees_ == 45
-    assert model.choice_ == f"plain, {model.n_trees_} trees on 3 splits"
+    assert model.choice_ == "plain, 45 trees on 3 splits"
     assert AutoClassifier(cv=0.25, **options).fit(X, Y, W).n_trees_ == 30
     events = from_arrays(X, Y, W, signal=1, keep={"number": np.arange(Y.size) // 2})
     assert AutoClassifier(cv=3, by="number", **options).fit(events).n_trees_ == 30  # new events meet one fit
+
+
+def test_bins_are_those_of_params_or_fewer_than_usual() -> None:
+    """Half as many bins make another model, which `params` can undo."""
+    options: dict[str, Any] = {**SMALL, "fast": True}
+    usual = AutoClassifier(**{**options, "params": {"learning_rate": 0.3, "max_bin": 256}}).fit(X, Y, W)
+    (_, first), *_ = usual.members_
+    grown = GrownCascadeClassifier(cascade=False, n_trees=8, params={"learning_rate": 0.3}, random_state=0, n_jobs=1)
+    grown.set_params(random_state=first.random_state)
+    (train, held_out), *_ = sample_of(X, Y, W).splits(3, spread_seeds(1, 2)[0])
+    grown.fit_sample(sample_of(X, Y, W), [(train, held_out)])
+    np.testing.assert_array_equal(first.predict_proba(X), grown.predict_proba(X))
+    fewer = AutoClassifier(**options).fit(X, Y, W)
+    assert not np.array_equal(fewer.predict_proba(X), usual.predict_proba(X))
 
 
 class TestChoice:
@@ -188,7 +235,7 @@ def test_resumed_it_is_the_same_and_counts_no_trees_again(tmp_path: Path, monkey
     options = {**SMALL, "n_trees": None, "checkpoint": tmp_path}
     whole = AutoClassifier(**{**options, "checkpoint": None}).fit(X, Y, W)
     begun: list[str] = []
-    fit = fits._fit
+    fit = fits.fit_task
 
     def dies(pool: Any, member: Any, task: Any, *rest: Any, **options: Any) -> Any:
         begun.append(task.key)
@@ -196,20 +243,40 @@ def test_resumed_it_is_the_same_and_counts_no_trees_again(tmp_path: Path, monkey
             raise MemoryError
         return fit(pool, member, task, *rest, **options)
 
-    monkeypatch.setattr(fits, "_fit", dies)
+    monkeypatch.setattr(fits, "fit_task", dies)
     with pytest.raises(MemoryError):
         AutoClassifier(**options).fit(X, Y, W)
 
-    def never(*_: Any) -> int:
+    def never(*_: Any, **__: Any) -> int:
         raise AssertionError
 
-    finished, n_begun = set(begun[:4]), len(begun)
-    monkeypatch.setattr(auto, "find_tree_count", never)
+    assert "plain-0" not in begun  # the search made it
+    finished, n_begun = {"plain-0", *begun[:4]}, len(begun)
+    monkeypatch.setattr(auto, "PlainSearch", never)
     resumed = AutoClassifier(**options).fit(X, Y, W)
     np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
     assert resumed.choice_ == whole.choice_
     assert resumed.cut_ == whole.cut_
     assert not finished & set(begun[n_begun:])
+
+
+def test_killed_between_the_fit_of_the_search_and_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It then searches again: a number is never there without its fit."""
+    options = {**SMALL, "n_trees": None, "checkpoint": tmp_path}
+    whole = AutoClassifier(**{**options, "checkpoint": None}).fit(X, Y, W)
+    keep = fits.keep_fit
+
+    def dies(*given: Any) -> None:
+        keep(*given)
+        raise MemoryError
+
+    monkeypatch.setattr(auto, "keep_fit", dies)
+    with pytest.raises(MemoryError):
+        AutoClassifier(**options).fit(X, Y, W)
+    monkeypatch.setattr(auto, "keep_fit", keep)
+    resumed = AutoClassifier(**options).fit(X, Y, W)
+    assert resumed.n_trees_ == whole.n_trees_
+    np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
 
 
 def test_negative_weights_need_a_policy() -> None:

@@ -386,7 +386,7 @@ class Mine(GaussianNB):
 def test_pool_that_a_checkpoint_cannot_hold_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any, words: str
 ) -> None:
-    monkeypatch.setattr(fits, "_fit", None)  # training would fail with another error
+    monkeypatch.setattr(fits, "fit_task", None)  # training would fail with another error
     with pytest.raises(InputError, match=words) as caught:
         small_pool(tmp_path / "run", **options).fit(X, Y, W)
     assert "\n" not in str(caught.value)

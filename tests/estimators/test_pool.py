@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -23,7 +25,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import fivesigma
 from fivesigma import AMS2, CascadeClassifier, CascadePool, GrownCascadeClassifier
-from fivesigma.blend import Blend
+from fivesigma._types import Array
+from fivesigma.blend import Blend, quantiles
 from fivesigma.errors import InputError
 from fivesigma.estimators import callbacks
 from tests.estimators.blobs import YIELDS, make_blobs
@@ -255,6 +258,17 @@ def test_fitted_weights_do_not_depend_on_the_yields_of_the_classes() -> None:
     )
     assert common == pytest.approx(rare)
     assert 0.1 < common[0] < 0.9, "a blend of one member would not tell the two apart"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    values=st.lists(st.floats(-1e6, 1e6) | st.sampled_from([0.1, 0.5]), min_size=1, max_size=40).map(np.array),
+    q=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=20).map(np.array),
+)
+def test_quantiles_are_those_of_numpy(values: Array, q: Array) -> None:
+    found = quantiles(values, q)
+    np.testing.assert_allclose(found, np.quantile(values, q), rtol=1e-14, atol=1e-300)
+    assert ((found >= values.min()) & (found <= values.max())).all()
 
 
 def test_ranks_are_shares_of_the_held_out_events_below() -> None:

@@ -179,13 +179,13 @@ class _Member(GrownCascadeClassifier):
         super().__init__(**parameters)
         self._group, self._channel, self._asked, self._answer = group, channel, -np.inf, KEEP_ON
 
-    def _should_stop(self, judged: list[float]) -> bool:
+    def _should_stop(self, n_trees: int, judged: list[float]) -> bool:
         if self._group.leads and time.monotonic() - self._asked > _PAUSE:
             self._asked, self._answer = time.monotonic(), self._channel.wanted()
         answer = int(self._group.most(float(self._answer if self._group.leads else KEEP_ON)))
         if answer == GIVE_UP:
             raise PeerError("the run was given up")
-        return answer == STOP or super()._should_stop(judged)
+        return answer == STOP or super()._should_stop(n_trees, judged)
 
     def tune_on(self, held_out: Gauge, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on the held-out events of all workers."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._threads import wanted_cores
 from fivesigma._types import Array, IntArray
-from fivesigma.blend import Blend
+from fivesigma.blend import Blend, quantiles
 from fivesigma.cascade import History
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
@@ -179,5 +179,5 @@ def score_as_if_new(fit: Fit, sample: Sample, rows: IntArray) -> Array:
     seen = np.isin(rows, fit.task.train)
     if seen.any():
         below = np.searchsorted(np.sort(score[seen]), score[seen], "right") / np.count_nonzero(seen)
-        score[seen] = np.quantile(fit.held_out_score, below)
+        score[seen] = quantiles(fit.held_out_score, below)
     return score

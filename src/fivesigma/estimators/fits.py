@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,6 +109,8 @@ def run_fits(
     tasks: list[Task],
     sample: Sample,
     checkpoint: Checkpoint | None,
+    *,
+    ready: Mapping[str, Fit] = MappingProxyType({}),
 ) -> list[Fit]:
     """Run the fits; those of a member that a callback stopped in between are left out.
 
@@ -121,22 +123,27 @@ def run_fits(
     tasks : list of Task
     sample : Sample
     checkpoint : Checkpoint, optional
+    ready : mapping of str to Fit, optional
+        Fits that are done already, by the keys of their tasks.
     """
     workers, threads = spread_threads(pool.n_jobs, len(tasks), sample.n_cells)
     done = set() if checkpoint is None else _finished(checkpoint)
     if checkpoint:
         _clear_leftovers(checkpoint, done)
+    done |= set(ready)
     with PoolProgress(pool, {t.key: rounds_of(members[t.member]) for t in tasks}).showing() as progress:
 
         def work(task: Task) -> Fit | None:
             if progress.stopped and task.member > 0:  # a pool needs one member
                 return None
             with progress.fit(task.key):
+                if task.key in ready:
+                    return ready[task.key]
                 if checkpoint and task.key in done:
                     with checkpoint.resuming():
                         stored = load_value(checkpoint.folder / task.key, trusted=True)
                         return Fit(task, stored["model"], _held_out(stored["held_out"], task))
-                return _fit(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
+                return fit_task(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
 
         try:
             if on_cluster():
@@ -174,12 +181,12 @@ def _run_on_cluster(  # noqa: PLR0917 - what `run_fits` has
             fit = next(new)
             fits.append(fit)
             if checkpoint:
-                _keep(checkpoint, fit)
+                keep_fit(checkpoint, fit)
     return fits
 
 
 def _fit_elsewhere(settings: Any, member: SignificanceClassifier, task: Task, sample: Sample) -> Fit:
-    return _fit(settings, member, task, sample, threads=threads_of_worker(settings.n_jobs), checkpoint=None)
+    return fit_task(settings, member, task, sample, threads=threads_of_worker(settings.n_jobs), checkpoint=None)
 
 
 def rounds_of(member: SignificanceClassifier) -> int:
@@ -190,7 +197,7 @@ def rounds_of(member: SignificanceClassifier) -> int:
     return int(getattr(member, "n_trees", 1))
 
 
-def _fit(
+def fit_task(
     pool: Any,
     member: SignificanceClassifier,
     task: Task,
@@ -199,28 +206,39 @@ def _fit(
     threads: int,
     checkpoint: Checkpoint | None,
 ) -> Fit:
-    """Fit a member on one split."""
+    """Fit a member on one split, and keep the fit in the checkpoint.
+
+    Parameters
+    ----------
+    pool : estimator
+        Gives utility and policy for negative weights.
+    member : estimator
+        Cloned and fitted.
+    task : Task
+    sample : Sample
+    threads : int
+    checkpoint : Checkpoint, optional
+    """
     model: SignificanceClassifier = clone(member)
-    if "refit" in model.get_params(deep=False):
-        model.set_params(refit=False)  # it would train on the events that judge it
-    running = checkpoint.folder / f"{task.key}{_RUNNING}" if checkpoint else None
     model.set_params(
         utility=pool.utility_,
         b_reg=None,
         negative_weights=pool.negative_weights,
-        checkpoint=running,
+        checkpoint=checkpoint.folder / f"{task.key}{_RUNNING}" if checkpoint else None,
         random_state=task.seed,
         n_jobs=threads,
+        **({"refit": False} if getattr(model, "refit", False) else {}),  # it would train on the events that judge it
     )
     score = model.fit_sample(sample, [(task.train, task.held_out)])
-    model.set_params(checkpoint=None)
+    if checkpoint:
+        model.set_params(checkpoint=None)
     fit = Fit(task, model, score)
     if checkpoint:
-        _keep(checkpoint, fit)
+        keep_fit(checkpoint, fit)
     return fit
 
 
-def _keep(checkpoint: Checkpoint, fit: Fit) -> None:
+def keep_fit(checkpoint: Checkpoint, fit: Fit) -> None:
     """Write a finished fit; in this order a kill between any two steps leaves a fit that is finished or can resume."""
     key = fit.task.key
     save_value({"model": fit.model, "held_out": fit.held_out_score}, checkpoint.folder / key, force=True)

@@ -331,7 +331,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
     def _train_and_tune(self, growth: Growth, start: ClassWeights, p: float, checkpoint: Checkpoint | None) -> Array:
         """Grow the boosters and tune the cut; return P(signal) of the held-out rows."""
         self.history_, judged = self._grow(growth, start, p, checkpoint)
-        self.n_trees_ = _best_end(judged) if self.early_stopping else len(self.history_)
+        self.n_trees_ = self._n_kept(len(self.history_), judged)
         self.models_ = growth.models(self.n_trees_)
         if self.n_trees_ < len(self.history_):
             probability = growth.score_held_out_by(self.models_)
@@ -355,11 +355,10 @@ class GrownCascadeClassifier(SignificanceClassifier):
         rounds = cascade(growth, schedule, start, p=p, monitor_every=self.monitor_every, resume=tuple(history))
         try:
             with reporting(self, self.n_trees, "trees", done=len(history)) as report:
-                while len(history) < self.n_trees and not self._should_stop(judged):
+                while len(history) < self.n_trees and not self._should_stop(len(history), judged):
                     r = next(rounds)
                     history.append(r)
-                    if self.early_stopping is not None:
-                        judged.append(growth.best_significance())
+                    self._judge(growth, len(history), judged)
                     if checkpoint and len(history) % self.checkpoint_every == 0:
                         dumped = growth.dump()
                         files = {f"booster-{k}": d for k, d in enumerate(dumped)}
@@ -386,8 +385,18 @@ class GrownCascadeClassifier(SignificanceClassifier):
             can_go_back=False,
         )
 
-    def _should_stop(self, judged: list[float]) -> bool:
+    # The next three decide how many trees there are; a search for their number has others.
+    def _judge(self, growth: Growth, n_trees: int, judged: list[float]) -> None:  # noqa: ARG002 - for a search
+        """Add what early stopping looks at after so many trees."""
+        if self.early_stopping is not None:
+            judged.append(growth.best_significance())
+
+    def _should_stop(self, n_trees: int, judged: list[float]) -> bool:  # noqa: ARG002 - for a search
         return self.early_stopping is not None and len(judged) - _best_end(judged) >= self.early_stopping
+
+    def _n_kept(self, n_trees: int, judged: list[float]) -> int:
+        """How many of the trees that have grown are kept."""
+        return _best_end(judged) if self.early_stopping else n_trees
 
     def _grow_on_all(self, sample: Sample, seed: int) -> StagedModel:
         """Grow one booster on all events with the class weights of the rounds that were kept."""

@@ -1,80 +1,131 @@
-"""How many trees a plain model should have: as many as lower the loss of held-out events."""
+"""How many trees a plain model should have: as many as lower the loss of held-out events.
+
+The loss is the logistic one with learner weights at which both classes weigh the same, as in training.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from typing import Any
 
 import numpy as np
 
 from fivesigma._progress import end_if_given_up
 from fivesigma._threads import limited
-from fivesigma._types import Array, BoolArray
-from fivesigma.estimators.growth import Weigher
+from fivesigma._types import Array, IntArray
+from fivesigma.cascade import History
+from fivesigma.estimators.grown import GrownCascadeClassifier
+from fivesigma.estimators.growth import Growth, Weigher
 from fivesigma.estimators.sample import Sample
-from fivesigma.learners import Binding, grower
+from fivesigma.learners import Binding
+from fivesigma.significance import Utility
 
 MOST_TREES = 1000
 EVERY = 10  # trees between two looks at the loss
 PATIENCE = 3  # looks without a new minimum after which growth stops
 
 
-def find_tree_count(sample: Sample, binding: Binding, library: str, params: dict[str, Any]) -> int:
-    """Grow a plain model on the training rows of a split until the loss of its held-out rows stops falling.
+class PlainSearch(GrownCascadeClassifier):
+    """A plain model that finds its number of trees itself.
 
-    The loss is the logistic one with learner weights at which both classes weigh the same, as in training.
+    It grows until the loss of held-out events has stopped falling, and keeps `more` times as many trees as had the
+    lowest loss; the trees of the search are those of the model.
+
+    Parameters
+    ----------
+    library, params, utility, b_reg, negative_weights, checkpoint, random_state, n_jobs
+        As in `GrownCascadeClassifier`.
+    more : float, default=1.0
+        Trees of the model for each tree that lowers the loss.
+    """
+
+    def __init__(
+        self,
+        library: str = "xgboost",
+        *,
+        params: dict[str, Any] | None = None,
+        more: float = 1.0,
+        utility: str | Utility = "ams2",
+        b_reg: float | None = None,
+        negative_weights: str = "error",
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            library,
+            n_trees=round(more * MOST_TREES),
+            params=params,
+            cascade=False,
+            update_every=EVERY,
+            cut="zero",
+            utility=utility,
+            b_reg=b_reg,
+            negative_weights=negative_weights,
+            checkpoint=checkpoint,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+        self.more = more
+
+    def found(self) -> GrownCascadeClassifier:
+        """Return the model, as if the number of its trees had been known."""
+        names = GrownCascadeClassifier._get_param_names()
+        model = GrownCascadeClassifier(**{**{name: getattr(self, name) for name in names}, "n_trees": self.n_trees_})
+        for name, value in vars(self).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(model, name, value)
+        model.history_ = History(self.history_[: self.n_trees_])
+        return model
+
+    def _judge(self, growth: Growth, n_trees: int, judged: list[float]) -> None:
+        if n_trees % EVERY == 0 and not _has_risen(judged):
+            judged.append(_loss(growth.score_held_out(), growth.sample, growth.splits[0][1]))
+
+    def _should_stop(self, n_trees: int, judged: list[float]) -> bool:
+        return _has_risen(judged) and n_trees >= self._n_kept(n_trees, judged)
+
+    def _n_kept(self, n_trees: int, judged: list[float]) -> int:  # noqa: ARG002 - as the class above has it
+        return round(self.more * _best(judged))
+
+
+def find_tree_count(sample: Sample, binding: Binding, params: dict[str, Any]) -> int:
+    """Find the number for scikit-learn's histogram boosting.
 
     Parameters
     ----------
     sample : Sample
     binding : Binding
         The split, the seed and the threads.
-    library : {"xgboost", "lightgbm", "histogram"}
     params : dict
-        Of the library's trees.
+        Of the trees.
     """
-    train, held_out = binding.train, binding.held_out
-    weight = Weigher.of(sample, train)(sample.balanced(train))
-    judge = sample.learner_weights(held_out, sample.balanced(held_out))
-    signal = sample.signal[held_out]
-    score_after = (
-        _histogram(params, binding, weight) if library == "histogram" else _grown(library, params, binding, weight)
-    )
-    losses: list[float] = []
-    while len(losses) * EVERY < MOST_TREES and len(losses) - int(np.argmin([*losses, np.inf])) <= PATIENCE:
-        end_if_given_up()
-        losses.append(_loss(score_after((len(losses) + 1) * EVERY), signal, judge))
-    return (int(np.argmin(losses)) + 1) * EVERY
-
-
-def _grown(library: str, params: dict[str, Any], binding: Binding, weight: Array) -> Callable[[int], Array]:
-    """Score the held-out rows by ever more trees of one booster."""
-    booster = grower(library, params, binding)
-    booster.set_weights(weight)
-
-    def score_after(_: int) -> Array:
-        for _ in range(EVERY):
-            booster.grow()
-        return booster.score_held_out()
-
-    return score_after
-
-
-def _histogram(params: dict[str, Any], binding: Binding, weight: Array) -> Callable[[int], Array]:
-    """Score the held-out rows by ever more trees of scikit-learn's histogram boosting."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     model = HistGradientBoostingClassifier(**params, early_stopping=False, warm_start=True, random_state=binding.seed)
     table, judged = binding.rows(binding.train), binding.rows(binding.held_out)
-
-    def score_after(n_trees: int) -> Array:
+    weight = Weigher.of(sample, binding.train)(sample.balanced(binding.train))
+    losses: list[float] = []
+    while not _has_risen(losses):
+        end_if_given_up()
         with limited(binding.n_threads):
-            model.set_params(max_iter=n_trees).fit(table, binding.target[binding.train], sample_weight=weight)
-            return np.asarray(model.predict_proba(judged)[:, 1])
+            model.set_params(max_iter=(len(losses) + 1) * EVERY)
+            model.fit(table, binding.target[binding.train], sample_weight=weight)
+            score = np.asarray(model.predict_proba(judged)[:, 1])
+        losses.append(_loss(score, sample, binding.held_out))
+    return _best(losses)
 
-    return score_after
+
+def _has_risen(losses: list[float]) -> bool:
+    """Whether the last looks brought no new minimum, or were enough."""
+    return bool(losses) and (len(losses) - int(np.argmin(losses)) > PATIENCE or len(losses) * EVERY >= MOST_TREES)
 
 
-def _loss(probability: Array, signal: BoolArray, weight: Array) -> float:
+def _best(losses: list[float]) -> int:
+    return (int(np.argmin(losses)) + 1) * EVERY
+
+
+def _loss(probability: Array, sample: Sample, rows: IntArray) -> float:
     p = np.clip(probability.astype(np.float64), 1e-12, 1 - 1e-12)
-    return float(-np.average(np.log(np.where(signal, p, 1 - p)), weights=weight))
+    weight = sample.learner_weights(rows, sample.balanced(rows))
+    return float(-np.average(np.log(np.where(sample.signal[rows], p, 1 - p)), weights=weight))
