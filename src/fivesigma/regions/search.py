@@ -140,8 +140,8 @@ def categorise_scores(
         raise InputError(
             f"{most} {'category does' if most == 1 else 'categories do'} not fit: each needs {settings.floors}, and "
             f"{largest} {'is' if largest == 1 else 'are'} the most that was found (all events have b = "
-            f"{counts.sum():g} and an effective background count of {sample.floor_count:.3g}); ask for fewer categories "
-            "or lower the floors"
+            f"{counts.sum():g} and an effective background count of {sample.floor_count:.3g}); ask for fewer "
+            "categories or lower the floors"
         )
     largest_F = bounds(found.events.density, sample, settings)
     any_number = bound_of_any(found.cells, settings.goal)
