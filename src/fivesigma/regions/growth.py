@@ -51,7 +51,7 @@ def splits(problem: Problem, state: State) -> list[tuple[Array, Array]]:
         both = np.where(held[0] & held[1], goal.value(rest[category] + F[0] + F[1]), -np.inf)
         out = slice(0, int(ends[0]) if category[0] < 0 else 0)  # what is discarded comes first
         alone = [np.where(ok[out], goal.value(rest[-1] + part[out]), -np.inf) for ok, part in zip(held, F, strict=True)]
-        for start, end in zip(starts, ends, strict=True):
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             k = int(category[start])
             for G, sign in ((both, 1.0),) if k >= 0 else zip(alone, (-1.0, 1.0), strict=True):
                 at = start + int(G[start : end - 1].argmax()) if end - start > 1 else start
