@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
             "_threads": "threads",
         },
     ),
-    ("significance", {"significance": "Z = h(F(s, b)), class weights"}),
+    ("significance", {"significance": "Z = h(F(s, b)), class weights", "rounds": "record of a cascade"}),
     ("yields", {"yields": "weights, labels, selections", "profiled": "profiled likelihoods"}),
     (
         "events",

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, RelativeBackground, SOverRootSB
 from fivesigma._types import Array
-from fivesigma.cascade import ClassWeights, History, Outcome, Round, Schedule, cascade, until_no_increase
+from fivesigma.cascade import Outcome, Schedule, cascade, until_no_increase
 from fivesigma.errors import InputError
+from fivesigma.rounds import ClassWeights, History, Round
 from fivesigma.significance import Utility
 
 GUARANTEED: list[Utility] = [AMS2(), AMS2(b_reg=3.0), AMS3(), SOverRootSB(), OnOff(2.0), GaussianBackground(1.5)]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from fivesigma import AMS2, History, Round, Varied, categorise, scan, yield_shifts
 from fivesigma._summary import Summary, curve, digits
 from fivesigma._types import Array
-from fivesigma.cascade import ClassWeights
 from fivesigma.datasets import Events, from_arrays
+from fivesigma.rounds import ClassWeights
 
 NASTY = "<script>alert('x')</script> & \"t\" 'q'"
 

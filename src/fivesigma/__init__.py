@@ -10,7 +10,6 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from fivesigma import plot
     from fivesigma.analysis import analyse
-    from fivesigma.cascade import History, Round
     from fivesigma.categories import Categories, categorise
     from fivesigma.cut import CutScan, scan
     from fivesigma.estimators.auto import AutoClassifier
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from fivesigma.learners.net.classifier import NetClassifier
     from fivesigma.regions import ScoreCategories, categorise_scores
     from fivesigma.reporting import Report, report
+    from fivesigma.rounds import History, Round
     from fivesigma.scored import ScoredEvents
     from fivesigma.scored_files import ScoredFiles
     from fivesigma.significance import (
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 # Every public name and the module that defines it; modules are imported on first use (PEP 562).
 _HOME = {
     "analyse": "analysis",
-    "History": "cascade",
-    "Round": "cascade",
+    "History": "rounds",
+    "Round": "rounds",
     "categorise": "categories",
     "CutScan": "cut",
     "scan": "cut",

@@ -9,9 +9,9 @@ from scipy.special import ndtri
 
 from fivesigma import AMS2, History, Round, Varied
 from fivesigma._types import Array
-from fivesigma.cascade import ClassWeights
 from fivesigma.datasets import from_arrays
 from fivesigma.reporting.data import ReportData, gather
+from fivesigma.rounds import ClassWeights
 
 UTILITY = AMS2()
 

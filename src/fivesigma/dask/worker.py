@@ -21,7 +21,6 @@ import numpy as np
 from fivesigma._progress import listener
 from fivesigma._threads import note_threads
 from fivesigma._types import Array, IntArray
-from fivesigma.cascade import ClassWeights, Round
 from fivesigma.dask.gauge import GroupGauge
 from fivesigma.dask.group import Group, PeerError
 from fivesigma.dask.share import LocalEvents, Share, read_share
@@ -32,6 +31,7 @@ from fivesigma.estimators.growth import Growth, Weigher
 from fivesigma.estimators.sample import Sample
 from fivesigma.learners import check_library
 from fivesigma.learners.xgboost_batches import cache_folder
+from fivesigma.rounds import ClassWeights, Round
 from fivesigma.significance import resolve_utility
 
 SAMPLE = 200_000  # training events that decide the bins

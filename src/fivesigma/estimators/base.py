@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from fivesigma._extras import need
 from fivesigma._types import AnyArray, Array, BoolArray
-from fivesigma.cascade import History
 from fivesigma.cut import CutScan, scan
 from fivesigma.cut_rule import DEFAULT_RULE, RULES
 from fivesigma.datasets.digest import events_digest
@@ -28,6 +27,7 @@ from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.estimators.varied import scored_variations
 from fivesigma.learners.complaints import explained
+from fivesigma.rounds import History
 from fivesigma.scored import ScoredEvents
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint

@@ -11,7 +11,7 @@ from sklearn.base import MetaEstimatorMixin
 
 from fivesigma._threads import threads_for
 from fivesigma._types import Array, IntArray
-from fivesigma.cascade import ClassWeights, History, Outcome, Schedule, plain_round
+from fivesigma.cascade import Outcome, Schedule, plain_round
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
@@ -21,6 +21,7 @@ from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.learners import Binding, check_learner, default_learner
 from fivesigma.learners.decomposition import RatioModel, check_regressor, default_regressor, fit_ratio
+from fivesigma.rounds import ClassWeights, History
 from fivesigma.significance import Utility
 from fivesigma.store import from_parts, to_parts
 from fivesigma.store.checkpoint import Checkpoint
