@@ -63,7 +63,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     checkpoint : path, optional
-        Folder to which the models of each finished split are written; the same call goes on from there.
+        Folder to which the models of each finished split are written; the same call resumes from there.
     random_state : int, RandomState or None, default=None
         Seed of the split and of the learners.
     n_jobs : int, optional

@@ -93,7 +93,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     checkpoint : path, optional
-        Folder to which the run is written every `checkpoint_every` trees; the same call goes on from there.
+        Folder to which the run is written every `checkpoint_every` trees; the same call resumes from there.
     checkpoint_every : int, default=50
         Trees between two writes. At each of them the booster is read back, so that a run that was killed ends with the
         same model as one that was not.

@@ -95,7 +95,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     checkpoint : path, optional
-        Folder to which each finished round is written; the same call goes on from there, and trains the rounds that it
+        Folder to which each finished round is written; the same call resumes from there, and trains the rounds that it
         keeps once more.
     random_state : int, RandomState or None, default=None
         Seed of the split and of the learners.
