@@ -36,7 +36,7 @@ EARLY_WINDOW = 20  # trees whose mean significance early stopping looks at
 
 
 class GrownCascadeClassifier(SignificanceClassifier):
-    """Weighted classification cascade that grows one booster, a tree a round.
+    """Weighted classification cascade that grows one booster by one tree per round.
 
     Each tree is fitted to the gradient of the weighted error at the present class weights (u, f*(u)); then u follows
     the yields of the booster so far. The events are binned once and only their weights change.

@@ -121,7 +121,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
     See Also
     --------
-    fivesigma.GrownCascadeClassifier : One booster that gains a tree a round.
+    fivesigma.GrownCascadeClassifier : One booster that gains one tree per round.
 
     Examples
     --------
