@@ -4,16 +4,17 @@ BIN := .venv/bin
 READY := .venv/ready
 DOCS_READY := .venv/docs-ready
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint $(CURDIR)/constraints.txt
-TESTS ?= tests
+TESTS ?= tests --pyargs fivesigma
+# SCIPY_ARRAY_API: without it scikit-learn skips one of its checks. One thread: small fits only wait for more.
+PYTEST := -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: coverage demo test quick lint docs bench study study-screening release-check format browser clean
 
 demo: $(READY)  ## the main job on the embedded default
 	$(BIN)/fivesigma demo
 
-# SCIPY_ARRAY_API: without it scikit-learn skips one of its checks. One thread: small fits only wait for more.
 test: $(READY)  ## all tests, warnings are errors
-	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
+	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
 quick: $(READY)  ## README, documentation and layers, in seconds
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_readme.py tests/test_docs.py tests/test_layers.py
@@ -36,14 +37,16 @@ release-check:  ## wheel and sdist, and the tests of the sdist in a fresh enviro
 	$(PYTHON) -m venv build/release/venv
 	build/release/venv/bin/python $(INSTALL) --upgrade pip hatchling
 	build/release/venv/bin/python -m hatchling build
+	build/release/venv/bin/python -m zipfile --list dist/fivesigma-*.whl | grep -q "^fivesigma/py.typed "
+	! build/release/venv/bin/python -m zipfile --list dist/fivesigma-*.whl | grep -vE "^(File Name|fivesigma(-[0-9.]+\.dist-info)?/)"
 	mkdir build/release/sdist && tar -xzf dist/fivesigma-*.tar.gz --strip-components=1 -C build/release/sdist
 	cd build/release/sdist && ../venv/bin/python $(INSTALL) --build-constraint constraints.txt --group test ".[all]"
-	cd build/release/sdist && SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 ../venv/bin/python -m pytest $(TESTS)
+	cd build/release/sdist && SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 ../venv/bin/python $(PYTEST) $(TESTS)
 
 bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-study: $(READY)  ## the study of docs/study.md: make study DATA=folder-of-events; goes on where it was stopped
+study: $(READY)  ## the study of docs/study.md: make study DATA=folder-of-events; resumes where it was stopped
 	$(BIN)/python -m benchmarks.study all $(DATA) --jobs 2
 	$(BIN)/python -m benchmarks.study figures
 

@@ -34,7 +34,7 @@ def speed() -> Iterable[Figure]:
 
 @benchmark()
 def memory() -> Iterable[Figure]:
-    """Peak of the memory that exact categories allocate, against 250 bytes an event."""
+    """Peak of the memory that exact categories allocate, against 250 bytes per event."""
     score, signal, weight = events(N_EVENTS)
     tracemalloc.start()
     categorise(score, signal, weight, N_CATEGORIES)

@@ -1,7 +1,7 @@
 """Ways to point an unweighted classifier at the boundary of a cascade's round, by cross-validation within set t.
 
 ``python -m benchmarks.decomposed_focus events.parquet folder [variant ...]`` trains every variant on three folds of
-set t of a file with the columns of the 2014 challenge, for several seeds, keeps the scores in the folder, goes on where
+set t of a file with the columns of the 2014 challenge, for several seeds, keeps the scores in the folder, resumes where
 it was stopped, and prints the gain over the decomposed learner as it is. Set b is not read. The derivations are in
 docs/decomposed.md; all variants are XGBoost with the same number of trees.
 """

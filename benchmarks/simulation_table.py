@@ -34,7 +34,7 @@ def cells(values: NDArray[np.float32]) -> str:
 
 
 def lines(real: Events, toy: Events) -> Iterator[str]:
-    """One table a class, two rows a column: real above toy."""
+    """One table per class, two rows per column: real above toy."""
     for label, title in CLASSES:
         yield f"\n### {title}\n"
         head = ["column", "events", "missing", *(f"{100 * q:.0f} %" for q in QUANTILES), "distance"]

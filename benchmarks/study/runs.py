@@ -1,4 +1,4 @@
-"""Runs of arms on splits: one line of JSON and one file of scores each, so that a run goes on where it was stopped."""
+"""Runs of arms on splits: one line of JSON and one file of scores each, so that a run resumes where it was stopped."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def cascade(
     monitor_every : int, default=0
         Rounds between two looks at the training events; 0 for none.
     resume : sequence of Round, optional
-        Rounds that were run before; the cascade goes on after them.
+        Rounds that were run before; the cascade continues after them.
 
     Yields
     ------

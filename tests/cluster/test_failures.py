@@ -81,7 +81,7 @@ def test_interrupted_by_the_user(
     ).start()
     with pytest.raises(KeyboardInterrupt):
         model.fit(pattern)
-    assert "the same call goes on from tree" in capsys.readouterr().err
+    assert "the same call resumes from tree" in capsys.readouterr().err
     slow.unlink()
     assert_same(model.fit(pattern), whole)  # as soon as the workers have noticed
 

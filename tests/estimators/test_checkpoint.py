@@ -124,7 +124,7 @@ def test_interrupt_says_what_is_left(tmp_path: Path) -> None:
     run = start("xgboost", tmp_path / "run", tmp_path / "out.npy", interrupt_at=20)
     _, err = run.communicate(timeout=120)
     assert run.returncode != 0
-    assert "the same call goes on from tree 16, kept in" in err
+    assert "the same call resumes from tree 16, kept in" in err
     assert not (tmp_path / "out.npy").exists()
     assert not (tmp_path / "run" / "checkpoint.lock").exists()
 
@@ -162,7 +162,7 @@ def test_retrained_cascade_resumes_after_its_last_round(tmp_path: Path, capfd: p
     whole = model("whole").fit(X, Y, W)
     with pytest.raises(KeyboardInterrupt):
         model("stopped").set_callbacks(StopAt("round", 7)).fit(X, Y, W)
-    assert "the same call goes on from round 8" in capfd.readouterr().err
+    assert "the same call resumes from round 8" in capfd.readouterr().err
     resumed = model("stopped").fit(X, Y, W)
     assert np.array_equal(whole.predict_proba(X), resumed.predict_proba(X))
     assert [r.u for r in whole.history_] == [r.u for r in resumed.history_]
@@ -182,7 +182,7 @@ def test_pool_resumes_after_its_last_fit(tmp_path: Path, capfd: pytest.CaptureFi
     whole = pool("whole").fit(X, Y, W)
     with pytest.raises(KeyboardInterrupt):
         pool("stopped").set_callbacks(StopAt("fit", 2)).fit(X, Y, W)
-    assert "the same call goes on from fit 3" in capfd.readouterr().err
+    assert "the same call resumes from fit 3" in capfd.readouterr().err
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "stopped").iterdir() if p.is_dir()}
     resumed = pool("stopped").fit(X, Y, W)
     assert np.array_equal(whole.predict_proba(X), resumed.predict_proba(X))

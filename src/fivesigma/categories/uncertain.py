@@ -51,7 +51,7 @@ def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
 
 
 def replica_values(counts: Counts, s: Array, b: Array, offset: float) -> Array:
-    """Profiled significance of replicas, one a row, whose backgrounds move as much in proportion."""
+    """Profiled significance of replicas, one per row, whose backgrounds move as much in proportion."""
     total = b + offset
     up, down = (v * (total / counts.b)[:, None, :] for v in (counts.up, counts.down))
     relative = None if counts.relative is None else np.broadcast_to(counts.relative, total.shape)

@@ -31,7 +31,7 @@ def fetch(target: Path, url: str | None, *, attempts: int, sample: bool) -> None
     """Download the challenge's events (818,238) from the CERN Open Data portal to TARGET.
 
     TARGET is a file ending in .csv.gz, or a folder. The file is checked before it gets its name; a download that broke
-    off goes on where it stopped.
+    off resumes where it stopped.
     """
     from fivesigma.higgsml.download import URL
     from fivesigma.higgsml.download import fetch as fetch_file

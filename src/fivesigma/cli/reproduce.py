@@ -17,7 +17,7 @@ from fivesigma.cli.options import jobs_option, sample_option
 @click.option("--recipe", "name", default="paper-ten", show_default=True,
               help="plain, paper-ten, paper-full or best.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FOLDER",
-              help="For results.json, table.md and submission.csv; a run that broke off there goes on.")  # fmt: skip
+              help="For results.json, table.md and submission.csv; a run that broke off there resumes.")  # fmt: skip
 @sample_option
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs, to see the spread.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first run.")

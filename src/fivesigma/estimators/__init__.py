@@ -1,1 +1,1 @@
-"""scikit-learn's doors to the cascades, one a file, and what they share."""
+"""The cascades as estimators of scikit-learn, one per file, and what they share."""

@@ -31,10 +31,10 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     """Ratio of signal to background from an unweighted classifier and the mean weights of both classes.
 
     What a selection needs is R(x) = E[w 1(y=s) | x] / E[w 1(y=b) | x], and it factors into
-    P(s|x)/P(b|x) x E[w|s,x]/E[w|b,x]. The first factor is a classifier to which every event counts the same, so that
-    weights of very different size waste none of them; the second is a regression of the weights for each class. Their
-    logarithms add up. ``predict_proba`` is R/(1+R) with R scaled to equal yields of both classes: the probability of
-    signal at class-balanced weights, as for the plain model.
+    P(s|x)/P(b|x) x E[w|s,x]/E[w|b,x]. The first factor is a classifier for which every event has the same weight, so
+    that none is wasted where weights have very different sizes. The second is a regression of the weights for each
+    class. Their logarithms add up. ``predict_proba`` is R/(1+R) with R scaled to equal yields of both classes: the
+    probability of signal at class-balanced weights, as for the plain model.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     checkpoint : path, optional
-        Folder to which the models of each finished split are written; the same call goes on from there.
+        Folder to which the models of each finished split are written; the same call resumes from there.
     random_state : int, RandomState or None, default=None
         Seed of the split and of the learners.
     n_jobs : int, optional

@@ -37,7 +37,7 @@ EARLY_WINDOW = 20  # trees whose mean significance early stopping looks at
 
 
 class GrownCascadeClassifier(SignificanceClassifier):
-    """Weighted classification cascade that grows one booster, a tree a round.
+    """Weighted classification cascade that grows one booster by one tree per round.
 
     Each tree is fitted to the gradient of the weighted error at the present class weights (u, f*(u)); then u follows
     the yields of the booster so far. The events are binned once and only their weights change.
@@ -94,7 +94,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     checkpoint : path, optional
-        Folder to which the run is written every `checkpoint_every` trees; the same call goes on from there.
+        Folder to which the run is written every `checkpoint_every` trees; the same call resumes from there.
     checkpoint_every : int, default=50
         Trees between two writes. At each of them the booster is read back, so that a run that was killed ends with the
         same model as one that was not.

@@ -24,7 +24,7 @@ def run_parallel(work: Callable[..., T], tasks: Iterable[tuple[Any, ...]], worke
     """Run tasks in threads: learners leave Python's lock while they train, and the events are shared.
 
     After an error or Ctrl-C no other task begins, those that run end at their next round, and only then it is raised:
-    no thread goes on behind the caller's back. So even a single worker has a thread of its own: Ctrl-C reaches the main
+    no thread runs on unseen. So even a single worker has a thread of its own: Ctrl-C reaches the main
     thread, and inside a library that calls Python it would leave that library in disorder.
     """
     if workers == 1 and threading.current_thread() is not threading.main_thread():

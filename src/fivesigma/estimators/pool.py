@@ -75,7 +75,7 @@ class CascadePool(BlendedClassifier, _BaseComposition):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     checkpoint : path, optional
-        Folder to which each finished fit is written, and every 50 trees of a grown one; the same call goes on from
+        Folder to which each finished fit is written, and every 50 trees of a grown one; the same call resumes from
         there.
     random_state : int, RandomState or None, default=None
         Seed of splits and members; each member gets its own.

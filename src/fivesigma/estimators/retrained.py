@@ -96,7 +96,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     checkpoint : path, optional
-        Folder to which each finished round is written; the same call goes on from there, and trains the rounds that it
+        Folder to which each finished round is written; the same call resumes from there, and trains the rounds that it
         keeps once more.
     random_state : int, RandomState or None, default=None
         Seed of the split and of the learners.
@@ -122,7 +122,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
     See Also
     --------
-    fivesigma.GrownCascadeClassifier : One booster that gains a tree a round.
+    fivesigma.GrownCascadeClassifier : One booster that gains one tree per round.
 
     Examples
     --------

@@ -58,7 +58,7 @@ def transform(
     events : Events
         Events with the columns of `MOMENTA`.
     angle : array or float
-        Angle, one for all or one an event, by which every azimuth is rotated.
+        Angle, one for all or one per event, by which every azimuth is rotated.
     mirror : array or bool
         Whether to mirror the azimuths (phi to -phi), before the rotation.
     flip : array or bool

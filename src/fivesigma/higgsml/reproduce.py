@@ -160,7 +160,7 @@ def reproduce(
     recipe : Recipe
         What to train.
     folder : Path
-        For results.json, table.md, submission.csv of the first seed, and checkpoints: the same call goes on from them.
+        For results.json, table.md, submission.csv of the first seed, and checkpoints: the same call resumes from them.
     seeds : sequence of int
         One run each.
     quick : bool

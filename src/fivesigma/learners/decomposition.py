@@ -154,7 +154,7 @@ def fit_ratio(estimator: Any, weight_estimator: Any, binding: Binding, weight: A
 
 
 def _fit_unweighted(estimator: Any, binding: Binding) -> Model:
-    """Train a classifier in which every event counts the same; it need not take weights."""
+    """Train a classifier for which every event has the same weight; it need not take weights."""
     if type(estimator).__module__.partition(".")[0] in _LIBRARIES_WITH_BINS:
         return bind(estimator, binding).fit(np.ones(binding.train.size))
     with limited(binding.n_threads):

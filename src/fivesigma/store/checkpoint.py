@@ -1,4 +1,4 @@
-"""Checkpoints: a run that was killed goes on where it last wrote."""
+"""Checkpoints: a run that was killed resumes where it last wrote."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Checkpoint:
             return None
         if not isinstance(estimator.random_state, (int, np.integer)):
             raise InputError(
-                "a checkpoint needs an integer random_state, or a resumed run could not go on the same way"
+                "a checkpoint needs an integer random_state, or a resumed run could not continue in the same way"
             )
         out = cls(estimator.checkpoint, fingerprint(estimator, *data), interval)
         out.claim()
@@ -201,7 +201,7 @@ class Checkpoint:
     def say_interrupted(self, reached: int, kept: int, unit: str) -> None:
         """Tell an interrupted user what is left of the run."""
         print(
-            f"interrupted after {unit} {reached}; the same call goes on from {unit} {kept}, kept in {self.folder}",
+            f"interrupted after {unit} {reached}; the same call resumes from {unit} {kept}, kept in {self.folder}",
             file=sys.stderr,
         )
 
