@@ -13,9 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import fivesigma
 from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, RelativeBackground, SOverRootSB, categorise, scan
+from fivesigma._extras import installed
 from fivesigma.cut_rule import RULES
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.significance import Utility, VariationalUtility
@@ -153,7 +157,12 @@ def test_scan_of_any_weights(
 def estimators() -> list[Any]:
     hist = HistGradientBoostingClassifier(max_iter=3, early_stopping=False)
     options: dict[str, Any] = {"random_state": 0, "n_jobs": 1, "b_reg": 1.0}
+    net = fivesigma.NetClassifier(width=4, depth=1, epochs=1)
+    line = make_pipeline(StandardScaler(), LogisticRegression())
+    learners = [line, net] if installed("torch") else [line]
     return [
+        *(fivesigma.CascadeClassifier(learner, max_rounds=1, extra_rounds=0, **options) for learner in learners),
+        fivesigma.AutoClassifier(cv=2, n_trees=3, fast=True, **options),
         fivesigma.GrownCascadeClassifier(n_trees=3, **options),
         fivesigma.GrownCascadeClassifier("lightgbm", n_trees=3, **options),
         fivesigma.CascadeClassifier(hist, max_rounds=1, extra_rounds=1, **options),
@@ -162,6 +171,11 @@ def estimators() -> list[Any]:
             [("a", fivesigma.GrownCascadeClassifier(n_trees=3, b_reg=1.0))], random_state=0, n_jobs=1, b_reg=1.0, cv=2
         ),
     ]
+
+
+def name_of(estimator: Any) -> str:
+    inner = getattr(estimator, "estimator", None)
+    return "-".join([type(estimator).__name__, getattr(estimator, "library", type(inner).__name__ if inner else "")])
 
 
 def odd_weights() -> dict[str, Any]:
@@ -186,7 +200,7 @@ def odd_weights() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", odd_weights())
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: f"{type(e).__name__}-{getattr(e, 'library', '')}")
+@pytest.mark.parametrize("estimator", estimators(), ids=name_of)
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_estimators_of_any_weights(estimator: Any, name: str) -> None:
     X, y, _ = some_events()
@@ -217,7 +231,7 @@ def test_a_report_of_any_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [1e37, 1e38, 3.5e38, -1e39, 1e300, -1e308])
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: f"{type(e).__name__}-{getattr(e, 'library', '')}")
+@pytest.mark.parametrize("estimator", estimators(), ids=name_of)
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_estimators_of_any_features(estimator: Any, value: float) -> None:
     X, y, w = some_events()
@@ -230,7 +244,26 @@ def test_estimators_of_any_features(estimator: Any, value: float) -> None:
     number_or_sentence(lambda: model.predict_proba(X))
 
 
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: f"{type(e).__name__}-{getattr(e, 'library', '')}")
+@pytest.mark.parametrize("factor", [1e-300, 1e150, 1e300])
+@pytest.mark.parametrize("estimator", estimators(), ids=name_of)
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of scikit-learn, before it gives up
+def test_estimators_of_a_column_in_other_units(estimator: Any, factor: float) -> None:
+    X, y, w = some_events()
+    X[:, 1] *= factor
+    number_or_sentence(lambda: clone(estimator).fit(X, y, w).predict_proba(X))
+
+
+@pytest.mark.skipif(not installed("torch"), reason="needs torch")
+def test_a_net_does_not_mind_the_unit_of_a_feature() -> None:
+    X, y, w = some_events()
+    net = fivesigma.NetClassifier(width=4, depth=1, epochs=1, random_state=0, n_jobs=1)
+    right = net.fit(X, y, w).predict_proba(X)
+    for factor in (2.0**-900, 2.0**990):
+        np.testing.assert_array_equal(net.fit(X * factor, y, w).predict_proba(X * factor), right)
+
+
+@pytest.mark.parametrize("estimator", [e for e in estimators() if "Pipeline" not in name_of(e)], ids=name_of)
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_estimators_of_a_column_without_values(estimator: Any) -> None:
     X, y, w = some_events()
