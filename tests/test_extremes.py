@@ -276,3 +276,41 @@ def test_a_feature_too_large_for_xgboost_is_named() -> None:
     X[7, 1] = 1e39
     with pytest.raises(InputError, match=r"feature 1 .*row 7"):
         fivesigma.GrownCascadeClassifier(n_trees=2, b_reg=1.0, random_state=0, n_jobs=1).fit(X, y, w)
+
+
+@pytest.mark.parametrize("kind", ["all", "signal", "background", "one signal", "one background"])
+@pytest.mark.parametrize("exponent", [-90, -20, 12, 18, 50, 90])
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+def test_profiled_uncertainties_of_any_weights(kind: str, exponent: int) -> None:
+    X, y, w = some_events(400)
+    score, process = X[:, 0], np.where(y == 1, "s", "b")
+    these = {"all": y >= 0, "signal": y == 1, "background": y == 0}.get(kind)
+    if these is None:
+        these = np.arange(y.size) == int(kind == "one signal")
+    w = np.where(these, w * 10.0**exponent, w)
+    systematics = {"scale": (fivesigma.Varied(score=score * 1.05), fivesigma.Varied(score=score * 0.95))}
+    profiled: dict[str, Any] = {"systematics": systematics, "process": process}
+
+    number_or_sentence(lambda: scan(score, y, w, **profiled).significance)
+    choices: list[dict[str, Any]] = [profiled, {"mc_statistics": True}]
+    choices += [{"utility": utility} for utility in (GaussianBackground(1.0), RelativeBackground(0.1))]
+    for chosen in choices:
+        number_or_sentence(
+            lambda chosen=chosen: numbers_of(categorise(score, y, w, n_categories=3, min_effective=1.0, **chosen))
+        )
+
+
+@pytest.mark.parametrize(
+    ("systematics", "message"),
+    [
+        ({"scale": (np.ones(400), None)}, "scale up must be Varied"),
+        ({"scale": (fivesigma.Varied(), "down")}, "scale down must be Varied"),
+        ({"scale": fivesigma.Varied()}, "two variations"),
+        ([("scale", None)], "must map names"),
+    ],
+)
+def test_systematics_that_are_none(systematics: Any, message: str) -> None:
+    X, y, w = some_events(400)
+    for function in (scan, categorise):
+        with pytest.raises(InputError, match=message):
+            function(X[:, 0], y, w, systematics=systematics)
