@@ -314,3 +314,24 @@ def test_systematics_that_are_none(systematics: Any, message: str) -> None:
     for function in (scan, categorise):
         with pytest.raises(InputError, match=message):
             function(X[:, 0], y, w, systematics=systematics)
+
+
+@pytest.mark.parametrize("exponent", [-320, -300, -99, -15, 15, 99, 300])
+@pytest.mark.parametrize("kind", ["all", "A", "bkg", "one"])
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+def test_categories_of_several_signals_of_any_weights(kind: str, exponent: int) -> None:
+    rng = np.random.default_rng(0)
+    names = ["A", "B", "bkg"]
+    code = np.arange(600) % 3
+    process, score = np.array(names)[code], np.exp(rng.normal(size=(600, 3)) + 1.5 * np.eye(3)[code])
+    score /= score.sum(axis=1, keepdims=True)
+    these = np.arange(600) == 2 if kind == "one" else (process == kind) | (kind == "all")
+    w = rng.uniform(0.5, 1.5, 600) * np.where(these, 10.0**exponent, 1.0)
+
+    def run() -> list[float]:
+        found = fivesigma.categorise_scores(
+            score, process, w, 2, signals=["A", "B"], processes=names, min_effective=1.0
+        )
+        return [found.value, *found.z.values()]
+
+    number_or_sentence(run)
