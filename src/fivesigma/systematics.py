@@ -228,9 +228,10 @@ def yield_shifts(
 
 def pairs_of(systematics: Systematics) -> Iterator[tuple[str, tuple[Varied, Varied | None]]]:
     """Names and variations, or one sentence about what stands there instead."""
-    if not isinstance(systematics, Mapping):
-        raise InputError(f"systematics must map names to (up, down), got {type(systematics).__name__}")
-    for name, pair in systematics.items():
+    given: Any = systematics  # whatever a user has put there
+    if not isinstance(given, Mapping):
+        raise InputError(f"systematics must map names to (up, down), got {type(given).__name__}")
+    for name, pair in given.items():
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InputError(f"systematic {name!r} must be two variations, (up, down), got {type(pair).__name__}")
         for side, varied in zip(("up", "down"), pair, strict=True):
@@ -411,4 +412,5 @@ def profiled_significance(
     relative = (
         None if variance is None else np.asarray(variance, dtype=np.float64).reshape(s.size)[valid] / b[valid] ** 2
     )
-    return float(np.sqrt(2 * max(lowest(Counts((s + b)[valid], b[valid], high, low, relative)).objective, 0.0)))
+    found = lowest(Counts((s + b)[valid], b[valid], high, low, relative))
+    return float(np.sqrt(2 * max(float(found.objective), 0.0)))
