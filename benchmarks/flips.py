@@ -87,7 +87,8 @@ def _written(kind: str, folder: Path) -> tuple[Path, Callable[[Path], list[Any]]
     if kind == "categories.json":
         return _categories(events).save(folder / kind), lambda path: [np.array(repr(ScoreCategories.load(path)))]
     if kind == "scores.root":
-        return write_trees(folder / kind, [("scores", {"score": events.weight, "id": np.arange(len(events))})]), _scores_of_root
+        columns = {"score": events.weight, "id": np.arange(len(events))}
+        return write_trees(folder / kind, [("scores", columns)]), _scores_of_root
     if kind.startswith("scores"):
         scored = ScoredEvents(np.nan_to_num(events.X[:, 0]), events.is_signal, events.weight, ids=events.ids)
         return scored.write(folder / kind), _scores
