@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
-from benchmarks.harness import Figure, benchmark
+from benchmarks.harness import Figure, benchmark, best_times
 from fivesigma import CascadePool, GrownCascadeClassifier, load, save
 from fivesigma.challenge import B_REG
 from fivesigma.datasets import make_htautau
@@ -53,12 +54,7 @@ def checks() -> Iterable[Figure]:
         pool.members_ = [("grown", member)] * 30  # what counts is that there are so many to read
         with tempfile.TemporaryDirectory() as folder:
             path = save(pool, Path(folder) / "pool")
-            without, checked = (min(_load_seconds(path, trusted=t) for _ in range(3)) for t in (True, False))
+            loads = (partial(load, path, trusted=trusted) for trusted in (True, False))
+            without, checked = best_times(5, *loads, clock=time.process_time)
         note = f"{without:.2f} s without, {checked:.2f} s with them"
         yield Figure(f"price of checks, 30 x 300 trees of {library}", checked - without, 0.5, " s", note)
-
-
-def _load_seconds(path: Path, *, trusted: bool) -> float:
-    begin = time.process_time()
-    load(path, trusted=trusted)
-    return time.process_time() - begin

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.flips import FORMATS, flips
+from benchmarks.flips import FOLDERS, FORMATS, flips
 
 from fivesigma import ScoredEvents
 from fivesigma._files import digest_path, written_with_digest
 from fivesigma.datasets import column_names, load_events, make_htautau, write_events
+from fivesigma.datasets.write_root import write_trees
 from fivesigma.errors import InputError
+from fivesigma.higgsml import write_simulated, write_submission
 
 
-@pytest.mark.parametrize("ending", FORMATS)
-def test_no_flipped_bit_is_read_as_other_numbers(ending: str, tmp_path: Path) -> None:
-    counts = flips(ending, 25, tmp_path, digest=True)
+@pytest.mark.parametrize("kind", [*FORMATS, *FOLDERS])
+def test_no_flipped_bit_is_read_as_other_numbers(kind: str, tmp_path: Path) -> None:
+    counts = flips(kind, 25, tmp_path, digest=True)
     assert counts["other numbers"] == counts["foreign error"] == 0
     assert counts["refused"] > 0
 
@@ -71,3 +74,20 @@ def test_a_write_that_fails_leaves_the_old_file_and_its_digest(tmp_path: Path) -
         fail()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["events.csv", "events.csv.sha256"]
     assert len(load_events(path)) == 100
+
+
+def test_every_writer_of_events_and_scores_replaces_the_digest(tmp_path: Path) -> None:
+    """Else the file that is written last would be refused, by the digest of the one that was there before."""
+    writers: dict[str, Callable[[Path], Path]] = {
+        "trees.root": lambda path: write_trees(path, [("events", {"x": np.arange(3.0)})]),
+        "simulated.csv": lambda path: write_simulated(path, n_events=1000),
+        "simulated.csv.gz": lambda path: write_simulated(path, n_events=1000),
+        "submission.csv": lambda path: write_submission(path, np.arange(3), np.arange(3.0), cut=1.0),
+    }
+    for name, write in writers.items():
+        digest_path(tmp_path / name).write_text(f"{'0' * 64}  {name}\n")
+        assert column_names(write(tmp_path / name))
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes()[:-9] + b"?" + path.read_bytes()[-8:])
+        with pytest.raises(InputError, match="differs from its digest"):
+            column_names(path)

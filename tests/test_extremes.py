@@ -13,9 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import fivesigma
 from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, RelativeBackground, SOverRootSB, categorise, scan
+from fivesigma._extras import installed
 from fivesigma.cut_rule import RULES
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.significance import Utility, VariationalUtility
@@ -153,7 +157,12 @@ def test_scan_of_any_weights(
 def estimators() -> list[Any]:
     hist = HistGradientBoostingClassifier(max_iter=3, early_stopping=False)
     options: dict[str, Any] = {"random_state": 0, "n_jobs": 1, "b_reg": 1.0}
+    net = fivesigma.NetClassifier(width=4, depth=1, epochs=1)
+    line = make_pipeline(StandardScaler(), LogisticRegression())
+    learners = [line, net] if installed("torch") else [line]
     return [
+        *(fivesigma.CascadeClassifier(learner, max_rounds=1, extra_rounds=0, **options) for learner in learners),
+        fivesigma.AutoClassifier(cv=2, n_trees=3, fast=True, **options),
         fivesigma.GrownCascadeClassifier(n_trees=3, **options),
         fivesigma.GrownCascadeClassifier("lightgbm", n_trees=3, **options),
         fivesigma.CascadeClassifier(hist, max_rounds=1, extra_rounds=1, **options),
@@ -162,6 +171,11 @@ def estimators() -> list[Any]:
             [("a", fivesigma.GrownCascadeClassifier(n_trees=3, b_reg=1.0))], random_state=0, n_jobs=1, b_reg=1.0, cv=2
         ),
     ]
+
+
+def name_of(estimator: Any) -> str:
+    inner = getattr(estimator, "estimator", None)
+    return "-".join([type(estimator).__name__, getattr(estimator, "library", type(inner).__name__ if inner else "")])
 
 
 def odd_weights() -> dict[str, Any]:
@@ -186,7 +200,7 @@ def odd_weights() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", odd_weights())
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: f"{type(e).__name__}-{getattr(e, 'library', '')}")
+@pytest.mark.parametrize("estimator", estimators(), ids=name_of)
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_estimators_of_any_weights(estimator: Any, name: str) -> None:
     X, y, _ = some_events()
@@ -217,7 +231,7 @@ def test_a_report_of_any_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [1e37, 1e38, 3.5e38, -1e39, 1e300, -1e308])
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: f"{type(e).__name__}-{getattr(e, 'library', '')}")
+@pytest.mark.parametrize("estimator", estimators(), ids=name_of)
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_estimators_of_any_features(estimator: Any, value: float) -> None:
     X, y, w = some_events()
@@ -230,7 +244,26 @@ def test_estimators_of_any_features(estimator: Any, value: float) -> None:
     number_or_sentence(lambda: model.predict_proba(X))
 
 
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: f"{type(e).__name__}-{getattr(e, 'library', '')}")
+@pytest.mark.parametrize("factor", [1e-300, 1e150, 1e300])
+@pytest.mark.parametrize("estimator", estimators(), ids=name_of)
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of scikit-learn, before it gives up
+def test_estimators_of_a_column_in_other_units(estimator: Any, factor: float) -> None:
+    X, y, w = some_events()
+    X[:, 1] *= factor
+    number_or_sentence(lambda: clone(estimator).fit(X, y, w).predict_proba(X))
+
+
+@pytest.mark.skipif(not installed("torch"), reason="needs torch")
+def test_a_net_does_not_mind_the_unit_of_a_feature() -> None:
+    X, y, w = some_events()
+    net = fivesigma.NetClassifier(width=4, depth=1, epochs=1, random_state=0, n_jobs=1)
+    right = net.fit(X, y, w).predict_proba(X)
+    for factor in (2.0**-900, 2.0**990):
+        np.testing.assert_array_equal(net.fit(X * factor, y, w).predict_proba(X * factor), right)
+
+
+@pytest.mark.parametrize("estimator", [e for e in estimators() if "Pipeline" not in name_of(e)], ids=name_of)
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_estimators_of_a_column_without_values(estimator: Any) -> None:
     X, y, w = some_events()
@@ -243,3 +276,62 @@ def test_a_feature_too_large_for_xgboost_is_named() -> None:
     X[7, 1] = 1e39
     with pytest.raises(InputError, match=r"feature 1 .*row 7"):
         fivesigma.GrownCascadeClassifier(n_trees=2, b_reg=1.0, random_state=0, n_jobs=1).fit(X, y, w)
+
+
+@pytest.mark.parametrize("kind", ["all", "signal", "background", "one signal", "one background"])
+@pytest.mark.parametrize("exponent", [-90, -20, 12, 18, 50, 90])
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+def test_profiled_uncertainties_of_any_weights(kind: str, exponent: int) -> None:
+    X, y, w = some_events(400)
+    score, process = X[:, 0], np.where(y == 1, "s", "b")
+    these = {"all": y >= 0, "signal": y == 1, "background": y == 0}.get(kind)
+    if these is None:
+        these = np.arange(y.size) == int(kind == "one signal")
+    w = np.where(these, w * 10.0**exponent, w)
+    systematics = {"scale": (fivesigma.Varied(score=score * 1.05), fivesigma.Varied(score=score * 0.95))}
+    profiled: dict[str, Any] = {"systematics": systematics, "process": process}
+
+    number_or_sentence(lambda: scan(score, y, w, **profiled).significance)
+    choices: list[dict[str, Any]] = [profiled, {"mc_statistics": True}]
+    choices += [{"utility": utility} for utility in (GaussianBackground(1.0), RelativeBackground(0.1))]
+    for chosen in choices:
+        number_or_sentence(
+            lambda chosen=chosen: numbers_of(categorise(score, y, w, n_categories=3, min_effective=1.0, **chosen))
+        )
+
+
+@pytest.mark.parametrize(
+    ("systematics", "message"),
+    [
+        ({"scale": (np.ones(400), None)}, "scale up must be Varied"),
+        ({"scale": (fivesigma.Varied(), "down")}, "scale down must be Varied"),
+        ({"scale": fivesigma.Varied()}, "two variations"),
+        ([("scale", None)], "must map names"),
+    ],
+)
+def test_systematics_that_are_none(systematics: Any, message: str) -> None:
+    X, y, w = some_events(400)
+    for function in (scan, categorise):
+        with pytest.raises(InputError, match=message):
+            function(X[:, 0], y, w, systematics=systematics)
+
+
+@pytest.mark.parametrize("exponent", [-320, -300, -99, -15, 15, 99, 300])
+@pytest.mark.parametrize("kind", ["all", "A", "bkg", "one"])
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+def test_categories_of_several_signals_of_any_weights(kind: str, exponent: int) -> None:
+    rng = np.random.default_rng(0)
+    names = ["A", "B", "bkg"]
+    code = np.arange(600) % 3
+    process, score = np.array(names)[code], np.exp(rng.normal(size=(600, 3)) + 1.5 * np.eye(3)[code])
+    score /= score.sum(axis=1, keepdims=True)
+    these = np.arange(600) == 2 if kind == "one" else (process == kind) | (kind == "all")
+    w = rng.uniform(0.5, 1.5, 600) * np.where(these, 10.0**exponent, 1.0)
+
+    def run() -> list[float]:
+        found = fivesigma.categorise_scores(
+            score, process, w, 2, signals=["A", "B"], processes=names, min_effective=1.0
+        )
+        return [found.value, *found.z.values()]
+
+    number_or_sentence(run)

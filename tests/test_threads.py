@@ -1,6 +1,9 @@
 """Threads follow the size of the work and what this process may use, never the size of a cluster."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -109,3 +112,30 @@ def test_a_real_fork_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         os._exit(7 if _threads._forked else 8)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert not _threads._forked
+
+
+FORKED_READER = """
+import os, sys, signal
+from fivesigma.datasets import load_events
+load_events(sys.argv[1])
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    try:
+        load_events(sys.argv[1])
+    except ValueError as err:
+        print(err, flush=True)
+        os._exit(7)
+    os._exit(8)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_reading_in_a_forked_child_is_refused_instead_of_waiting_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("x,Weight,Label\n1,1,s\n2,1,b\n")
+    command = [sys.executable, "-W", "ignore", "-c", FORKED_READER, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (7, "")
+    assert "forked from one that had used polars" in done.stdout

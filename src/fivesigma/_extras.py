@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import platform
 import sys
 from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
-from fivesigma.errors import MissingExtraError
+from fivesigma.errors import InputError, MissingExtraError
 
 # Every extra of pyproject.toml with the libraries that it adds.
 EXTRAS = {
@@ -58,9 +59,32 @@ def installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
+_with_polars = False  # whether this process has asked for polars, whose threads start with its first work
+_threads_lost = False  # whether the process that this one was forked from had
+
+
+def _after_fork() -> None:
+    """In a forked child the threads of polars are gone, and it would wait for them for ever."""
+    global _threads_lost  # noqa: PLW0603 - it is the state of the process
+    _threads_lost = _threads_lost or _with_polars
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def need(module: str) -> Any:
     """Import an optional `module` or say how to install it."""
+    global _with_polars  # noqa: PLW0603 - it is the state of the process
     package = module.partition(".")[0]
+    if package == "polars":
+        if _threads_lost:
+            raise InputError(
+                "this process was forked from one that had used polars, whose threads are gone here, so that it would "
+                "wait for ever; read and write files before the fork, or start processes by multiprocessing's spawn or "
+                "joblib's loky"
+            )
+        _with_polars = True
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as err:

@@ -208,7 +208,7 @@ def _scan_all(  # noqa: PLR0917 - what `scan` was given
         if own.uncertain:
             size = own.fraction * ranking.b[valid] + own.constant
             moved.append((size, -size))
-        z[valid] = np.sqrt(2 * profile_cuts(ranking.s[valid] + total, total, moved))
+        z[valid] = np.sqrt(2 * np.maximum(profile_cuts(ranking.s[valid] + total, total, moved), 0.0))
         value = partial(uncertain_value, utility, ranking, z)
 
     def error_at(cut: int) -> float:

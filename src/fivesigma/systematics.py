@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -217,13 +217,27 @@ def yield_shifts(
 
     up: dict[str, dict[str, Array]] = {}
     down: dict[str, dict[str, Array]] = {}
-    for name, (above, below) in systematics.items():
+    for name, (above, below) in pairs_of(systematics):
         up[name] = moved(f"{name} up", above)
         if below is None:
             down[name] = {key: 2 * rows.sum_of_weights - up[name][key] for key, rows in nominal.items()}
         else:
             down[name] = moved(f"{name} down", below)
     return YieldShifts(limits, nominal, up, down)
+
+
+def pairs_of(systematics: Systematics) -> Iterator[tuple[str, tuple[Varied, Varied | None]]]:
+    """Names and variations, or one sentence about what stands there instead."""
+    given: Any = systematics  # whatever a user has put there
+    if not isinstance(given, Mapping):
+        raise InputError(f"systematics must map names to (up, down), got {type(given).__name__}")
+    for name, pair in given.items():
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InputError(f"systematic {name!r} must be two variations, (up, down), got {type(pair).__name__}")
+        for side, varied in zip(("up", "down"), pair, strict=True):
+            if not isinstance(varied, Varied) and (side == "up" or varied is not None):
+                raise InputError(f"{name} {side} must be Varied(score=..., weight=...), got {type(varied).__name__}")
+        yield name, (pair[0], pair[1])
 
 
 def running_shifts(
@@ -265,7 +279,7 @@ def running_shifts(
     nominal_score, nominal_weight, _ = events.resolve("nominal", Varied())
     b = above(nominal_score, nominal_weight, ~signal)
     out = []
-    for name, (up, down) in systematics.items():
+    for name, (up, down) in pairs_of(systematics):
         high = moved(f"{name} up", up)
         out.append((high, -high if down is None else moved(f"{name} down", down)))
     return out
@@ -398,4 +412,5 @@ def profiled_significance(
     relative = (
         None if variance is None else np.asarray(variance, dtype=np.float64).reshape(s.size)[valid] / b[valid] ** 2
     )
-    return float(np.sqrt(2 * lowest(Counts((s + b)[valid], b[valid], high, low, relative)).objective))
+    found = lowest(Counts((s + b)[valid], b[valid], high, low, relative))
+    return float(np.sqrt(2 * max(float(found.objective), 0.0)))

@@ -227,3 +227,25 @@ def test_by_command_line(file: Path, tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "is not YAML" in done.output
     assert done.output.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "a0: &a0 [x]\n" + "".join(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]\n" for k in range(1, 20)),
+            "1,000,000",
+        ),
+        ("&a [*a]\n", "1,000,000"),
+        ("&a {b: *a}\n", "1,000,000"),
+        ("[" * 5_000, "nested too deeply"),
+        ("a: 2024-99-99\n", "month must be in"),
+        ("!!python/object/apply:os.system [ls]\n", "is not YAML"),
+    ],
+)
+def test_configurations_that_unfold_without_end(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "analysis.yml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        analyse(path, tmp_path / "out", say=None)
+    assert "\n" not in str(caught.value)

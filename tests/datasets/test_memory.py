@@ -124,3 +124,22 @@ def test_float32_arrays_are_copied() -> None:
 def test_arrays_that_do_not_fit(arguments: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=why):
         from_arrays(**arguments)
+
+
+@pytest.mark.parametrize("role", ["Label", "EventId", "Process"])
+@pytest.mark.parametrize("values", [[[1, 2]] * 4, [[1], [2, 3]] * 2, [{"a": 1}] * 4, [np.ones(2)] * 4, [(1, 2)] * 4])
+def test_several_values_where_one_belongs(role: str, values: list[Any]) -> None:
+    column = np.empty(4, dtype=object)
+    column[:] = values
+    table = {"x": np.arange(4.0), "Weight": np.ones(4), "Label": ["s", "b"] * 2, "EventId": np.arange(4)}
+    with pytest.raises(InputError, match=f"column {role!r} .* does not hold one value per event"):
+        from_frame({**table, "Process": ["p"] * 4, role: column}, process="Process")
+
+
+def test_integers_of_128_bits_in_a_frame() -> None:
+    wide = pl.Series([1, 2, 3, 2**100], dtype=pl.Int128)
+    table = {"x": [1.0, 2.0, 3.0, 4.0], "Weight": [1.0] * 4, "Label": ["s", "b"] * 2, "y": wide}
+    events = from_frame(pl.DataFrame(table), features=["x", "y"])
+    np.testing.assert_array_equal(events.column("y"), np.array([1, 2, 3, 2.0**100], dtype=np.float32))
+    with pytest.raises(InputError, match="text or numbers"):
+        from_frame(pl.DataFrame({**table, "EventId": wide}), features=["x"])

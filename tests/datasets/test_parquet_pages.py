@@ -122,3 +122,41 @@ def test_what_pyarrow_writes_is_let_pass(tmp_path: Path, version: str, dictionar
     unused = pandas.Categorical(["a", "b"], categories=[*map(str, range(50)), "a", "b"])
     pandas.DataFrame({"c": unused}).to_parquet(path)  # more words in the dictionary than rows
     check_pages(path)
+
+
+def unsigned(value: int) -> bytes:
+    """Write a length as Thrift does: seven bits a byte."""
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def number(value: int) -> bytes:
+    """Write a number, whose lowest bit is the sign."""
+    return unsigned(value << 1)
+
+
+def of_footer(path: Path, footer: bytes, pages: bytes = b"") -> Path:
+    path.write_bytes(b"PAR1" + pages + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    return path
+
+
+@pytest.mark.parametrize("footer", [b"\x19" * 5000, b"\x1c" * 5000, b"\x19\x1c" * 5000])
+def test_a_footer_that_is_nested_without_end(tmp_path: Path, footer: bytes) -> None:
+    with pytest.raises(InputError, match="nested too deeply"):
+        load_events(of_footer(tmp_path / "events.parquet", footer))
+
+
+def test_columns_that_share_their_pages(tmp_path: Path) -> None:
+    """With 500 columns of the same 2,000 pages, a small file would take a million steps."""
+    n_columns, n_pages = 500, 2_000
+    page = b"\x15\x00\x15\x00\x15\x00\x2c" + b"\x15" + number(1) + b"\0\0"  # a data page with one value
+    schema = b"\x48\x01r\x15" + number(n_columns) + b"\0" + b"\x48\x01c\0" * n_columns
+    chunk = b"\x3c\x56" + number(n_pages) + b"\x46" + number(4) + b"\0\0"
+    group = b"\x19\xfc" + unsigned(n_columns) + chunk * n_columns + b"\x26" + number(n_pages) + b"\0"
+    footer = b"\x29\xfc" + unsigned(n_columns + 1) + schema + b"\x16" + number(n_pages) + b"\x19\x1c" + group + b"\0"
+    path = of_footer(tmp_path / "events.parquet", footer, page * n_pages)
+    with pytest.raises(InputError, match="several columns have the same pages"):
+        load_events(path)

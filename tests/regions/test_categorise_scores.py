@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
+import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.fuzz_edits import damage_value
 
 import fivesigma
 from fivesigma import ScoreCategories, categorise_scores
+from fivesigma._files import digest_path
 from fivesigma._types import Array
 from fivesigma.errors import InputError, StoreError
 from fivesigma.regions.rules import ArgmaxRule, LinearRule
@@ -197,7 +202,7 @@ def test_saved_and_loaded(events: Events, five: ScoreCategories, tmp_path: Path,
     if way == "argmax":
         record = next((r for r in (five, *five.path) if r.way == way), None) or _simple(events)
     path = record.save(tmp_path / "categories.json")
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [path, digest_path(path)]
     again = ScoreCategories.load(path)
     assert repr(again) == repr(record)
     assert [len(r) for r in again.path] == [len(r) for r in record.path]
@@ -219,8 +224,40 @@ def _simple(events: Events) -> ScoreCategories:
     return replace(searched, _rule=rule, path=()).evaluate(*events)
 
 
+def test_a_flipped_bit_in_saved_categories_is_noticed(five: ScoreCategories, tmp_path: Path) -> None:
+    path = five.save(tmp_path / "categories.json")
+    whole = path.read_bytes()
+    for place in range(0, len(whole), len(whole) // 40):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match="differs from its digest"):
+            ScoreCategories.load(path)
+
+
+def test_categories_of_a_stranger(five: ScoreCategories, events: Events, tmp_path: Path) -> None:
+    """What is edited at random is refused with a sentence, or can be used."""
+    path = five.save(tmp_path / "categories.json")
+    digest_path(path).unlink()
+    whole = json.loads(path.read_bytes())
+    refusals = []
+    for case in range(150):
+        content = copy.deepcopy(whole)
+        damage_value(random.Random(case), content)
+        path.write_text(json.dumps(content))
+        try:
+            found = ScoreCategories.load(path)
+        except InputError as err:
+            refusals.append(str(err))
+            continue
+        assert repr(found)
+        found.assign(events[0])
+        found.save(tmp_path / "again.json")
+    assert 50 < len(refusals) < 150
+    assert not any("\n" in refusal for refusal in refusals)
+
+
 def test_damaged_files_and_goals_that_cannot_be_saved(five: ScoreCategories, events: Events, tmp_path: Path) -> None:
     path = five.save(tmp_path / "categories.json")
+    digest_path(path).unlink()  # as a file of a stranger has none
     text = path.read_text()
     for damage, sentence in (
         (text[:-20], "is not JSON"),
@@ -229,10 +266,15 @@ def test_damaged_files_and_goals_that_cannot_be_saved(five: ScoreCategories, eve
         (json.dumps(json.loads(text) | {"records": []}), "is damaged"),
         (text.replace('"rows"', '"lines"'), "is damaged: KeyError at 'rows'"),
         (text.replace('"AMS2"', '"eval"'), "no utility is called 'eval'"),
+        (text.replace('"AMS2"', '"resolve_utility"'), "no utility is called 'resolve_utility'"),
+        ("[" * 100_000, "is not JSON"),
     ):
         path.write_text(damage)
         with pytest.raises(StoreError, match=sentence):
             ScoreCategories.load(path)
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(StoreError, match="is not a file"):
+        ScoreCategories.load(tmp_path / "pipe.json")
     with pytest.raises(StoreError, match="cannot be read"):
         ScoreCategories.load(tmp_path / "absent.json")
     with pytest.raises(StoreError, match="there is no folder"):

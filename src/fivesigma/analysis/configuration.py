@@ -17,6 +17,7 @@ __all__ = ["DIRECTIONS", "Analysis", "read_analysis"]
 
 BLOCK = "Fivesigma"
 DIRECTIONS = ("Up", "Down")
+_MOST_ITEMS = 1_000_000  # of a configuration, aliases unfolded
 # Keys of cabinetry whose values are numbers, which YAML may take for text.
 _NUMBERS = ("Binning", "Bounds", "Nominal", "Normalization", "Value")
 
@@ -120,11 +121,29 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
 def _parsed(path: Path) -> Any:
     yaml = need("yaml")
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        _demand_small(content)
     except (OSError, UnicodeDecodeError) as err:
         raise InputError(f"{path} cannot be read: {getattr(err, 'strerror', None) or err}") from err
     except yaml.YAMLError as err:
-        raise InputError(f"{path} is not YAML: {' '.join(str(err).split())}") from err
+        raise InputError(f"{path} is not YAML: {shortened(' '.join(str(err).split()), 300)}") from err
+    except RecursionError as err:
+        raise InputError(f"{path} is not a configuration: it is nested too deeply") from err
+    except ValueError as err:  # of aliases, or of a date such as 2024-99-99
+        raise InputError(f"{path} is not a configuration: {err}") from err
+    return content
+
+
+def _demand_small(content: Any) -> None:
+    """Refuse aliases that would unfold to more than any analysis has, or without end."""
+    waiting, n_items = [content], 0
+    while waiting:
+        item = waiting.pop()
+        inside = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        n_items += len(inside)
+        if n_items > _MOST_ITEMS:
+            raise ValueError(f"with its aliases it has more than {_MOST_ITEMS:,} items")
+        waiting.extend(inside)
 
 
 def _with_numbers(value: Any) -> Any:

@@ -71,7 +71,7 @@ class Record:
                 raise InputError(f"{path} has the format {content['format']}, not {_FORMAT}; remove the folder")
             steps = {name: Step(**content["steps"][name]) for name in STEPS if name in content["steps"]}
             files = {name: (int(a), int(b), str(c)) for name, (a, b, c) in content["files"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as err:
             if isinstance(err, InputError):
                 raise
             raise InputError(f"{path} cannot be read as a record of an analysis; remove it to start anew") from err

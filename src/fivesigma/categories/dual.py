@@ -19,6 +19,7 @@ from fivesigma._types import Array, IntArray
 from fivesigma.categories.cells import Cells, uppers
 from fivesigma.categories.survivors import Totals, settle, survivors
 from fivesigma.errors import InputError
+from fivesigma.profiled.digits import enough_digits
 from fivesigma.profiled.profile import Counts, expand
 
 MAX_CUTS = 12  # dynamic programs
@@ -171,6 +172,7 @@ def best_at(cells: Cells, n_categories: int, theta: Array) -> IntArray | None:
     return at.backtrack(totals) if totals.down_to[-1].max() > -np.inf else None
 
 
+@enough_digits()
 def search(cells: Cells, n_categories: int) -> Optimum:
     """Find the partition with the largest profiled F.
 

@@ -485,7 +485,7 @@ def _filled(
         warnings.warn(note, SmallSampleWarning, stacklevel=4)
     if is_profiled(utility, shifts, mc_statistics, correlated):
         counts = counts_of(utility, s, b, shifts, b2 if mc_statistics else None, (s >= 0) & (b > 0))
-        significance = float(np.sqrt(2 * lowest(counts).objective))
+        significance = float(np.sqrt(2 * max(float(lowest(counts).objective), 0.0)))
     else:
         significance = float(utility.from_objective(valid_objective(utility, s, b).sum()))
     if shifts is not None and held_out:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError, did_you_mean, shortened
 
 _NOT_IN_A_FILE = ("config", "resume", "force", "help")
 
@@ -22,8 +22,8 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
         content = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as err:
         raise InputError(f"{path} cannot be read: {getattr(err, 'strerror', None) or err}") from err
-    except tomllib.TOMLDecodeError as err:
-        raise InputError(f"{path} is not TOML: {err}") from err
+    except (tomllib.TOMLDecodeError, RecursionError) as err:
+        raise InputError(f"{path} is not TOML: {shortened(str(err), 200)}") from err
     options = {
         flag.removeprefix("--"): option
         for option in ctx.command.params
@@ -39,7 +39,7 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
             raise InputError(f"{path} has the unknown key {key!r}{hint}")
         option = options[name]
         if isinstance(value, bool | dict) or (isinstance(value, list) and not option.multiple):
-            raise InputError(f"{path}: {key} cannot be {value!r}")
+            raise InputError(f"{path}: {key} cannot be {shortened(repr(value))}")
         defaults[str(option.name)] = [value] if option.multiple and not isinstance(value, list) else value
     ctx.default_map = defaults
 

@@ -68,5 +68,5 @@ def _edges(path: Path) -> list[float]:
         edges = json.loads(path.read_text())["edges"]
         last = len(edges) - 1
         return [(float("inf") if k == last else -float("inf")) if e is None else float(e) for k, e in enumerate(edges)]
-    except (ValueError, TypeError, KeyError) as err:
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as err:
         raise InputError(f"{path} is not the output of fivesigma categorise --json") from err

@@ -143,6 +143,8 @@ def plain_values(column: NDArray[Any], name: str, source: str, *, nan: bool) -> 
         raise InputError(f"column {name!r} is empty in row {row:,} of {source}; every event needs a value there")
     if column.dtype.kind == "O":
         types = {type(v) for v in column}
+        if column.ndim != 1 or any(issubclass(kind, list | tuple | dict | np.ndarray) for kind in types):
+            raise InputError(f"column {name!r} of {source} does not hold one value per event")
         column = np.array(column.tolist()) if len(types) == 1 else column
     if column.dtype.kind not in "biufU":
         raise InputError(
@@ -153,7 +155,10 @@ def plain_values(column: NDArray[Any], name: str, source: str, *, nan: bool) -> 
 
 def _is_missing(value: Any) -> bool:
     """Whether it is None, pandas' NA, or unequal to itself as NaN and NaT are."""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124 - NaN and NaT
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    unequal = value != value  # noqa: PLR0124 - as NaN and NaT are; several of them for an array
+    return isinstance(unequal, bool | np.bool_) and bool(unequal)
 
 
 def reading_notes(

@@ -11,7 +11,7 @@ from fivesigma._extras import need
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import assemble
 from fivesigma.datasets.columns import Columns
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +45,8 @@ class _Frame:
         column = self.frame[name]
         if hasattr(getattr(column, "type", None), "index_type"):
             return np.array(column.to_pylist(), dtype=object)  # pyarrow's categories have no NumPy form
+        if str(getattr(column, "dtype", "")) in ("Int128", "UInt128"):
+            return np.array(column.to_list(), dtype=object)  # nor have polars' longest integers
         array = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
         if array.dtype.kind == "O" and str(getattr(column, "dtype", "")).startswith(("Int", "UInt", "Float")):
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
@@ -75,15 +77,17 @@ class _Frame:
         try:
             with np.errstate(over="ignore"):
                 return column.astype(kind)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             row, value = next((i, v) for i, v in enumerate(column.tolist(), start=1) if not _is_number(v))
-        raise InputError(f"column {name!r} should hold numbers, but row {row:,} of {self.name} has {value!r}")
+        raise InputError(
+            f"column {name!r} should hold numbers, but row {row:,} of {self.name} has {shortened(repr(value))}"
+        )
 
 
 def _is_number(value: Any) -> bool:
     try:
         float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 

@@ -59,6 +59,7 @@ def _check(content: mmap.mmap, footer: int) -> None:
     groups = _list(meta, 4)
     if sum(_count(group, 3) for group in groups) != _count(meta, 3):
         raise _DamagedError("its row groups have not the rows that its footer says")
+    walked = 0
     for group in groups:
         chunks = _list(group, 1)
         if len(chunks) != len(repeated):
@@ -68,13 +69,15 @@ def _check(content: mmap.mmap, footer: int) -> None:
             n = _count(column, 5)
             if not several and n != _count(group, 3):
                 raise _DamagedError("a column has not one value for each row")
-            starts = [start for start in (column.get(9), column.get(11)) if start]
-            if n and 1 not in chunk:  # else its pages are in another file, or there are none
-                _check_chunk(content, min(starts, default=0), footer, n)
+            if n:  # else there are no pages
+                start = min((_count(column, key) for key in (9, 11) if column.get(key)), default=0)
+                walked += _check_chunk(content, start, footer, n) - start
+                if walked > footer:  # or a small file could ask for very many steps
+                    raise _DamagedError("several columns have the same pages")
 
 
-def _check_chunk(content: mmap.mmap, at: int, end: int, n_values: int) -> None:
-    """Walk from page to page until all values of a column were there."""
+def _check_chunk(content: mmap.mmap, at: int, end: int, n_values: int) -> int:
+    """Walk from page to page until all values of a column were there; return where the last one ends."""
     left = n_values
     while left > 0:
         if not 4 <= at < end:
@@ -94,6 +97,7 @@ def _check_chunk(content: mmap.mmap, at: int, end: int, n_values: int) -> None:
                 raise _DamagedError("a dictionary has more values than bytes")
     if left < 0 or at > end:
         raise _DamagedError("a page has more values or bytes than its column")
+    return at
 
 
 def _repeated_columns(schema: list[Struct]) -> list[bool]:
@@ -146,8 +150,6 @@ class _Thrift:
 
     def struct(self, depth: int = 0) -> Struct:
         """Read the fields of a structure by their numbers."""
-        if depth > _DEEPEST:
-            raise _DamagedError("its footer is nested too deeply")
         fields: Struct = {}
         key = 0
         while True:
@@ -162,6 +164,8 @@ class _Thrift:
     def _value(self, kind: int, depth: int) -> Any:
         if kind in (4, 5, 6):
             return self._number()
+        if depth > _DEEPEST:
+            raise _DamagedError("its footer is nested too deeply")
         if kind == 12:
             return self.struct(depth + 1)
         if kind in (1, 2, 3, 7):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fivesigma._extras import need
-from fivesigma._files import written_whole
+from fivesigma._files import written_with_digest
 from fivesigma._types import AnyArray
 from fivesigma.datasets.root import RootTree
 
@@ -20,7 +20,7 @@ def tree_names(path: str | Path) -> tuple[str, ...]:
 
 
 def write_trees(path: str | Path, trees: Iterable[tuple[str, Mapping[str, AnyArray]]]) -> Path:
-    """Write TTrees; the file appears whole or not at all.
+    """Write TTrees; the file appears whole or not at all, with its digest beside it.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def write_trees(path: str | Path, trees: Iterable[tuple[str, Mapping[str, AnyArr
         Name and columns of each tree, made when it is its turn.
     """
     path = Path(path)
-    with written_whole(path) as beside, need("uproot").recreate(beside) as file:
+    with written_with_digest(path) as beside, need("uproot").recreate(beside) as file:
         for name, columns in trees:
             kinds: dict[str, Any] = {key: values.dtype for key, values in columns.items()}
             file.mktree(name, kinds)

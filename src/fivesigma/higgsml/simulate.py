@@ -13,7 +13,7 @@ from typing import IO, cast
 import numpy as np
 
 from fivesigma._extras import need
-from fivesigma._files import written_whole
+from fivesigma._files import written_with_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.events import Events
@@ -70,7 +70,7 @@ def write_simulated(path: str | os.PathLike[str], n_events: int = CERN.total, *,
     sets = _allot(events.is_signal, CERN.scaled(n_events), rng)
     # As in the CERN file: training events, then the test events of both sets mixed, then the unused.
     order = np.argsort(np.select([sets == "t", sets == "u"], [0, 2], 1), kind="stable")
-    with written_whole(path) as beside, _opened(beside, compressed=path.suffix.lower() == ".gz") as file:
+    with written_with_digest(path) as beside, _opened(beside, compressed=path.suffix.lower() == ".gz") as file:
         _write(events, sets, _kaggle_weight(events, sets), order, file)
     return path
 

@@ -13,6 +13,8 @@ from fivesigma._types import AnyArray
 from fivesigma.errors import FivesigmaError, InputError, shortened
 
 _LIBRARIES = ("xgboost", "lightgbm", "catboost")
+_SINGLE = float(np.finfo(np.float32).max)
+_SQUARABLE = 1e150  # of what is larger, no learner can form the variance
 _NO_BINS = "window shape cannot be larger"  # what scikit-learn's binning says of a column without values
 
 
@@ -34,10 +36,11 @@ def explained(X: Any, names: AnyArray | None) -> Iterator[None]:
     except Exception as err:
         library = type(err).__module__.partition(".")[0]
         empty = _NO_BINS in str(err)
-        if library not in _LIBRARIES and not empty:
-            raise
-        problem = _column(X, names, empty=empty)
+        own = library not in _LIBRARIES and not empty  # a learner of the user's, whose errors are the user's to see
+        problem = _column(X, names, empty=empty, largest=_SQUARABLE if own else _SINGLE)
         if problem is None:
+            if own:
+                raise
             lines = [line for line in str(err).splitlines() if line.strip()] or [type(err).__name__]
             said = re.sub(r"^\[[\d:]+\] \S+ ", "", lines[0]).rstrip(".")
             problem = (
@@ -48,9 +51,8 @@ def explained(X: Any, names: AnyArray | None) -> Iterator[None]:
         raise InputError(problem) from err
 
 
-def _column(X: Any, names: AnyArray | None, *, empty: bool) -> str | None:
-    """Say which column has no value, or one that is too large for single precision."""
-    largest = float(np.finfo(np.float32).max)
+def _column(X: Any, names: AnyArray | None, *, empty: bool, largest: float) -> str | None:
+    """Say which column has no value, or one that is too large."""
     for k in range(X.shape[1]):
         try:
             column = np.asarray(X.iloc[:, k] if hasattr(X, "iloc") else X[:, k], dtype=np.float64)
@@ -63,7 +65,7 @@ def _column(X: Any, names: AnyArray | None, *, empty: bool) -> str | None:
         if not empty and beyond.any():
             row = int(np.argmax(beyond))
             return (
-                f"{name} is {column[row]:g} in row {row}, and the library takes at most {largest:.2g} in size: mark it "
+                f"{name} is {column[row]:g} in row {row}, and the learner takes at most {largest:.2g} in size: mark it "
                 "as missing, or scale the feature"
             )
     return None

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, IntArray
+from fivesigma.profiled.digits import enough_digits
 from fivesigma.profiled.likelihood import BENT, LOWEST, STRAIGHT, Term, gaussian, interpolate
 
 _CHUNK = 1 << 15  # cuts times systematics at a time: what stays in the processor's cache
@@ -26,6 +27,7 @@ _SPACING = 32  # beyond them, one of so many more events as this part of those a
 _OTHER_MINIMUM = 0.3  # difference of pulls of neighbours that may be another minimum
 
 
+@enough_digits()
 def profile_cuts(n: Array, b: Array, shifts: Iterable[tuple[Array, Array]]) -> Array:
     """F of each cut.
 
@@ -159,14 +161,16 @@ def _newton(  # noqa: PLR0917 - symbols of the likelihood
     return _Minimum(objective, reached)
 
 
+@enough_digits()
 def equivalent_variance(n: Array, b: Array, objective: Array) -> Array:
     """Variance of one Gaussian uncertainty of the background that gives each cut the F which it has."""
-    v = np.zeros(n.size)
+    v, positive = np.zeros(n.size), objective > 0
     for _ in range(50):
         value, slope, _ = gaussian(n, b, v)
         # 1 / F is nearly linear in v.
-        moved = 2 * value * (value / objective - 1) / np.maximum(slope * slope, np.finfo(np.float64).tiny)
-        v = np.maximum(v + np.where(objective > 0, moved, 0.0), 0.0)
-        if (np.abs(moved) <= 1e-10 * (v + b))[objective > 0].all():
+        ratio = np.divide(value, objective, out=np.ones(n.size), where=positive)
+        moved = 2 * value * (ratio - 1) / np.maximum(slope * slope, np.finfo(np.float64).tiny)
+        v = np.maximum(v + moved, 0.0)
+        if (np.abs(moved) <= 1e-10 * (v + b)).all():
             break
     return v

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, BoolArray
+from fivesigma.profiled.digits import enough_digits
 from fivesigma.profiled.likelihood import BENT, STRAIGHT, deviance, interpolate
 
 _STEPS = 100
@@ -76,6 +77,7 @@ def expand(counts: Counts, theta: Array) -> Expansion:
     return Expansion(value, gradient, hessian)
 
 
+@enough_digits()
 def profile(counts: Counts, start: Array | None = None) -> Profile:
     """Minimise F over the pulls by Newton steps, of all partitions together.
 
@@ -113,6 +115,7 @@ def profile(counts: Counts, start: Array | None = None) -> Profile:
     return Profile(objective, theta)
 
 
+@enough_digits()
 def lowest(counts: Counts, start: Array | None = None) -> Profile:
     """Minimise F of one partition from several pulls, and keep the lowest minimum.
 

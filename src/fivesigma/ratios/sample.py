@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.yields import check_weights, name_rows
+from fivesigma.yields import check_size, check_weights, name_rows
 
 _SUM_TOLERANCE = 0.01  # half-precision probabilities of a few classes still pass
 
@@ -229,6 +229,9 @@ def check_sample(scores: ArrayLike, process: ArrayLike, sample_weight: ArrayLike
             raise InputError(f"the weights of signal {name!r} sum to {total:g}; they must sum to more than zero")
     if not totals[len(roles.signals) :].sum() > 0:
         raise InputError("the weights of the background sum to zero or less; they must sum to more than zero")
+    for k, what in enumerate((*(f"weight of signal {name!r}" for name in roles.signals), "background weight")):
+        these = weight[code == k] if k < len(roles.signals) else weight[code >= k]
+        check_size(max(-float(these.min()), float(these.max())), what)
     for name in roles.floor or ():
         if name not in names:
             raise InputError(f"floor_processes has {name!r}, of which there are no events{did_you_mean(name, names)}")

@@ -11,9 +11,9 @@ import numpy as np
 
 import fivesigma
 from fivesigma import significance
-from fivesigma._files import written_whole
+from fivesigma._files import check_digest, written_with_digest
 from fivesigma._types import Array
-from fivesigma.errors import StoreError
+from fivesigma.errors import StoreError, shortened
 from fivesigma.ratios.calibration import Ratios
 from fivesigma.ratios.sample import Roles
 from fivesigma.regions.ascent import Floors
@@ -34,39 +34,61 @@ def write(record: ScoreCategories, path: Path) -> Path:
         raise StoreError("categories whose goal or utility is a function cannot be saved; a file holds no code")
     if not path.parent.is_dir():
         raise StoreError(f"there is no folder {path.parent} to write {path.name} to")
-    content = {
+    text = json.dumps(_content(record), allow_nan=False, indent=1) + "\n"
+    with written_with_digest(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+    return path
+
+
+def _content(record: ScoreCategories) -> dict[str, Any]:
+    return {
         "kind": KIND,
         "format": FORMAT,
         "fivesigma": fivesigma.__version__,
         "settings": _settings_to(record._settings),
         "records": [_record_to(each) for each in (*record.path, record)],
     }
-    text = json.dumps(content, allow_nan=False, indent=1) + "\n"
-    with written_whole(path) as beside:
-        beside.write_text(text, encoding="utf-8")
-    return path
 
 
 def read(path: Path) -> ScoreCategories:
-    """Read a record and its path."""
+    """Read a record and its path; what `write` would not have written is refused."""
+    if path.exists() and not path.is_file():
+        raise StoreError(f"{path} is not a file")
+    check_digest(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as err:
         raise StoreError(f"{path} cannot be read: {err.strerror}") from err
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise StoreError(f"{path} is not JSON; it is damaged or of another kind") from err
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise StoreError(f"{path} does not hold saved categories of scores")
     if content.get("format") != FORMAT:
-        raise StoreError(f"{path} has format {content.get('format')!r}; this version reads format {FORMAT}")
+        raise StoreError(f"{path} has format {shortened(repr(content.get('format')))}; this version reads {FORMAT}")
     try:
         settings = _settings_from(content["settings"])
         records = [_record_from(each, settings) for each in content["records"]]
         last = records[-1]
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as err:
-        raise StoreError(f"{path} is damaged: {type(err).__name__} at {err}") from err
-    object.__setattr__(last, "path", tuple(records[:-1]))
+        object.__setattr__(last, "path", tuple(records[:-1]))
+        again = json.loads(json.dumps(_content(last), allow_nan=False)) | {"fivesigma": content["fivesigma"]}
+        fits = again == content and all(map(_fits, records))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as err:
+        raise StoreError(f"{path} is damaged: {type(err).__name__} at {shortened(str(err), 100)}") from err
+    if not fits:
+        raise StoreError(f"{path} is damaged: its content is not what is saved of categories")
     return last
+
+
+def _fits(record: ScoreCategories) -> bool:
+    """Whether the parts of a record fit each other, and events can be put into its categories."""
+    n, roles = len(record._rule), record._settings.roles
+    sums = [column for row in record.by_process.values() for column in row[1:]]
+    if not all(column.shape == (n,) for column in (*sums, record.effective_b, record.b)):
+        return False
+    if set(record.s) != set(roles.signals) or set(record.z) != set(roles.signals):
+        return False
+    category = record.assign(np.full((1, len(roles.columns)), 1 / len(roles.columns)))
+    return bool(repr(record)) and -1 <= category[0] < n
 
 
 def _settings_to(settings: Settings) -> dict[str, Any]:
@@ -87,8 +109,9 @@ def _settings_to(settings: Settings) -> dict[str, Any]:
 def _settings_from(given: dict[str, Any]) -> Settings:
     utility = dict(given["utility"])
     name = utility.pop("name")
-    if name not in significance.__all__:
-        raise StoreError(f"no utility is called {name!r}")
+    kind = getattr(significance, name) if name in significance.__all__ else None
+    if not isinstance(kind, type) or not issubclass(kind, significance.Utility):
+        raise StoreError(f"no utility is called {shortened(repr(name))}")
     roles = Roles(
         tuple(given["roles"]["columns"]),
         tuple(given["roles"]["signals"]),
@@ -96,7 +119,7 @@ def _settings_from(given: dict[str, Any]) -> Settings:
     )
     return Settings(
         roles,
-        Goal(given["goal"], given["others"], getattr(significance, name)(**utility)),
+        Goal(given["goal"], given["others"], kind(**utility)),
         Floors(**given["floors"]),
         int(given["n_categories"]),
         bool(given["discard"]),

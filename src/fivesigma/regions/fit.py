@@ -94,7 +94,8 @@ def _grown(problem: Problem, starts: list[Array | None]) -> list[State | None]:
 def _order(yields: Array, goal: Goal) -> IntArray:
     """Order of categories for readers: by the signal that gains most from each, then by its purity."""
     F = goal.objectives(yields)
-    signal = (F / F.sum(axis=0)).argmax(axis=1)
+    total = F.sum(axis=0)
+    signal = np.divide(F, total, out=np.zeros_like(F), where=total > 0).argmax(axis=1)
     s, b = goal.split(yields)
     purity = (s / b)[np.arange(signal.size), signal]
     return np.lexsort((purity, signal))

@@ -95,7 +95,8 @@ class Inputs:
         out = np.empty((X.shape[0], self.columns.size + self.flags.size), dtype=np.float32)
         for k, column in enumerate(self.columns):
             x = _compress(X[:, column].astype(np.float64), self.units[k])
-            x = np.clip((x - self.means[k]) * self.factors[k], -FAR, FAR)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is far beyond the rest is FAR
+                x = np.clip((x - self.means[k]) * self.factors[k], -FAR, FAR)
             out[:, k] = np.where(np.isnan(x), 0.0, x)
         out[:, self.columns.size :] = np.isnan(X[:, self.flags])
         return out
@@ -188,6 +189,7 @@ def _log_unit(x: Array) -> float:
 def _skewness(x: Array) -> float:
     if x.size == 0:
         return 0.0
+    x, _ = _below_one(x)
     from_mean = x - x.mean()
     size = np.abs(from_mean).max()
     if size == 0:
@@ -200,8 +202,17 @@ def _standard(x: Array, weight: Array) -> tuple[float, float]:
     """Weighted mean and inverse standard deviation."""
     if not weight.any():
         return 0.0, 0.0
+    x, exponent = _below_one(x)
     mean = float(np.average(x, weights=weight))
-    return mean, _inverse(np.sqrt(np.average((x - mean) ** 2, weights=weight)), abs(mean))
+    deviation = np.sqrt(np.average((x - mean) ** 2, weights=weight))
+    mean, deviation = (float(np.ldexp(value, exponent)) for value in (mean, deviation))
+    return mean, _inverse(deviation, abs(mean))
+
+
+def _below_one(x: Array) -> tuple[Array, int]:
+    """Numbers without a power of two, so that no square overflows, and its exponent."""
+    exponent = int(np.frexp(np.abs(x).max(initial=0.0))[1])
+    return np.ldexp(x, -exponent), exponent
 
 
 def _inverse(deviation: float, size: float = 0.0) -> float:

@@ -72,9 +72,9 @@ class _Lines:
     def __init__(self, text: bytes, sizes: Sequence[int]) -> None:
         self._lines = text.split(b"\n")
         self._lengths = np.fromiter(map(len, self._lines), dtype=np.int64, count=len(self._lines))
-        self._starts = np.array([k for k, line in enumerate(self._lines) if line.startswith(b"Tree=")], dtype=np.int64)
-        begins = np.cumsum(self._lengths + 1) - self._lengths - 1
-        fits = np.array_equal(begins[self._starts], np.cumsum(sizes) - sizes) and text.endswith(b"\n")
+        begins, trees = np.cumsum(self._lengths + 1) - self._lengths - 1, np.cumsum(sizes) - sizes
+        self._starts = np.searchsorted(begins, trees)  # that these lines begin a tree is seen when they are read
+        fits = self._starts[-1] < begins.size and np.array_equal(begins[self._starts], trees) and text.endswith(b"\n")
         refuse_unless(fits, "its trees do not begin where tree_sizes says")
         self.counts = np.diff(self._starts, append=len(self._lines) - 1)
         refuse_unless((self.counts >= len(_BEFORE)).all(), "a tree has not the lines of a tree")
