@@ -20,7 +20,8 @@ from fivesigma.regions.goal import Goal
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 _MAX_CLIMB = 40
-_MAX_REPAIRS = 2  # per category
+_MAX_REPAIRS = 6  # per category
+_MORE = 1.3  # times as much is asked for by a category that lost again what it had taken
 _ENOUGH = 1e-6  # relative gain below which a climb ends
 _SLACK = 1.0 - 1e-9  # sums of the same events in another order are as good
 
@@ -44,6 +45,10 @@ class Floors:
     def scaled(self, factor: float) -> Floors:
         """Floors of a sample with `factor` times as many events for the same yields."""
         return Floors(self.min_background, self.min_effective * factor)
+
+    def times(self, factor: float) -> Floors:
+        """Floors that ask for `factor` times as much."""
+        return Floors(self.min_background * factor, self.min_effective * factor)
 
     def __str__(self) -> str:
         words = [f"b >= {self.min_background:g}" if self.min_background > 0 else "b > 0"]
@@ -107,7 +112,8 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
     """Raise the value of background in categories below a floor until they have enough.
 
     The smallest rise that is enough follows from one sort: a category gains points in the order of what they are worth
-    less there than elsewhere, per background. Neighbours lose these points and may need the same.
+    less there than elsewhere, per background. Neighbours lose these points and may need the same. Two of them could
+    take the same points from each other for long, so that each asks for more every time, and reaches those of others.
     """
     density, floor, rows = problem.points.density, problem.points.floor, rows.copy()
     n = rows.shape[0]
@@ -115,6 +121,7 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
     worth = np.empty((n + 1, len(density)))
     worth[0] = 0.0 if problem.discard else -np.inf
     np.matmul(rows, density.T, out=worth[1:])
+    asked = np.ones(n)
     for _ in range(_MAX_REPAIRS * n):
         held = problem.floors.hold(*added_rows(worth.argmax(axis=0), floor, n + 1)[1:].T)
         if held.all():
@@ -124,9 +131,13 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
         worth[k + 1] = -np.inf
         rise = (worth.max(axis=0) - own) / background
         order = np.argsort(rise)
-        enough = problem.floors.hold(*np.cumsum(floor[order], axis=0).T)
+        sums = np.cumsum(floor[order], axis=0).T
+        enough = problem.floors.times(asked[k]).hold(*sums)
+        if not enough.any():
+            enough = problem.floors.hold(*sums)
         if not enough.any():
             return None
+        asked[k] *= _MORE
         last = int(enough.argmax())
         here, after = rise[order[last]], rise[order[min(last + 1, rise.size - 1)]]
         if not np.isfinite(here):
