@@ -286,6 +286,10 @@ def test_pyhf_has_one_strength_per_signal_and_agrees(five: ScoreCategories) -> N
     assert "staterror" in json.dumps(five.to_pyhf())
     with pytest.raises(InputError, match=r"data has shape \(3,\) for 5 categories"):
         five.to_pyhf(data=[1, 2, 3])
+    with pytest.raises(InputError, match=r"data must be finite and >= 0, got \[-1"):
+        five.to_pyhf(data=[-1, 2, 3, 4, 5])
+    with pytest.raises(InputError, match=r"data must be numbers of events, got \['many'\]"):
+        five.to_pyhf(data=["many"])
 
 
 def test_plot_shows_every_large_region(five: ScoreCategories, events: Events) -> None:

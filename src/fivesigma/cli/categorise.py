@@ -61,7 +61,7 @@ def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
 @click.option("--signals", metavar="NAMES",
               help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
 @click.option("--goal", type=click.Choice(["geometric", "sum", "minimum"]),
-              help="Of the Z of --signals: geometric mean (default), root of the sum of squares, or minimum.")  # fmt: skip
+              help="Of the Z of --signals: geometric mean (default), root of summed squares, or minimum.")  # fmt: skip
 @click.option("--floor-processes", metavar="NAMES",
               help="Backgrounds that count for the floors of --signals, with commas; by default all.")  # fmt: skip
 @click.option("--keep-all", is_flag=True, help="Put every event of --signals in a category; none is discarded.")
