@@ -102,7 +102,7 @@ def compare(python: str, folder: Path, samples: int) -> None:
                 files = (str(tune_path), str(folder / "test.npz"), str(out))
                 child(python, "search", *files, str(i), str(k), form, str(EPOCHS))
             with np.load(out) as found:
-                theirs, floor = goal(found["test"].astype(np.intp), test)[0], 0.0
+                theirs = goal(found["test"].astype(np.intp), test)[0]
                 inside, floor = goal(found["tune"].astype(np.intp), tune)
                 cpu = float(found["processor"])
             words = [f"{form} K={k} sample {i}: gato-hep in {inside:.4f} out {theirs:.4f} eff {floor:.0f} {cpu:.1f} s"]
@@ -128,6 +128,8 @@ def compare(python: str, folder: Path, samples: int) -> None:
                         out_value = goal_of(other, rule.assign(other.scores), k, ours._settings.goal)
                         gains[form, k, f"{label}: {name} - gato-hep"].append(out_value - theirs)
                         gains[form, k, f"{label}: {name}"].append(out_value)
+                        if name != "search":
+                            gains[form, k, f"{label}: ours - {name}"].append(value - out_value)
                 words.append(f"{label} ({ours.way}) {value:.4f} eff {ours.effective_b.min():.0f} {seconds:.1f} s")
             print("; ".join(words), flush=True)
     print("\n| form | K | | mean | error | n |\n|---|---|---|---|---|---|")

@@ -15,6 +15,7 @@ from fivesigma._types import Array
 from fivesigma.categories import Categories
 from fivesigma.errors import InputError
 from fivesigma.systematics import YieldShifts
+from fivesigma.yields import check_counts
 
 __all__ = ["discovery_significance", "split_difference", "to_pyhf", "write_workspace"]
 
@@ -84,9 +85,7 @@ def to_pyhf(
         and systematics.nominal.keys() == categories.by_process.keys()
     ):
         raise InputError("systematics have other edges or processes than the categories; fill both alike")
-    observed = categories.s + categories.b if data is None else np.asarray(data, dtype=np.float64)
-    if observed.shape != categories.s.shape:
-        raise InputError(f"data has shape {observed.shape} for {len(categories)} categories")
+    observed = categories.s + categories.b if data is None else check_counts(data, len(categories))
     samples = []
     for name, rows in categories.by_process.items():
         modifiers: list[dict[str, Any]] = []

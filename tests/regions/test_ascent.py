@@ -134,6 +134,20 @@ def test_repaired_categories_reach_the_floor(seed: int, floor: float, discard: b
         np.testing.assert_array_equal(repaired[:, :-1], rows[:, :-1])
 
 
+@pytest.mark.parametrize("discard", [True, False])
+@pytest.mark.parametrize(("n", "share", "least"), [(3, 0.1, 1.0), (6, 0.1, 1.0), (4, 0.3, 0.85)])
+def test_floors_that_leave_room_are_reached(n: int, share: float, least: float, discard: bool) -> None:
+    """Categories that were drawn at random ask for `share` of all points; neighbours take them from each other."""
+    reached = []
+    for seed in range(40):
+        points = random_points(seed, 300, 2)
+        alike = Points(points.ratios, points.density, points.yields, np.ones((300, 2)))
+        problem = Problem(alike, Goal("sum"), Floors(0.0, share * 300 / n), discard)
+        rows = problem.goal.rows(np.random.default_rng(seed).gamma(1.0, size=(n, 3)))
+        reached.append(repair_floors(problem, rows) is not None)
+    assert np.mean(reached) >= least
+
+
 def test_a_floor_that_nothing_reaches() -> None:
     points = random_points(0, 30, 2)
     problem = Problem(points, Goal("sum"), Floors(min_background=1e9), discard=True)

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from fivesigma import ScoreCategories, categorise_scores
 from fivesigma._files import digest_path
 from fivesigma._types import Array
 from fivesigma.errors import InputError, StoreError
+from fivesigma.ratios.sample import check_sample
+from fivesigma.regions.fit import fit
 from fivesigma.regions.rules import ArgmaxRule, LinearRule
 from tests.regions.toys import PROCESSES, SIGNALS, Events, gaussians, significances
 
@@ -111,6 +114,35 @@ def test_it_never_ends_below_the_simple_way_where_it_was_judged(five: ScoreCateg
         assert record.judged.simple is not None
         assert record.way == ("search" if record.judged.search > record.judged.simple else "argmax")
         assert isinstance(record._rule, LinearRule if record.way == "search" else ArgmaxRule)
+
+
+@pytest.mark.parametrize("goal", ["geometric", "sum", "minimum"])
+@pytest.mark.parametrize(("seed", "others"), [(0, "background"), (1, "background"), (2, "ignore")])
+def test_no_record_is_below_the_simple_way_on_the_other_half(goal: str, seed: int, others: str) -> None:
+    """Both ways are fitted on each half here, and judged on the other by code of the test alone."""
+    events = gaussians(n=600, seed=20 + seed, separation=1.0 + 0.5 * seed, scatter=0.5)
+    found = categorise_scores(*events, 4, goal=goal, others=others, discard=seed != 1, **ROLES)
+    settings = found._settings
+    sample = check_sample(*events, settings.roles)
+    halves = sample.halves()
+    first = np.concatenate([np.flatnonzero(events.process == name)[::2] for name in PROCESSES])
+    np.testing.assert_array_equal(halves[0].scores, events.scores[first])
+    goals: Any = {"geometric": lambda z: np.sqrt(z.prod()), "sum": lambda z: np.sqrt((z**2).sum()), "minimum": np.min}
+    judged = np.zeros((4, 2))
+    for here, there in (halves, halves[::-1]):
+        floors = settings.floors.scaled(here.floor_count / sample.floor_count)
+        fitted = fit(here, replace(settings, floors=floors))
+        rest = Events(there.scores, np.array(there.names)[there.process], there.weight)
+        for k, ways in enumerate(zip(fitted.search, fitted.simple, strict=True)):
+            for i, rule in enumerate(ways):
+                z = np.nan if rule is None else significances(rule.assign(there.scores), rest, k + 1, others)
+                judged[k, i] += np.nan if rule is None else goals[goal](z) / 2
+    for record, (search, simple) in zip((*found.path, found), judged[-1 - len(found.path) :], strict=True):
+        assert record.judged.how == "cross-fitted"
+        for reported, own in ((record.judged.search, search), (record.judged.simple, simple)):
+            assert np.isnan(own) if reported is None else reported == pytest.approx(own, rel=1e-9)
+        if not np.isnan(search) and not np.isnan(simple):
+            assert (search if record.way == "search" else simple) == max(search, simple)
 
 
 def test_the_search_gains_on_other_events() -> None:
@@ -212,11 +244,6 @@ def test_saved_and_loaded(events: Events, five: ScoreCategories, tmp_path: Path,
 
 def _simple(events: Events) -> ScoreCategories:
     """A record of the simple way."""
-    from dataclasses import replace
-
-    from fivesigma.ratios.sample import check_sample
-    from fivesigma.regions.fit import fit
-
     searched = categorise_scores(*events, 3, **ROLES)
     sample = check_sample(*events, searched._settings.roles)
     rule = fit(sample, searched._settings).simple[-1]
@@ -301,6 +328,10 @@ def test_pyhf_has_one_strength_per_signal_and_agrees(five: ScoreCategories) -> N
     assert "staterror" in json.dumps(five.to_pyhf())
     with pytest.raises(InputError, match=r"data has shape \(3,\) for 5 categories"):
         five.to_pyhf(data=[1, 2, 3])
+    with pytest.raises(InputError, match=r"data must be finite and >= 0, got \[-1"):
+        five.to_pyhf(data=[-1, 2, 3, 4, 5])
+    with pytest.raises(InputError, match=r"data must be numbers of events, got \['many'\]"):
+        five.to_pyhf(data=["many"])
 
 
 def test_plot_shows_every_large_region(five: ScoreCategories, events: Events) -> None:
@@ -369,6 +400,9 @@ def test_scores_that_tell_nothing_still_give_one_category() -> None:
         ({"goal": lambda e: lambda z: "high"}, "goal must give a finite number for an array of Z, got 'high'"),
         ({"goal": lambda e: lambda z: z}, "goal must give a finite number for an array of Z, got array"),
         ({"goal": lambda e: lambda z: np.nan}, "goal must give a finite number for an array of Z, got nan"),
+        ({"goal": lambda e: lambda z: -z.sum()}, "goal must increase with the Z; it gives -2 for Z of one and -4 for"),
+        ({"goal": lambda e: lambda z: 1}, "goal must increase with the Z; it gives 1 for Z of one and 1 for Z of two"),
+        ({"signals": lambda e: None}, "signals must be a list of names, got None"),
         ({"prior": lambda e: "flat"}, "prior must be numbers, got 'flat'"),
         ({"min_background": lambda e: "all"}, "min_background must be finite and >= 0, got 'all'"),
         ({"min_effective": lambda e: -1.0}, "min_effective must be finite and >= 0, got -1.0"),

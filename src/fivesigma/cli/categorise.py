@@ -7,9 +7,33 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
 from fivesigma.cli.systematics import needed_for_quote, of_scores, parsed, split_sentence, systematic_option
+
+# Options that categories for several signals have no use for.
+_ONE_SIGNAL = (
+    "rule",
+    "uncorrelated",
+    "systematics",
+    "quote_systematics",
+    "mc_statistics",
+    "signal",
+    "yields",
+    "replicas",
+    "stream",
+    "shapes",
+)
+
+
+def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
+    """Say which of some options was given although it would have no effect."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        if parameter.name in parameters and given is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{parameter.opts[-1]} {why}.")
 
 
 @click.command(
@@ -36,6 +60,11 @@ from fivesigma.cli.systematics import needed_for_quote, of_scores, parsed, split
               help="Quote with the statistics of the simulation, as pyhf's staterror.")  # fmt: skip
 @click.option("--signals", metavar="NAMES",
               help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
+@click.option("--goal", type=click.Choice(["geometric", "sum", "minimum"]),
+              help="Of the Z of --signals: geometric mean (default), root of summed squares, or minimum.")  # fmt: skip
+@click.option("--floor-processes", metavar="NAMES",
+              help="Backgrounds that count for the floors of --signals, with commas; by default all.")  # fmt: skip
+@click.option("--keep-all", is_flag=True, help="Put every event of --signals in a category; none is discarded.")
 @scores_options
 @stream_option
 @click.option("--pyhf", type=click.Path(path_type=Path), metavar="FILE", help="Write a HistFactory workspace (JSON).")
@@ -55,6 +84,9 @@ def categorise(
     quote_systematics: tuple[str, ...],
     mc_statistics: bool,
     signals: str | None,
+    goal: str | None,
+    floor_processes: str | None,
+    keep_all: bool,
     signal: str | None,
     utility: str,
     b_reg: float | None,
@@ -84,13 +116,21 @@ def categorise(
     if pyhf is not None:
         check_output(pyhf, force=force)
     if signals is not None:
-        from fivesigma.cli.several import categorise_file
+        from fivesigma.cli.several import Asked, categorise_file, names
 
-        if asked or mc_statistics:
-            raise click.UsageError("--systematic and --mc-statistics are not available with --signals.")
-        floors = (MIN_EFFECTIVE if min_effective is None else min_effective, min_background)
-        categorise_file(scores, signals, categories, quote, pyhf, floors, as_json=as_json)
+        _refuse_given(_ONE_SIGNAL, "is not available with --signals")
+        several = Asked(
+            names(signals),
+            goal or "geometric",
+            MIN_EFFECTIVE if min_effective is None else min_effective,
+            min_background,
+            None if floor_processes is None else names(floor_processes),
+            not keep_all,
+            resolve_utility(utility, b_reg),
+        )
+        categorise_file(scores, categories, several, quote, pyhf, as_json=as_json)
         return
+    _refuse_given(("goal", "floor_processes", "keep_all"), "needs --signals")
     if stream and asked:
         raise click.UsageError("--systematic needs all events in memory; leave --stream out.")
     needed = needed_for_quote(asked, quoted) if quote is not None else []

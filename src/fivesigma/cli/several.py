@@ -13,6 +13,7 @@ from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
     from fivesigma._types import AnyArray, Array
+    from fivesigma.significance import Utility
 
 PREFIX = "score_"
 
@@ -46,13 +47,29 @@ def read_class_scores(path: Path) -> ClassScores:
     return ClassScores(processes, np.column_stack([read[c] for c in columns]), read["process"], read["weight"])
 
 
-def categorise_file(  # noqa: PLR0917 - the options of one command
+class Asked(NamedTuple):
+    """What `categorise_scores` is asked for, by its names."""
+
+    signals: list[str]
+    goal: str
+    min_effective: float
+    min_background: float
+    floor_processes: list[str] | None
+    discard: bool
+    utility: Utility
+
+
+def names(text: str) -> list[str]:
+    """Names that commas divide."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def categorise_file(
     path: Path,
-    signals: str,
     n_categories: str,
+    asked: Asked,
     quote: Path | None,
     pyhf: Path | None,
-    floors: tuple[float, float],
     *,
     as_json: bool,
 ) -> None:
@@ -62,15 +79,7 @@ def categorise_file(  # noqa: PLR0917 - the options of one command
     if not n_categories.isdigit():
         raise click.BadParameter(f"{n_categories!r} is not a number; several signals need one", param_hint="-k")
     tune = read_class_scores(path)
-    names = [name.strip() for name in signals.split(",") if name.strip()]
-    found = fivesigma.categorise_scores(
-        *tune[1:],
-        int(n_categories),
-        signals=names,
-        processes=tune.processes,
-        min_effective=floors[0],
-        min_background=floors[1],
-    )
+    found = fivesigma.categorise_scores(*tune[1:], int(n_categories), processes=tune.processes, **asked._asdict())
     if quote is not None:
         other = read_class_scores(quote)
         if other.processes != tune.processes:

@@ -20,7 +20,8 @@ from fivesigma.regions.goal import Goal
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 _MAX_CLIMB = 40
-_MAX_REPAIRS = 2  # per category
+_MAX_REPAIRS = 3  # per category
+_MORE = 1.1  # times as much is asked for by a category that lost again what it had taken
 _ENOUGH = 1e-6  # relative gain below which a climb ends
 _SLACK = 1.0 - 1e-9  # sums of the same events in another order are as good
 
@@ -44,6 +45,10 @@ class Floors:
     def scaled(self, factor: float) -> Floors:
         """Floors of a sample with `factor` times as many events for the same yields."""
         return Floors(self.min_background, self.min_effective * factor)
+
+    def times(self, factor: float) -> Floors:
+        """Floors that ask for `factor` times as much."""
+        return Floors(self.min_background * factor, self.min_effective * factor)
 
     def __str__(self) -> str:
         words = [f"b >= {self.min_background:g}" if self.min_background > 0 else "b > 0"]
@@ -107,33 +112,43 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
     """Raise the value of background in categories below a floor until they have enough.
 
     The smallest rise that is enough follows from one sort: a category gains points in the order of what they are worth
-    less there than elsewhere, per background. Neighbours lose these points and may need the same.
+    less there than elsewhere, per background. Neighbours lose these points and may need the same. Two of them could
+    take the same points from each other for long, so that each asks for more every time, and reaches those of others.
     """
     density, floor, rows = problem.points.density, problem.points.floor, rows.copy()
     n = rows.shape[0]
     background = np.maximum(density[:, -1], 1e-300)
-    worth = np.empty((n + 1, len(density)))
-    worth[0] = 0.0 if problem.discard else -np.inf
-    np.matmul(rows, density.T, out=worth[1:])
+    worth = rows @ density.T
+    category, height = worth.argmax(axis=0), worth.max(axis=0)
+    if problem.discard:
+        category[height <= 0] = -1
+        np.maximum(height, 0.0, out=height)
+    asked = np.ones(n)
     for _ in range(_MAX_REPAIRS * n):
-        held = problem.floors.hold(*added_rows(worth.argmax(axis=0), floor, n + 1)[1:].T)
+        kept = added_rows(category + 1, floor, n + 1)[1:]
+        held = problem.floors.hold(*kept.T)
         if held.all():
             return rows
         k = int(held.argmin())
-        own = worth[k + 1].copy()
-        worth[k + 1] = -np.inf
-        rise = (worth.max(axis=0) - own) / background
+        others = np.flatnonzero(category != k)
+        rise = (height[others] - (rows[k] @ density.T)[others]) / background[others]
         order = np.argsort(rise)
-        enough = problem.floors.hold(*np.cumsum(floor[order], axis=0).T)
+        sums = (kept[k] + np.cumsum(floor[others[order]], axis=0)).T
+        enough = problem.floors.times(asked[k]).hold(*sums)
+        if not enough.any():
+            enough = problem.floors.hold(*sums)
         if not enough.any():
             return None
+        asked[k] *= _MORE
         last = int(enough.argmax())
         here, after = rise[order[last]], rise[order[min(last + 1, rise.size - 1)]]
         if not np.isfinite(here):
             return None
         # Beyond the last point that is needed, so that rounding does not leave it out again.
         rows[k, -1] += here + min((after - here) / 2, 1e-6 * abs(here)) + 1e-12 * np.abs(rows[k]).max()
-        np.matmul(rows[k], density.T, out=worth[k + 1])
+        own = rows[k] @ density.T
+        category[own > height] = k
+        np.maximum(height, own, out=height)
     return None
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _POINTS = 400
 _RANGE = 8.0  # of the logarithms, to both sides, if no events say otherwise
 _DISCARDED = "#f2f2f2"
+_BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue, as the eye sees them
 
 
 def draw(
@@ -74,7 +75,8 @@ def draw(
         if inside.sum() > 0.002 * inside.size:
             where = _middle(inside)
             number = "discarded" if k < 0 else str(k)
-            ax.text(grid_x[where], grid_y[where], number, ha="center", va="center", fontsize="small")
+            colour = "black" if k < 0 or palette[k, :3] @ _BRIGHTNESS > 0.45 else "white"
+            ax.text(grid_x[where], grid_y[where], number, color=colour, ha="center", va="center", fontsize="small")
     ax.set_xlabel(f"log(p({x}) / p(background))")
     ax.set_ylabel(f"log(p({y}) / p(background))")
     title = f"{len(categories)} categories, {categories._settings.goal.name} goal {categories.value:.3f}"

@@ -128,15 +128,20 @@ def _with_floors(
         Of these events.
     """
     category = rule.assign_seen(events)
-    number = category[counting].astype(np.intp) + 1
-    floor = [added(number, w, len(rule) + 1)[1:] for w in problem.points.floor.T]
-    if problem.floors.hold(*floor).all():
+    if _held(category, counting, problem, len(rule)):
         return rule, category
     rows = repair_floors(problem, rule.rows)
     if rows is None:
         return None, None
     repaired = LinearRule(rule.ratios, rows, rule.discard)
-    return repaired, repaired.assign_seen(events)
+    category = repaired.assign_seen(events)
+    return (repaired, category) if _held(category, counting, problem, len(rule)) else (None, None)
+
+
+def _held(category: Category, counting: IntArray, problem: Problem, n: int) -> bool:
+    """Whether every category reaches the floors."""
+    number = category[counting].astype(np.intp) + 1
+    return bool(problem.floors.hold(*(added(number, w, n + 1)[1:] for w in problem.points.floor.T)).all())
 
 
 def bounds(density: Array, sample: Sample, settings: Settings) -> Array:

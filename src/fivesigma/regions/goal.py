@@ -51,11 +51,16 @@ class Goal:
             raise InputError(f"{self.utility!r} cannot be used here: a convex F with Z = sqrt(2 F) is needed")
 
     def check(self, n_signals: int) -> None:
-        """Refuse a function that does not make a number of the Z of so many signals."""
+        """Refuse a function that does not make a number of the Z of so many signals, or does not rise with them."""
         if callable(self.kind):
-            found = self.kind(np.ones(n_signals))
-            if not (np.ndim(found) == 0 and np.asarray(found).dtype.kind in "iuf" and np.isfinite(found)):
-                raise InputError(f"goal must give a finite number for an array of Z, got {found!r} for Z of one")
+            one, two = (self.kind(np.full(n_signals, z)) for z in (1.0, 2.0))
+            for name, found in (("one", one), ("two", two)):
+                if not (np.ndim(found) == 0 and np.asarray(found).dtype.kind in "iuf" and np.isfinite(found)):
+                    raise InputError(f"goal must give a finite number for an array of Z, got {found!r} for Z of {name}")
+            if not two > one:
+                raise InputError(
+                    f"goal must increase with the Z; it gives {one:g} for Z of one and {two:g} for Z of two"
+                )
 
     @property
     def name(self) -> str:

@@ -134,7 +134,7 @@ def rearrange(problem: Problem, state: State) -> State:
         yields = np.delete(state.yields, b, axis=0)
         yields[a] = state.yields[a] + state.yields[b]
         fewer = state_of(problem, problem.goal.rows(yields))
-        new = None if fewer is None else one_more(problem, fewer, 1)
+        new = None if fewer is None or fewer.value == -np.inf else one_more(problem, fewer, 1)
         if new is None or not new.value > state.value * (1 + 1e-6):
             break
         state = new

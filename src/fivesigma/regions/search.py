@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -139,9 +139,9 @@ def categorise_scores(
         counts = sample.weight[sample.floor[sample.process]]
         raise InputError(
             f"{most} {'category does' if most == 1 else 'categories do'} not fit: each needs {settings.floors}, and "
-            f"{largest} {'is' if largest == 1 else 'are'} the most that was found (all events have b = "
-            f"{counts.sum():g} and an effective background count of {sample.floor_count:.3g}); ask for fewer "
-            "categories or lower the floors"
+            f"{largest} {'is' if largest == 1 else 'are'} the most that was found (all events that count for "
+            f"the floors have b = {counts.sum():g} and an effective background count of {sample.floor_count:.3g}); ask "
+            "for fewer categories or lower the floors"
         )
     largest_F = bounds(found.events.density, sample, settings)
     any_number = bound_of_any(found.cells, settings.goal)
@@ -168,7 +168,7 @@ def check_floors(min_background: float, min_effective: float) -> Floors:
 
 
 def _check_names(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(given, str):
+    if isinstance(given, str) or not isinstance(given, Iterable):
         raise InputError(f"{name} must be a list of names, got {given!r}")
     return tuple(map(str, given))
 

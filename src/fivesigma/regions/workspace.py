@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma.errors import InputError
+from fivesigma.yields import check_counts
 
 if TYPE_CHECKING:
     from fivesigma.regions.record import ScoreCategories
@@ -46,9 +47,7 @@ def to_pyhf(
         worst = int(categories.b.argmin())
         raise InputError(f"category {worst} has b = {categories.b[worst]:g}; a fit needs background in every category")
     expected = np.sum([rows.sum_of_weights for rows in categories.by_process.values()], axis=0)
-    observed = expected if data is None else np.asarray(data, dtype=np.float64)
-    if observed.shape != expected.shape:
-        raise InputError(f"data has shape {observed.shape} for {len(categories)} categories")
+    observed = expected if data is None else check_counts(data, len(categories))
     samples = []
     for name, rows in categories.by_process.items():
         modifiers: list[dict[str, Any]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fivesigma.yields.checks import check_size, check_weights, name_rows
+from fivesigma.yields.checks import check_counts, check_size, check_weights, name_rows
 from fivesigma.yields.labels import KNOWN_PAIRS, split_labels
 from fivesigma.yields.processes import (
     Processes,
@@ -35,6 +35,7 @@ __all__ = [
     "Processes",
     "Yields",
     "balanced_class_weights",
+    "check_counts",
     "check_size",
     "check_weights",
     "class_sums",

@@ -1,4 +1,4 @@
-"""What physics weights must be."""
+"""What physics weights and observed events must be."""
 
 from __future__ import annotations
 
@@ -60,3 +60,16 @@ def check_size(largest: float, what: str) -> None:
             f"the largest {what} is {largest:g} in size, and it must be between {1 / LARGEST:g} and {LARGEST:g}: give "
             "the weights in other units"
         )
+
+
+def check_counts(data: ArrayLike, n_categories: int) -> Array:
+    """Return the observed events of categories, or say what is wrong with them."""
+    try:
+        counts = np.asarray(data, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"data must be numbers of events, got {data!r}") from None
+    if counts.shape != (n_categories,):
+        raise InputError(f"data has shape {counts.shape} for {n_categories} categories")
+    if not (np.isfinite(counts).all() and (counts >= 0).all()):
+        raise InputError(f"data must be finite and >= 0, got {counts.tolist()}")
+    return counts
