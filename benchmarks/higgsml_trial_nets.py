@@ -19,6 +19,7 @@ from sklearn.model_selection import train_test_split
 from fivesigma._types import AnyArray, Array
 from fivesigma.learners.net import training
 from fivesigma.learners.net.dense import DenseNet, initial_layers
+from fivesigma.learners.net.groups import groups_of_weight
 
 
 class Trial(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -83,7 +84,7 @@ class BestEpoch(Trial):
         self.classes_ = np.unique(y)
         seen, held_out = train_test_split(np.arange(y.size), test_size=0.1, stratify=y, random_state=self.random_state)
         net = clone(self.estimator)
-        n_batches = int(np.ceil(seen.size / net.check_parameters().batch_of(seen.size)))
+        n_batches = int(np.ceil(seen.size / net.batch_size))
         epochs: list[Any] = []
 
         class Recording(training._Adam):
@@ -141,32 +142,30 @@ class Several(Trial):
 class ByProcess(Trial):
     """A net with an output for each process, whose numbers are the last column and where those of signal come first.
 
-    With `n_parts` the events of each class that have like weights, so many parts of a class, stand for the processes.
-    Signal and background are the sums of their processes. With `tuned` it is but a start, made with all processes in
-    equal shares, from which the two classes are learnt in half the epochs at a third of the rate. With `beside` the
-    net has its one output, and those of the processes beside it only while it learns, their loss added by that factor.
+    With `n_groups` groups of like weight stand for the processes. Signal and background are the sums of their
+    processes. With `tuned` it is but a start, made with all processes in equal shares, from which the two classes are
+    learnt in half the epochs at a third of the rate.
     """
 
-    def __init__(
-        self, estimator: Any = None, *, n_parts: int = 0, tuned: bool = False, beside: float | None = None
-    ) -> None:
+    def __init__(self, estimator: Any = None, *, n_groups: int = 0, tuned: bool = False) -> None:
         self.estimator = estimator
-        self.n_parts = n_parts
+        self.n_groups = n_groups
         self.tuned = tuned
-        self.beside = beside
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray) -> ByProcess:
         """Train it."""
         self.classes_ = np.unique(y)
-        process = parts_by_weight(y, sample_weight, self.n_parts) if self.n_parts else X[:, -1].astype(int)
+        process = X[:, -1].astype(int)
+        if self.n_groups:
+            groups = groups_of_weight(y, sample_weight, self.n_groups)
+            process = y if groups is None else groups
+            process = process.max() - process  # signal first
         self.n_signal_ = int(process[y == 1].max()) + 1
         weight = np.asarray(sample_weight, dtype=np.float64)
         if self.tuned:
             weight = weight / np.bincount(process, weight)[process]
         with self._by_process(process):
             self.fitted_ = clone(self.estimator).fit(X, y, weight)
-        if self.beside is not None:
-            self.fitted_.weights_[-2:] = [a[:1].copy() for a in self.fitted_.weights_[-2:]]
         if self.tuned:
             *hidden, last, _ = self.fitted_.weights_
             head = last[: self.n_signal_].mean(0, keepdims=True) - last[self.n_signal_ :].mean(0, keepdims=True)
@@ -179,7 +178,7 @@ class ByProcess(Trial):
 
     def decision_function(self, X: AnyArray) -> Array:
         """Log-odds."""
-        if self.tuned or self.beside is not None:
+        if self.tuned:
             return np.asarray(self.fitted_.decision_function(X))
         with self._by_process(None):
             return np.asarray(self.fitted_.decision_function(X))
@@ -187,70 +186,53 @@ class ByProcess(Trial):
     @contextmanager
     def _by_process(self, process: AnyArray | None) -> Iterator[None]:
         """Let nets have an output for each process."""
+        made: list[_ProcessNet] = []
+
+        class Net(_ProcessNet):
+            n_signal = self.n_signal_
+
+            def __init__(self, *arguments: Any) -> None:
+                super().__init__(*arguments)
+                made.append(self)
+
+        def layers(n_inputs: int, width: int, depth: int, seed: int, _: int) -> list[Any]:
+            assert process is not None
+            return initial_layers(n_inputs, width, depth, seed, int(process.max()) + 1)
+
+        def train(events: Any, *rest: Any) -> list[Any]:
+            assert process is not None
+            plain_train(events._replace(target=process.astype(np.float32), group=None), *rest)
+            pairs = zip(made[-1]._weights, made[-1]._offsets, strict=True)
+            return [layer.numpy().copy() for pair in pairs for layer in pair]
+
+        plain_train = training.train
         with ExitStack() as stack:
-            net = type("Net", (_ProcessNet,), {"n_signal": self.n_signal_, "beside": self.beside})
-            stack.enter_context(patch.object(training, "DenseNet", net))
+            stack.enter_context(patch.object(training, "DenseNet", Net))
             if process is not None:
-                train, target = training.train, process.astype(np.float32)
-                stack.enter_context(
-                    patch.object(training, "train", lambda events, *rest: train(events._replace(target=target), *rest))
-                )
-                stack.enter_context(
-                    patch.object(
-                        training, "initial_layers", _initial(int(process.max()) + 1 + (self.beside is not None))
-                    )
-                )
+                stack.enter_context(patch.object(training, "train", train))
+                stack.enter_context(patch.object(training, "initial_layers", layers))
             yield
-
-
-def parts_by_weight(y: AnyArray, weight: AnyArray, n_parts: int) -> AnyArray:
-    """Number of the part of each event: those of signal, then those of background, each by rising weight."""
-    out, n_before = np.empty(y.size, dtype=int), 0
-    for label in (1, 0):
-        of_class = weight[y == label]
-        edges = np.unique(np.quantile(of_class, np.arange(1, n_parts) / n_parts))
-        part = np.unique(np.searchsorted(edges, of_class), return_inverse=True)[1]
-        out[y == label] = n_before + part
-        n_before += int(part.max()) + 1
-    return out
-
-
-def _initial(n_out: int) -> Any:
-    """Layers of a net with several outputs."""
-
-    def layers(n_inputs: int, width: int, depth: int, seed: int) -> list[Any]:
-        *hidden, last, _ = initial_layers(n_inputs, width, depth, seed)
-        rows = np.random.default_rng(seed + 1).normal(0.0, last.shape[1] ** -0.5, (n_out, last.shape[1]))
-        return [*hidden, rows.astype(np.float32), np.zeros(n_out, np.float32)]
-
-    return layers
 
 
 class _ProcessNet(DenseNet):
     """A net with an output for each process; `target` are their numbers."""
 
     n_signal = 1
-    beside: float | None = None
 
     def margin(self, inputs: Any) -> Any:
         """Log-odds of all signals against all backgrounds."""
         out = self._outputs(self._seen(inputs))[0]
         return out[:, : self.n_signal].logsumexp(1) - out[:, self.n_signal :].logsumexp(1)
 
-    def add_gradient(self, inputs: Any, target: Any, weight: Any, to: list[Any], masks: Any = ()) -> Any:
+    def add_gradient(self, inputs: Any, target: Any, weight: Any, to: list[Any], masks: Any = (), _: Any = None) -> Any:
         """Add the gradient of the weighted cross-entropy of all processes, and return the loss."""
         table = self._seen(inputs)
         out, before = self._outputs(table, masks)
-        first = 0 if self.beside is None else 1
-        log_p = torch.log_softmax(out[:, first:], 1)
-        by_part = log_p.exp()
+        log_p = torch.log_softmax(out, 1)
+        by_out = log_p.exp()
         rows = torch.arange(table.shape[0])
-        by_part[rows, target.long()] -= 1.0
-        by_part.mul_(weight[:, None])
-        by_out = by_part
-        if self.beside is not None:
-            by_margin = (torch.sigmoid(out[:, 0]) - (target < self.n_signal).float()) * weight
-            by_out = torch.cat([by_margin[:, None], by_part * self.beside], 1)
+        by_out[rows, target.long()] -= 1.0
+        by_out.mul_(weight[:, None])
         to[-2].addmm_(by_out.t(), table)
         to[-1].add_(by_out.sum(0))
         by_unit = by_out @ self._weights[-1][:, : self._n_hidden]

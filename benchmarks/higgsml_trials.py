@@ -41,8 +41,8 @@ from fivesigma.higgsml.orientation import MOMENTA
 from fivesigma.learners.decomposition import default_regressor
 
 RESULTS = Path(__file__).parent / "higgsml_trials.json"
-BASE, TREE, PROCESS = "net", "trees", "Process"
-SETTINGS: dict[str, Any] = {"epochs": 15, "batch_size": 1024, "dropout": 0.1}
+BASE, TREE, GROUPED, PROCESS = "net", "trees", "4 groups of weight beside", "Process"
+SETTINGS: dict[str, Any] = {"epochs": 15, "batch_size": 1024, "dropout": 0.1, "weight_groups": 1}
 TREES = {"max_depth": 6, "subsample": 0.8}
 
 Make = Callable[[Any], Any]
@@ -168,11 +168,10 @@ TRIALS: dict[str, Make] = {
     "one net per background": lambda n: PerBackground(net(n)),
     "one net per third of background by weight": lambda n: PerBackground(net(n), by="weight"),
     "an output per process": lambda n: ByProcess(net(n)),
-    "an output per half of a class by weight": lambda n: ByProcess(net(n), n_parts=2),
-    "an output per quarter of a class by weight": lambda n: ByProcess(net(n), n_parts=4),
-    "an output per eighth of a class by weight": lambda n: ByProcess(net(n), n_parts=8),
-    "processes beside": lambda n: ByProcess(net(n), beside=1.0),
-    "quarters by weight beside": lambda n: ByProcess(net(n), n_parts=4, beside=1.0),
+    "an output per group of weight (4)": lambda n: ByProcess(net(n), n_groups=4),
+    "2 groups of weight beside": lambda n: net(n, weight_groups=2),
+    GROUPED: lambda n: net(n, weight_groups=4),
+    "8 groups of weight beside": lambda n: net(n, weight_groups=8),
     "pre-trained on processes": lambda n: ByProcess(net(n), tuned=True),
     "three nets": lambda n: Several(net(n)),
     "three nets, two thirds of the columns each": lambda n: Several(net(n), share=2 / 3),
@@ -190,6 +189,7 @@ BLENDS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "net + trees, monotone stack": ((BASE, TREE), "margin", "stack"),
     "net + trees with features, fitted weights": ((BASE, "trees with features"), "rank", "fit"),
     "three nets + trees, fitted weights": (("three nets", TREE), "rank", "fit"),
+    "net with groups + trees, fitted weights": ((GROUPED, TREE), "rank", "fit"),
 }
 
 
