@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fivesigma
 from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, load, save
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, MissingExtraError, StoreError
+from fivesigma.learners.net.groups import groups_of_weight
 from fivesigma.learners.net.inputs import Inputs, find_momenta
 from fivesigma.store.manifest import file_entry, render
 from tests.estimators.blobs import make_blobs
@@ -181,40 +183,56 @@ class TestInputs:
         assert np.isfinite(net.predict_proba(X)).all()
 
 
-def joined_margin(layers: list[Any], inputs: Any, masks: Sequence[Any] = ()) -> Any:
+def joined_outputs(layers: list[Any], inputs: Any, masks: Sequence[Any] = ()) -> Any:
     """The net as it is said in words: each layer sees the inputs and all layers before it."""
     seen = inputs
     for k, (weight, offset) in enumerate(zip(layers[:-2:2], layers[1:-2:2], strict=True)):
         out = torch.nn.functional.silu(seen @ weight.T + offset)
         seen = torch.cat([out * masks[k] if masks else out, seen], 1)
-    return (seen @ layers[-2].T + layers[-1])[:, 0]
+    return seen @ layers[-2].T + layers[-1]
 
 
 class TestDenseNet:
-    @given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 4), st.integers(2, 7), st.sampled_from([0.0, 0.3]))
-    def test_gradient_is_that_of_torch(self, n_inputs: int, width: int, depth: int, n: int, dropout: float) -> None:
+    @given(
+        st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 4)),
+        st.integers(2, 7),
+        st.sampled_from([0.0, 0.3]),
+        st.sampled_from([0, 3, 5]),
+    )
+    def test_gradient_is_that_of_torch(
+        self, shape: tuple[int, int, int], n: int, dropout: float, n_groups: int
+    ) -> None:
         rng = np.random.default_rng(n)
-        layers = [torch.from_numpy(a.astype(float)) for a in initial_layers(n_inputs, width, depth, seed=n)]
+        n_inputs, width, depth = shape
+        layers = [torch.from_numpy(a.astype(float)) for a in initial_layers(*shape, seed=n, n_outputs=1 + n_groups)]
         for offset in layers[1::2]:
             offset.copy_(torch.from_numpy(rng.normal(size=offset.shape)))
         inputs, weight = torch.from_numpy(rng.normal(size=(n, n_inputs))), torch.from_numpy(rng.exponential(size=n))
         target = torch.from_numpy(rng.integers(0, 2, n).astype(float))
         ours = [torch.zeros_like(layer) for layer in layers]
         masks = [random_mask((n, width), dropout, rng) for _ in range(depth)] if dropout else []
+        group = torch.from_numpy(rng.integers(0, n_groups, n)) if n_groups else None
         net = DenseNet(layers, n)
         blocks = [slice(n // 2), slice(n // 2, n)]  # smaller than the table
         loss = sum(
-            net.add_gradient(inputs[b], target[b], weight[b], ours, [mask[b] for mask in masks]).item() for b in blocks
+            net.add_gradient(
+                inputs[b], target[b], weight[b], ours, [mask[b] for mask in masks], None if group is None else group[b]
+            ).item()
+            for b in blocks
         )
 
         theirs = [layer.clone().requires_grad_() for layer in layers]
-        margin = joined_margin(theirs, inputs, masks)
-        expected = torch.nn.functional.binary_cross_entropy_with_logits(margin, target, weight, reduction="sum")
-        expected.backward()
+        outputs = joined_outputs(theirs, inputs, masks)
+        expected = torch.nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], target, weight, reduction="sum")
+        beside = torch.tensor(0.0)
+        if group is not None:
+            beside = weight @ torch.nn.functional.cross_entropy(outputs[:, 1:], group, reduction="none")
+        (expected + beside).backward()
         assert loss == pytest.approx(expected.item(), rel=1e-12)
         for mine, layer in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(mine.numpy(), layer.grad.numpy(), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(net.margin(inputs), joined_margin(layers, inputs), rtol=1e-12, atol=1e-12)
+        margin = joined_outputs(layers, inputs)[:, 0]
+        np.testing.assert_allclose(net.margin(inputs), margin, rtol=1e-12, atol=1e-12)
 
     @pytest.mark.parametrize("dropout", [0.001, 0.1, 0.5, 0.9])
     def test_dropout_leaves_out_its_share_and_keeps_the_mean(self, dropout: float) -> None:
@@ -255,11 +273,6 @@ class TestTraining:
             assert rates.argmax() == pytest.approx(0.3 * n_steps, abs=2)
             assert rates[-1] < 0.01 * peak
 
-    @pytest.mark.parametrize(("n", "size"), [(10, 1024), (25_600, 1024), (62_510, 2501), (10**6, 4096)])
-    def test_batches_grow_with_the_events(self, n: int, size: int) -> None:
-        assert NetClassifier().check_parameters().batch_of(n) == size
-        assert NetClassifier(batch_size=7).check_parameters().batch_of(n) == 7
-
     def test_a_batch_is_one_step_however_it_is_cut(self, monkeypatch: pytest.MonkeyPatch) -> None:
         X, y, weight = make_blobs(300)
         settings = {**SMALL, "batch_size": 100, "dropout": 0.0}
@@ -278,6 +291,50 @@ class TestTraining:
         assert net.loss_[-1] < 0.5 * net.loss_[0]
 
 
+class TestWeightGroups:
+    @given(
+        st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.1, 0.3, 1.0, 2.5])), min_size=4, max_size=40),
+        st.integers(1, 6),
+    )
+    def test_groups(self, events: list[tuple[int, float]], n_groups: int) -> None:
+        target, weight = np.array([t for t, _ in events]), np.array([w for _, w in events])
+        assume(0 < target.sum() < target.size)
+        found = groups_of_weight(target, weight, n_groups)
+        n_weights = [np.unique(weight[target == label]).size for label in range(2)]
+        if n_groups == 1 or n_weights == [1, 1]:
+            assert found is None
+            return
+        if found is None:  # only if nearly all weights of both classes are the same
+            return
+        assert set(found) == set(range(found.max() + 1))
+        for label in range(2):
+            mine, w = found[target == label], weight[target == label]
+            assert np.unique(mine).size <= min(n_groups, n_weights[label])
+            order = np.argsort(w, kind="stable")
+            assert (np.diff(mine[order]) >= 0).all()  # a heavier event is in no earlier group
+            assert all(np.unique(mine[w == one]).size == 1 for one in w)
+        assert found[target == 0].max() < found[target == 1].min()
+
+    def test_groups_are_of_one_size_where_weights_differ(self) -> None:
+        target, weight = np.repeat([0, 1], 400), np.random.default_rng(0).exponential(size=800)
+        found = groups_of_weight(target, weight, 4)
+        assert found is not None
+        assert np.bincount(found).tolist() == [100] * 8
+
+    def test_the_net_learns_from_them_and_forgets_their_outputs(self) -> None:
+        X, y, weight = make_blobs(600)
+        weight = weight * np.where(X[:, 0] > np.median(X[:, 0]), 3.0, 1.0)
+        with_groups, without = (NetClassifier(**SMALL, weight_groups=n).fit(X, y, weight) for n in (2, 1))
+        assert [a.shape for a in with_groups.weights_] == [a.shape for a in without.weights_]
+        assert with_groups.weights_[0].tobytes() != without.weights_[0].tobytes()
+        assert roc_auc_score(y, with_groups.decision_function(X)) > 0.7
+
+    def test_equal_weights_are_no_groups(self) -> None:
+        X, y, _ = make_blobs(300)
+        four, one = (NetClassifier(**SMALL, weight_groups=n).fit(X, y) for n in (4, 1))
+        assert [a.tobytes() for a in four.weights_] == [a.tobytes() for a in one.weights_]
+
+
 class TestState:
     def test_same_seed_same_bytes(self) -> None:
         X, y = make_collisions(500)
@@ -291,14 +348,15 @@ class TestState:
         X, y, weight = make_blobs(300)
         torch.manual_seed(5)
         before, threads = torch.get_rng_state(), torch.get_num_threads()
+        others = 1 if threads > 1 else 2
         with torch.no_grad():
-            net = NetClassifier(**{**SMALL, "n_jobs": 1 if threads > 1 else 2, "dropout": 0.2}).fit(X, y, weight)
+            net = NetClassifier(**{**SMALL, "n_jobs": others, "dropout": 0.2}).fit(X, y, weight)
             net.predict(X)
             assert not torch.is_grad_enabled()
         assert torch.equal(torch.get_rng_state(), before)
         assert torch.get_num_threads() == threads
-        with limited_threads(threads + 1):
-            assert torch.get_num_threads() == threads + 1
+        with limited_threads(others):
+            assert torch.get_num_threads() == others
         assert torch.get_num_threads() == threads
 
     def test_threads_are_put_back_however_nets_overlap(self) -> None:

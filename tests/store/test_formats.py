@@ -68,6 +68,13 @@ def test_old_models_say_what_they_are() -> None:
         assert (r.following.signal, r.following.background) == after.class_weights
 
 
+def test_old_nets_know_no_groups() -> None:
+    needs("net")
+    net = load(HERE / "format-1" / "net")
+    assert net.estimator.weight_groups == 1
+    assert net.models_[0].estimator.weight_groups == 1
+
+
 class TestChangedParameters:
     """What the next release may do to a constructor, tried on models of the present and of the first release."""
 

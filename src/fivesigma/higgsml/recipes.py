@@ -19,7 +19,7 @@ __all__ = ["RECIPES", "Recipe", "find_recipe"]
 Members = list[tuple[str, Any]]
 
 TREES = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
-NET: dict[str, Any] = {"epochs": 20, "dropout": 0.1}
+NET: dict[str, Any] = {"epochs": 15, "dropout": 0.1}
 QUICK = 0.05  # share of trees and epochs of a quick run
 
 

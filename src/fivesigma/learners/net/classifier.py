@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fivesigma._progress import step_bar
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError, is_number
+from fivesigma.learners.net.groups import groups_of_weight
 from fivesigma.learners.net.inputs import Floats, Inputs, find_columns, find_momenta
 from fivesigma.learners.net.settings import NetSettings
 from fivesigma.yields import check_weights, name_rows
@@ -33,16 +34,19 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     ----------
     width, depth : int, default=33 and 6
         Units of a layer, and layers.
-    epochs : int, default=30
+    epochs : int, default=15
         Passes over the events.
-    batch_size : int, optional
-        Events of a step; by default a twenty-fifth of the events, but at least 1024 and at most 4096.
+    batch_size : int, default=1024
+        Events of a step.
     learning_rate : float, default=0.01
         Largest rate of the cycle.
     weight_decay : float, default=0.01
         How fast weights decay, in units of the rate.
     dropout : float, default=0.2
         Share of units that a step leaves out.
+    weight_groups : int, default=4
+        Groups of like weight into which each class is split. The net learns to tell them apart beside the classes, and
+        so what the processes look like: simulated events of one process have like weights. 1 leaves it out.
     columns : sequence of str or int, optional
         Columns that are inputs, by name or number; all by default. Momenta are inputs in any case.
     momenta : sequence of (pt, eta or None, phi), optional
@@ -95,11 +99,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         *,
         width: int = 33,
         depth: int = 6,
-        epochs: int = 30,
-        batch_size: int | None = None,
+        epochs: int = 15,
+        batch_size: int = 1024,
         learning_rate: float = 0.01,
         weight_decay: float = 0.01,
         dropout: float = 0.2,
+        weight_groups: int = 4,
         columns: Any = None,
         momenta: Any = None,
         n_augment: int = 8,
@@ -114,6 +119,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.dropout = dropout
+        self.weight_groups = weight_groups
         self.columns = columns
         self.momenta = momenta
         self.n_augment = n_augment
@@ -167,7 +173,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
 
             self.inputs_ = Inputs.learn(X, weight, momenta, columns)
             arrays = (self.inputs_.scalars(X), self.inputs_.vectors(X))
-            events = TrainingEvents(*arrays, target.astype(np.float32), weight.astype(np.float32))
+            groups = groups_of_weight(target, weight, self.weight_groups)
+            events = TrainingEvents(*arrays, target.astype(np.float32), weight.astype(np.float32), groups)
             self.weights_ = train(events, settings, seed, report)
         self.loss_ = np.array(losses)
         return self
@@ -226,10 +233,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         NetSettings
             Those by which a net is made and trained.
         """
-        for name in ("width", "depth", "epochs", "batch_size", "n_augment"):
+        for name in ("width", "depth", "epochs", "batch_size", "weight_groups", "n_augment"):
             value = getattr(self, name)
-            if name == "batch_size" and value is None:
-                continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise InputError(f"{name} must be a positive integer, got {value!r}")
         if self.n_augment != 1 and self.n_augment % 4:

@@ -46,12 +46,15 @@ class DenseNet:
         table = self._seen(inputs)
         for weight, offset, (start, end) in self._hidden():
             _silu(torch.addmm(offset, table[:, end:], weight.t()), out=table[:, start:end])
-        return torch.addmv(self._offsets[-1], table, self._weights[-1][0])
+        return torch.addmv(self._offsets[-1][:1], table, self._weights[-1][0])
 
-    def add_gradient(self, inputs: Any, target: Any, weight: Any, to: list[Any], masks: Sequence[Any] = ()) -> Any:
+    def add_gradient(  # noqa: PLR0917 - the events, then what becomes of them
+        self, inputs: Any, target: Any, weight: Any, to: list[Any], masks: Sequence[Any] = (), group: Any = None
+    ) -> Any:
         """Add the gradient of the weighted cross-entropy to `to`, which is like `layers`, and return the loss.
 
-        Both are sums over events. `masks` are factors of the units of each layer, if there are any.
+        Both are sums over events. `masks` are factors of the units of each layer, if there are any. The outputs beside
+        the first, if there are any, tell groups apart: the gradient has their cross-entropy as well, the loss has not.
         """
         table, before = self._seen(inputs), []
         for k, (w, offset, (start, end)) in enumerate(self._hidden()):
@@ -59,11 +62,16 @@ class DenseNet:
             _silu(before[k], out=table[:, start:end])
             if masks:
                 table[:, start:end].mul_(masks[k])
-        margin = torch.addmv(self._offsets[-1], table, self._weights[-1][0])
-        by_margin = (torch.sigmoid(margin) - target).mul_(weight)
-        to[-2][0].addmv_(table.t(), by_margin)
-        to[-1].add_(by_margin.sum())
-        by_unit = torch.outer(by_margin, self._weights[-1][0, : self._n_hidden])
+        outputs = torch.addmm(self._offsets[-1], table, self._weights[-1].t())
+        by_output = torch.empty_like(outputs)
+        by_output[:, 0] = torch.sigmoid(outputs[:, 0]).sub_(target)
+        if group is not None:
+            by_output[:, 1:] = torch.softmax(outputs[:, 1:], 1)
+            by_output[torch.arange(group.shape[0]), 1 + group] -= 1.0
+        by_output.mul_(weight[:, None])
+        to[-2].addmm_(by_output.t(), table)
+        to[-1].add_(by_output.sum(0))
+        by_unit = by_output @ self._weights[-1][:, : self._n_hidden]
         for k, (w, _, (start, end)) in reversed(list(enumerate(self._hidden()))):
             by_out = by_unit[:, start:end]
             by_before = _silu_backward(by_out * masks[k] if masks else by_out, before[k])
@@ -71,7 +79,8 @@ class DenseNet:
             to[2 * k + 1].add_(by_before.sum(0))
             if k:
                 by_unit[:, end:].addmm_(by_before, w[:, : self._n_hidden - end])
-        return torch.nn.functional.binary_cross_entropy_with_logits(margin, target, weight=weight, reduction="sum")
+        entropy = torch.nn.functional.binary_cross_entropy_with_logits
+        return entropy(outputs[:, 0], target, weight=weight, reduction="sum")
 
     def _seen(self, inputs: Any) -> Any:
         """Rows of the table that hold these inputs."""
@@ -85,11 +94,11 @@ class DenseNet:
         return list(zip(self._weights[:-1], self._offsets[:-1], slices, strict=True))
 
 
-def initial_layers(n_inputs: int, width: int, depth: int, seed: int) -> list[Floats]:
+def initial_layers(n_inputs: int, width: int, depth: int, seed: int, n_outputs: int = 1) -> list[Floats]:
     """Random weights and zero offsets of all layers, one after the other."""
     rng = np.random.default_rng(seed)
     sizes = [(width, n_inputs + k * width, math.sqrt(2.0)) for k in range(depth)]
-    sizes.append((1, n_inputs + depth * width, 1.0))
+    sizes.append((n_outputs, n_inputs + depth * width, 1.0))
     layers = []
     for n_out, n_in, gain in sizes:
         layers.append(rng.normal(0.0, gain / math.sqrt(n_in), (n_out, n_in)).astype(np.float32))

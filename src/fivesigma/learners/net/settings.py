@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-_STEPS = 25  # of an epoch, unless its batches would be smaller or larger than these
-_LEAST, _MOST = 1024, 4096
 _SYMMETRIES = 4  # mirrored or not, flipped or not
 
 
@@ -17,16 +15,10 @@ class NetSettings:
     width: int
     depth: int
     epochs: int
-    batch_size: int | None
+    batch_size: int
     learning_rate: float
     weight_decay: float
     dropout: float
-
-    def batch_of(self, n_events: int) -> int:
-        """Events of a step."""
-        if self.batch_size is not None:
-            return self.batch_size
-        return min(max(math.ceil(n_events / _STEPS), _LEAST), _MOST)
 
 
 def symmetric_copies(n_augment: int) -> list[tuple[float, float, float]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fivesigma._extras import need
 from fivesigma._threads import wanted_cores
-from fivesigma._types import Array
+from fivesigma._types import Array, IntArray
 from fivesigma.learners.net.dense import DenseNet, initial_layers, random_mask
 from fivesigma.learners.net.inputs import Floats
 from fivesigma.learners.net.settings import NetSettings, symmetric_copies
@@ -35,25 +35,30 @@ class TrainingEvents(NamedTuple):
         See `Inputs`.
     target, weight : arrays of shape (n_events,)
         1 for signal; weights of mean one.
+    group : int array of shape (n_events,), optional
+        Groups that the net learns to tell apart as well.
     """
 
     scalars: Floats
     vectors: Floats
     target: Floats
     weight: Floats
+    group: IntArray | None = None
 
 
 def train(events: TrainingEvents, settings: NetSettings, seed: int, report: Callable[[float], None]) -> list[Floats]:
     """Train a net and return its weights, layer by layer; `report` is called with the mean loss of each epoch."""
     generator = torch.Generator(device="cpu").manual_seed(seed)
     rng = np.random.Generator(np.random.SFC64(seed))  # of dropout
-    x, v, y, w = (torch.from_numpy(a) for a in events)
-    initial = initial_layers(x.shape[1] + 3 * v.shape[1], settings.width, settings.depth, seed)
+    x, v, y, w = (torch.from_numpy(a) for a in events[:4])
+    group = None if events.group is None else torch.from_numpy(events.group)
+    n_outputs = 1 if events.group is None else 2 + int(events.group.max())
+    initial = initial_layers(x.shape[1] + 3 * v.shape[1], settings.width, settings.depth, seed, n_outputs)
     sizes, shapes = [layer.size for layer in initial], [layer.shape for layer in initial]
     adam = _Adam(np.concatenate([layer.ravel() for layer in initial]), settings.weight_decay)
     layers, gradient = (_layers(vector, sizes, shapes) for vector in (adam.parameters, adam.gradient))
     net = DenseNet(layers, _ROWS_AT_ONCE)
-    n_batches = math.ceil(y.shape[0] / settings.batch_of(y.shape[0]))
+    n_batches = math.ceil(y.shape[0] / settings.batch_size)
     n_steps = settings.epochs * n_batches
     with torch.no_grad():
         for _ in range(settings.epochs):
@@ -67,9 +72,11 @@ def train(events: TrainingEvents, settings: NetSettings, seed: int, report: Call
                         inputs = torch.cat([inputs, _randomly_turned(v[rows], generator)], 1)
                     masks = _masks(rows.shape[0], settings, rng)
                     weight = w[rows] / batch.shape[0]
-                    total += net.add_gradient(inputs, y[rows], weight, gradient, masks).item()
+                    groups = None if group is None else group[rows]
+                    total += net.add_gradient(inputs, y[rows], weight, gradient, masks, groups).item()
                 adam.step(*one_cycle(adam.n_steps, n_steps, settings.learning_rate))
             report(total / n_batches)
+    layers[-2:] = [layer[:1] for layer in layers[-2:]]  # the outputs of the groups have done their work
     return [layer.numpy().copy() for layer in layers]
 
 
