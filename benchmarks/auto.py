@@ -170,7 +170,7 @@ def train_all(train: Events, X: AnyArray, seed: int, *, time_fast: bool) -> tupl
     bare: dict[int, list[float]] = {256: [], BINS: []}
     for _ in range(3):
         for bins, times in bare.items():
-            times.append(_timed(lambda bins=bins: _bare(train, auto.n_trees_, seed, bins))[1])
+            times.append(_timed(partial(_bare, train, auto.n_trees_, seed, bins))[1])
     notes |= {f"seconds of a fit, {bins} bins": float(np.median(times)) for bins, times in bare.items()}
     plain = GrownCascadeClassifier(cascade=False, n_trees=round(auto.n_trees_ / MORE_TREES), **shared).fit(train)
     p = plain.predict_proba(X)[:, 1]
