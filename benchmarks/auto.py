@@ -5,13 +5,15 @@ it can be killed, and the same call resumes. ``python -m benchmarks.auto tables`
 
 *One plain model* is XGBoost with class-balanced weights and the number of trees with which the loss of held-out events
 is lowest, a quarter of the events held out, and a cut by the rule "model" on those. ``fast`` is the plain model on five
-folds, from the same fits as ``auto``. Real events are cross-fitted: trained on one half and tested on the other, both
-ways, and each seed is another pair of halves. A seed draws other training events everywhere; test events stay, so that
-the error of a mean gain is sqrt(V + S^2 / K) as in `benchmarks.protocol`.
+folds, from the same fits as ``auto``; so are ``simplest`` and ``all``, other rules of what to blend. Real events are
+cross-fitted: trained on one half and tested on the other, both ways, and each seed is another pair of halves. A seed
+draws other training events everywhere; test events stay, so that the error of a mean gain is sqrt(V + S^2 / K) as in
+`benchmarks.protocol`.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 import time
@@ -35,14 +37,18 @@ from benchmarks.protocol import (
     step_significance,
 )
 from benchmarks.study.data import REAL, SIMULATED
-from fivesigma import AutoClassifier, GrownCascadeClassifier, scan
+from fivesigma import AutoClassifier, GrownCascadeClassifier
 from fivesigma._extras import need
 from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.challenge import YIELDS
 from fivesigma.datasets import Events, make_htautau
-from fivesigma.estimators.auto import MORE_TREES
-from fivesigma.estimators.blend_choice import WINDOW
+from fivesigma.estimators.auto import BINS, MORE_TREES
+from fivesigma.estimators.blend_choice import WINDOW, Choice, compare_blends, gains
+from fivesigma.estimators.blended import held_out_scores
+from fivesigma.estimators.fits import Fit
+from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators.sample import Sample
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 HERE = Path(__file__).parent
@@ -80,7 +86,7 @@ def _real(data: str, seed: int) -> Problem:
 
 
 def _toy(n: int, _: str, seed: int) -> Problem:
-    return _one(as_measured(make_htautau(n, 1000 + seed)), as_measured(make_htautau(N_TEST, 7)))
+    return _one(as_measured(make_htautau(n, 2000 + seed)), as_measured(make_htautau(N_TEST, 8)))
 
 
 def _made(X: AnyArray, signal: BoolArray, weight: Array) -> Events:
@@ -106,7 +112,7 @@ def _weak(n: int, rng: np.random.Generator) -> Events:
 
 
 def _drawn(make: Callable[[int, np.random.Generator], Events], n: int, _: str, seed: int) -> Problem:
-    return _one(make(n, np.random.default_rng(seed)), make(N_TEST, np.random.default_rng(10**6)))
+    return _one(make(n, np.random.default_rng(2000 + seed)), make(N_TEST, np.random.default_rng(10**6 + 1)))
 
 
 PROBLEMS: dict[str, Callable[[str, int], Problem]] = {
@@ -127,28 +133,62 @@ class Tried(NamedTuple):
     selected: BoolArray
 
 
+class Recorded(AutoClassifier):
+    """Keeps the fits of all members, so that other rules can choose among them."""
+
+    recorded: tuple[Sample, list[Fit], int]
+
+    def _choose(self, sample: Sample, fits: list[Fit], root: int) -> Choice:
+        self.recorded = sample, fits, root
+        return super()._choose(sample, fits, root)
+
+    def blending(self, members: tuple[str, ...]) -> AutoClassifier:
+        """Return the model that a rule would have made that blends these members."""
+        sample, fits, _ = self.recorded
+        model = copy.copy(self)
+        model._blend_members(sample, [fit for fit in fits if fit.task.name in members])
+        return model
+
+    def simplest(self) -> tuple[str, ...]:
+        """Return the blend with the fewest members that is within a standard error of the best one."""
+        sample, fits, root = self.recorded
+        gauge = Gauge.of(sample, np.arange(sample.signal.size), self.utility_)
+        blends, z = compare_blends(held_out_scores(fits, sample.signal.size), gauge, root)
+        behind = gains(z[:, [int(np.argmax(z[0]))]] - z)
+        return next(members for members, (loss, error) in zip(blends, behind, strict=True) if loss <= error)
+
+
 def train_all(train: Events, X: AnyArray, seed: int, *, time_fast: bool) -> tuple[dict[str, Any], dict[str, Tried]]:
     """Train on some events; return notes, and what each model made of the test events."""
     shared: dict[str, Any] = {"utility": UTILITY, "random_state": seed, "n_jobs": 1}
     if (train.weight < 0).any():
         shared["negative_weights"] = "zero"
-    auto, seconds = _timed(lambda: AutoClassifier(**shared).fit(train))
-    one = float(np.median([_timed(lambda: _bare(train, auto.n_trees_, seed))[1] for _ in range(3)]))
-    notes = {"chosen": auto.choice_, "trees": auto.n_trees_, "fits": seconds / one, "comparisons": auto.comparisons_}
-    scores, held = auto.member_scores(X), auto.held_out_scores_
-    blended = auto.blend_(list(scores.values()))
-    if time_fast or "plain" not in scores:
-        fast, fast_seconds = _timed(lambda: AutoClassifier(fast=True, **shared).fit(train))
-        notes["fits of fast"] = fast_seconds / one
-        scores, held = fast.member_scores(X), fast.held_out_scores_
-    share = scan(held["plain"], train.is_signal, train.weight, UTILITY).fraction
+    auto, seconds = _timed(lambda: Recorded(**shared).fit(train))
+    notes = {"chosen": auto.choice_, "trees": auto.n_trees_, "seconds": seconds, "comparisons": auto.comparisons_}
+    if time_fast:
+        notes["seconds of fast"] = _timed(lambda: AutoClassifier(fast=True, **shared).fit(train))[1]
+    bare: dict[int, list[float]] = {256: [], BINS: []}
+    for _ in range(3):
+        for bins, times in bare.items():
+            times.append(_timed(partial(_bare, train, auto.n_trees_, seed, bins))[1])
+    notes |= {f"seconds of a fit, {bins} bins": float(np.median(times)) for bins, times in bare.items()}
     plain = GrownCascadeClassifier(cascade=False, n_trees=round(auto.n_trees_ / MORE_TREES), **shared).fit(train)
     p = plain.predict_proba(X)[:, 1]
-    return notes, {
-        BASE: Tried(p, p >= plain.cut_),
-        "fast": Tried(scores["plain"], scores["plain"] >= np.quantile(scores["plain"], 1.0 - share)),
-        "auto": Tried(blended, blended >= auto.cut_),
+    found = {BASE: Tried(p, p >= plain.cut_)}
+    everything = tuple(dict.fromkeys(fit.task.name for fit in auto.recorded[1]))
+    scores = auto.blending(everything).member_scores(X)
+    rules = {
+        "fast": everything[:1],
+        "simplest": auto.simplest(),
+        "all": everything,
+        "auto": tuple(auto.held_out_scores_),
     }
+    for name, members in rules.items():
+        model = auto.blending(members)
+        blended = model.blend_([scores[member] for member in members])
+        found[name] = Tried(blended, blended >= model.cut_)
+    notes["members"] = {name: list(rules[name]) for name in ("simplest", "auto")}
+    return notes, found
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -156,11 +196,11 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), time.process_time() - start
 
 
-def _bare(events: Events, n_trees: int, seed: int) -> None:
+def _bare(events: Events, n_trees: int, seed: int, bins: int) -> None:
     """One plain fit: XGBoost on all events, with the settings of the grown models."""
     weight = np.maximum(events.weight, 0.0)
     weight = learner_weights(weight, events.is_signal, balanced_class_weights(weight, events.is_signal))
-    shape = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
+    shape = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8, "max_bin": bins}
     model = need("xgboost").XGBClassifier(n_estimators=n_trees, n_jobs=1, random_state=seed, **shape)
     model.fit(events.X, events.is_signal, sample_weight=weight)
 
@@ -172,7 +212,7 @@ def one_seed(problem: str, data: str, seed: int) -> dict[str, Any]:
     over: dict[str, IntArray] = {}
     notes = []
     for train, rows in parts:
-        note, found = train_all(train, test.X[rows], seed, time_fast=seed < 3)
+        note, found = train_all(train, test.X[rows], seed, time_fast=seed < 5)
         notes.append(note)
         window = np.clip(WINDOW * found[BASE].selected.mean(), 0, 1)
         for name, tried in found.items():
@@ -213,43 +253,65 @@ def mean_gain(seeds: list[list[float]]) -> tuple[float, float]:
     return float(values[:, 0].mean()), float(np.sqrt(values[:, 1:].mean(axis=0).var(ddof=1) + spread))
 
 
+def _means(results: dict[str, Any], name: str, what: str, base: str = BASE) -> list[tuple[float, float]]:
+    """Mean gain of a model over another on each problem, and its error."""
+    out = []
+    for seeds in results.values():
+        of = [[np.array(found["models"][model][what]["gains"]) for found in seeds.values()] for model in (name, base)]
+        out.append(mean_gain([(a - b).tolist() for a, b in zip(*of, strict=True)]))
+    return out
+
+
+def _mean(pairs: list[tuple[float, float]]) -> str:
+    gain, error = np.array(pairs).T
+    return f"{gain.mean():+.3f} ± {np.sqrt(np.square(error).sum()) / gain.size:.3f}"
+
+
 def _rows(results: dict[str, Any]) -> Iterator[str]:
     yield "| problem (seeds) | model | at its own cut | gain | over cuts | gain |"
     yield "|" + " --- |" * 6
-    means: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for problem, seeds in results.items():
+    for k, (problem, seeds) in enumerate(results.items()):
         for name in (BASE, "fast", "auto"):
             cells = []
             for what in ("own", "over"):
-                measured = [found["models"][name][what] for found in seeds.values()]
-                gain, error = mean_gain([m["gains"] for m in measured])
-                means.setdefault((name, what), []).append((gain, error))
-                z = float(np.mean([m["significance"] for m in measured]))
+                z = np.mean([found["models"][name][what]["significance"] for found in seeds.values()])
+                gain, error = _means(results, name, what)[k]
                 cells += [f"{z:.3f}", "" if name == BASE else f"{gain:+.3f} ± {error:.3f}"]
             yield f"| {problem} ({len(seeds)}) | {name} | {' | '.join(cells)} |"
     for name in ("fast", "auto"):
-        cells = []
-        for what in ("own", "over"):
-            gains, errors = np.array(means[name, what]).T
-            cells += ["", f"{gains.mean():+.3f} ± {np.sqrt(np.square(errors).sum()) / gains.size:.3f}"]
-        yield f"| **mean** | {name} | {' | '.join(cells)} |"
+        own, over = (_mean(_means(results, name, what)) for what in ("own", "over"))
+        yield f"| **mean** | {name} |  | {own} |  | {over} |"
+
+
+def _rules(results: dict[str, Any]) -> Iterator[str]:
+    """Gains of the rule over other rules, from the same fits."""
+    yield "| auto less | " + " | ".join(results) + " | mean |"
+    yield "|" + " --- |" * (len(results) + 2)
+    for what, words in (("own", "at its own cut"), ("over", "over cuts")):
+        for name in ("simplest", "all", "fast"):
+            pairs = _means(results, "auto", what, name)
+            cells = [f"{gain:+.3f} ± {error:.3f}" for gain, error in pairs]
+            yield f"| {name}, {words} | {' | '.join(cells)} | {_mean(pairs)} |"
 
 
 def _times(results: dict[str, Any]) -> Iterator[str]:
-    yield "| problem | trees | `AutoClassifier` | `fast=True` |"
-    yield "|" + " --- |" * 4
+    yield f"| problem | trees | `AutoClassifier` | `fast=True` | {BINS} bins: `AutoClassifier` | `fast=True` |"
+    yield "|" + " --- |" * 6
     for problem, seeds in results.items():
         notes = [note for found in seeds.values() for note in found["notes"]]
         trees = [note["trees"] for note in notes]
-        fast = [note["fits of fast"] for note in notes if "fits of fast" in note]
-        auto = np.median([note["fits"] for note in notes])
-        yield f"| {problem} | {min(trees)} to {max(trees)} | {auto:.1f} | {np.median(fast):.1f} |"
+        cells = [
+            f"{np.median([note[what] / note[f'seconds of a fit, {bins} bins'] for note in notes if what in note]):.1f}"
+            for bins in (256, BINS)
+            for what in ("seconds", "seconds of fast")
+        ]
+        yield f"| {problem} | {min(trees)} to {max(trees)} | {' | '.join(cells)} |"
 
 
 def write_page() -> None:
     """Put the tables between their markers in docs/auto.md."""
     results, page = json.loads(RESULTS.read_text()), PAGE.read_text()
-    for name, rows in (("auto", _rows(results)), ("times", _times(results))):
+    for name, rows in (("auto", _rows(results)), ("rules", _rules(results)), ("times", _times(results))):
         start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
         before, _, rest = page.partition(start)
         page = before + start + "\n".join(rows) + "\n" + end + rest.partition(end)[2]

@@ -17,7 +17,7 @@ from fivesigma.blend import Blend
 from fivesigma.datasets import from_arrays
 from fivesigma.errors import InputError
 from fivesigma.estimators import auto, blended, fits
-from fivesigma.estimators.blend_choice import WINDOW, choose_blend
+from fivesigma.estimators.blend_choice import WINDOW, Choice, choose_blend
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.sample import Sample
@@ -150,6 +150,22 @@ def test_fits_that_are_averaged_have_half_as_many_trees_again(monkeypatch: pytes
     assert AutoClassifier(cv=0.25, **options).fit(X, Y, W).n_trees_ == 30
     events = from_arrays(X, Y, W, signal=1, keep={"number": np.arange(Y.size) // 2})
     assert AutoClassifier(cv=3, by="number", **options).fit(events).n_trees_ == 30  # new events meet one fit
+
+
+@pytest.mark.parametrize(("options", "of_cascade"), [({}, 6), ({"cv": 0.3}, 9), ({"by": "number"}, 9)])
+def test_a_cascade_has_the_trees_of_one_model(
+    options: dict[str, Any], of_cascade: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fits that are averaged have half as many trees again, but a cascade has not."""
+    monkeypatch.setattr(auto, "choose_blend", lambda scores, *_: Choice(tuple(scores), {}))
+    events = from_arrays(X, Y, W, signal=1, keep={"number": np.arange(Y.size) // 2})
+    model = AutoClassifier(**{**SMALL, "n_trees": 9, **options}).fit(events)
+    trees: dict[str, set[int]] = {}
+    for name, member in model.members_:
+        (made,) = member.models_
+        booster = made.classifier.booster if name == "decomposed" else made.booster
+        trees.setdefault(name, set()).add(booster.num_boosted_rounds())
+    assert trees == {"plain": {9}, "cascade": {of_cascade}, "decomposed": {9}}
 
 
 def test_bins_are_those_of_params_or_fewer_than_usual() -> None:

@@ -374,5 +374,6 @@ def test_default_regressor_is_the_best_installed(monkeypatch: pytest.MonkeyPatch
     fallback = default_regressor()
     assert type(fallback).__name__ == "HistGradientBoostingRegressor"
     assert fallback.loss == "gamma"
+    assert (fallback.max_leaf_nodes, default_regressor(depth=3).max_leaf_nodes) == (15, 7)
     model = small(weight_estimator=fallback).fit(X, Y, W)
     assert model.models_[0].signal.regressor.n_iter_ == 100

@@ -75,6 +75,36 @@ def test_an_array_of_folds(pool: CascadePool) -> None:
     np.testing.assert_allclose(given.held_out_score_, pool.held_out_score_, atol=1e-12)
 
 
+def test_the_front_door_keeps_each_fold_from_the_fits_that_score_it(auto: AutoClassifier) -> None:
+    """Other features in fold 1 change the fits of the other folds, and not the plain one that scores fold 1."""
+    fold = NUMBERS % 3
+    other = EVENTS.X.copy()
+    other[fold == 1] = RNG.permutation(other[fold == 1])
+    changed = AutoClassifier(n_trees=4, **SETTINGS).fit(replace(EVENTS, X=other))
+
+    def plain_fits(model: AutoClassifier) -> dict[int, Any]:
+        members = zip(model.members_, model.folds_, strict=True)
+        return {fold: member for (name, member), fold in members if name == "plain"}
+
+    before, after = plain_fits(auto), plain_fits(changed)
+    assert set(before) == set(after) == {0, 1, 2}
+    for k in range(3):
+        same = np.array_equal(before[k].score_checked(EVENTS.X), after[k].score_checked(EVENTS.X))
+        assert same == (k == 1)
+
+
+def test_the_front_door_by_number_says_what_it_chose_and_resumes(auto: AutoClassifier, tmp_path: Path) -> None:
+    model = AutoClassifier(n_trees=4, **SETTINGS, checkpoint=tmp_path)
+    for _ in range(2):  # the second time from the checkpoint
+        model.fit(EVENTS)
+        np.testing.assert_array_equal(model.predict_proba(EVENTS), auto.predict_proba(EVENTS))
+        assert model.choice_ == auto.choice_
+        assert model.choice_.endswith("4 trees on 3 splits")
+    moved = replace(EVENTS, kept={"eventNumber": NUMBERS + 1})
+    with pytest.raises(InputError, match="checkpoint"):
+        model.fit(moved)
+
+
 def test_the_front_door_needs_events_and_whole_folds(auto: AutoClassifier) -> None:
     with pytest.raises(InputError, match=r"eventNumber.*keep="):
         auto.predict(replace(EVENTS, kept={}))

@@ -33,7 +33,8 @@ from fivesigma.store.checkpoint import Checkpoint
 PLAIN, CASCADE, DECOMPOSED = "plain", "cascade", "decomposed"
 MORE_TREES = 1.5  # than are best for one model, where several on different folds are averaged
 BINS = 128  # of XGBoost's histograms: as good as its 256, and half the time with ten thousand events
-WEIGHT_TREES = 30, 0.3  # number and learning rate: as good in the blend as 100 and 0.1, for less time
+WEIGHT_TREES = 30, 0.3, 3  # number, learning rate and depth: as good as 100, 0.1 and 4, for less time
+WEIGHT_BINS = 32  # mean weights are smooth
 LIBRARIES = ("auto", "xgboost", "lightgbm", "histogram")
 
 
@@ -43,9 +44,9 @@ class AutoClassifier(BlendedClassifier):
     On the same folds a plain model, a grown cascade and a decomposed learner are trained; each event is scored by
     models that did not see it. The number of trees is 1.5 times the one with which the loss of held-out events is
     lowest for one model, since new events are scored by the mean of several, which scatters less (with `by` they are
-    scored by one, and the number is that of one). All members are blended, unless another blend of them is better by
-    more than a standard error on held-out events; then the best one is. The cut is tuned on the held-out scores of all
-    events. `choice_` says what was chosen and why.
+    scored by one, and the number is that of one). The cascade, which is done sooner, has the number of one model. All
+    members are blended, unless another blend of them is better by more than a standard error on held-out events; then
+    the best one is. The cut is tuned on the held-out scores of all events. `choice_` says what was chosen and why.
 
     Parameters
     ----------
@@ -63,7 +64,8 @@ class AutoClassifier(BlendedClassifier):
         Library of the trees; by default the first that is installed. ``"histogram"`` is that of scikit-learn, which
         grows no cascade: the plain and the decomposed model are blended.
     n_trees : int, optional
-        Trees of each model; by default they are found.
+        Trees of a model; by default they are found. The cascade has two thirds of them, unless new events are scored
+        by one fit.
     params : dict, optional
         Parameters of the library's trees, such as ``{"learning_rate": 0.1, "max_depth": 4}``.
     cut : {"model", "plateau", "peak", "smooth"} or float, default="model"
@@ -89,7 +91,7 @@ class AutoClassifier(BlendedClassifier):
         Gain of every blend over the plain model on held-out events, and its standard error: the mean over cuts around
         the best one, simulation statistics only. Fits were judged on these events, so quote the significance of others.
     n_trees_ : int
-        Trees of each model.
+        Trees of a plain and of a decomposed model.
     members_ : list of (str, estimator)
         Trained members of the blend, each once for each fold; their own cuts are not tuned.
     blend_ : Blend
@@ -174,7 +176,7 @@ class AutoClassifier(BlendedClassifier):
         more = MORE_TREES if self.by is None and len(splits) > 1 else 1.0
         first = plan([PLAIN], lambda _: splits[:1], root)[0]
         self.n_trees_, ready = self._count_trees(sample, first, library, params, more=more, checkpoint=checkpoint)
-        members = _members(library, params, self.n_trees_, plain_only=self.fast)
+        members = _members(library, params, self.n_trees_, round(self.n_trees_ / more), plain_only=self.fast)
         tasks = plan(list(members), lambda _: splits, root)
         fits = run_fits(self, list(members.values()), tasks, sample, checkpoint, ready=ready)
         choice = self._choose(sample, fits, root)
@@ -256,19 +258,21 @@ def _checked_params(library: str, params: dict[str, Any] | None) -> dict[str, An
     return dict(params or {})
 
 
-def _members(library: str, params: dict[str, Any], n_trees: int, *, plain_only: bool) -> dict[str, Any]:
+def _members(
+    library: str, params: dict[str, Any], n_trees: int, of_cascade: int, *, plain_only: bool
+) -> dict[str, Any]:
     """The members by name, the simplest first; the cut is tuned on the blend, not on them."""
     classifier = _classifier(library, params, n_trees)
     members: dict[str, Any] = {}
     if library == "histogram":
         members[PLAIN] = CascadeClassifier(classifier, cascade=False, cut="zero")
     else:
-        options: dict[str, Any] = {"n_trees": n_trees, "params": params, "cut": "zero"}
-        members[PLAIN] = GrownCascadeClassifier(library, cascade=False, update_every=EVERY, **options)
-        members[CASCADE] = GrownCascadeClassifier(library, **options)
+        options: dict[str, Any] = {"params": params, "cut": "zero"}
+        members[PLAIN] = GrownCascadeClassifier(library, cascade=False, n_trees=n_trees, update_every=EVERY, **options)
+        members[CASCADE] = GrownCascadeClassifier(library, n_trees=of_cascade, **options)
     regressor = default_regressor(*WEIGHT_TREES)
     if type(regressor).__module__.startswith("xgboost"):
-        regressor.set_params(max_bin=BINS)
+        regressor.set_params(max_bin=WEIGHT_BINS)
     members[DECOMPOSED] = DecomposedClassifier(classifier, regressor, cut="zero")
     return {PLAIN: members[PLAIN]} if plain_only else members
 

@@ -55,22 +55,37 @@ def choose_blend(scores: Mapping[str, Array], gauge: Gauge, random_state: int = 
     random_state : int
         Seed of the bootstrap.
     """
-    names = tuple(scores)
-    blends = [m for size in range(1, len(names) + 1) for m in combinations(names, size)]
-    share = gauge.scan(scores[names[0]], "model").fraction
-    cells = [_cells(_blended(scores, m), share) for m in blends]
-    z = _replicas(cells, gauge, random_state)  # the first row is the sample itself
-    everything = z[:, -1:]
+    blends, z = compare_blends(scores, gauge, random_state)
     with np.errstate(invalid="ignore"):
-        best_gain = _gains(z - everything)
-        over_first = _gains(z - z[:, :1])
+        over_all, over_first = gains(z - z[:, -1:]), gains(z - z[:, :1])
     comparisons = {name_of(m): pair for m, pair in zip(blends, over_first, strict=True)}
-    better = [k for k, (gain, error) in enumerate(best_gain) if gain > error]
-    chosen = max(better, key=lambda k: best_gain[k][0], default=len(blends) - 1)
+    better = [k for k, (gain, error) in enumerate(over_all) if gain > error]
+    chosen = max(better, key=lambda k: over_all[k][0], default=len(blends) - 1)
     return Choice(blends[chosen], comparisons)
 
 
-def _gains(differences: Array) -> list[tuple[float, float]]:
+def compare_blends(
+    scores: Mapping[str, Array], gauge: Gauge, random_state: int = 0
+) -> tuple[list[tuple[str, ...]], Array]:
+    """Measure every even blend, from single members to all of them.
+
+    Parameters
+    ----------
+    scores, gauge, random_state
+        As in `choose_blend`.
+
+    Returns
+    -------
+    list of tuple of str, array of shape (1 + n_replicas, n_blends)
+        Members of each blend, and its mean significance over the window: of the sample, then of its replicas.
+    """
+    names = tuple(scores)
+    blends = [m for size in range(1, len(names) + 1) for m in combinations(names, size)]
+    share = gauge.scan(scores[names[0]], "model").fraction
+    return blends, _replicas([_cells(_blended(scores, m), share) for m in blends], gauge, random_state)
+
+
+def gains(differences: Array) -> list[tuple[float, float]]:
     """Difference on the sample, and its standard deviation over those replicas in which it is defined."""
     out = []
     for column in differences.T:

@@ -23,7 +23,7 @@ from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.rounds import History
 
-_ENOUGH, _ENOUGH_SELECTED = 4_000, 500  # events, and selected ones, whose scores by all fits say where the cut lies
+_ENOUGH, _ENOUGH_SELECTED = 2_000, 250  # events, and selected ones, whose scores by all fits say where the cut lies
 
 
 class BlendedClassifier(SignificanceClassifier):

@@ -105,7 +105,7 @@ class PoolProgress:
 @contextmanager
 def _callbacks(estimator: Any, total: int) -> Iterator[Callable[[str], bool]]:
     """Call scikit-learn's callbacks at the end of each task."""
-    if not hasattr(estimator, "set_callbacks"):
+    if not getattr(estimator, "_skl_callbacks", None):  # a context for each round takes time, though nobody looks at it
         yield lambda _: False
         return
     context = estimator._init_callback_context(max_subtasks=total)

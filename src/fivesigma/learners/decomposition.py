@@ -56,17 +56,17 @@ class MeanWeight:
         return np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
 
 
-def default_regressor(n_trees: int = 100, learning_rate: float = 0.1) -> Any:
+def default_regressor(n_trees: int = 100, learning_rate: float = 0.1, depth: int = 4) -> Any:
     """Return the best regressor with gamma loss that is installed: XGBoost, LightGBM, else scikit-learn's boosting."""
     shared = {"learning_rate": learning_rate}
     if installed("xgboost"):
-        return need("xgboost").XGBRegressor(objective="reg:gamma", n_estimators=n_trees, max_depth=4, **shared)
+        return need("xgboost").XGBRegressor(objective="reg:gamma", n_estimators=n_trees, max_depth=depth, **shared)
     if installed("lightgbm"):
-        options = {"num_leaves": 15, "verbosity": -1, **shared}
+        options = {"num_leaves": 2**depth - 1, "verbosity": -1, **shared}
         return need("lightgbm").LGBMRegressor(objective="gamma", n_estimators=n_trees, **options)
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    options = {"max_leaf_nodes": 15, "early_stopping": False, **shared}
+    options = {"max_leaf_nodes": 2**depth - 1, "early_stopping": False, **shared}
     return HistGradientBoostingRegressor(loss="gamma", max_iter=n_trees, **options)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -105,12 +106,18 @@ class XGBoostTrainer:
             "feature_names": library_names(binding.X),
             "nthread": threads,
         }
-        bins = {} if settings.max_bin is None else {"max_bin": settings.max_bin}
+        self._options = options if settings.max_bin is None else {**options, "max_bin": settings.max_bin}
+        self._binding = binding
         self._train = xgboost.QuantileDMatrix(
-            binding.rows(binding.train), label=binding.target[binding.train], **bins, **options
+            binding.rows(binding.train), label=binding.target[binding.train], **self._options
         )
-        self._held = xgboost.QuantileDMatrix(binding.rows(binding.held_out), ref=self._train, **bins, **options)
         self._missing, self._categorical = settings.missing, bool(settings.enable_categorical)
+
+    @cached_property
+    def _held(self) -> Any:
+        """The held-out rows, of which some that train do not want scores."""
+        held_out = self._binding.rows(self._binding.held_out)
+        return need("xgboost").QuantileDMatrix(held_out, ref=self._train, **self._options)
 
     def fit(self, weight: Array) -> XGBoostModel:
         """Train a new booster."""
