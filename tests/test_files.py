@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fivesigma._files import written_whole
+from fivesigma._files import read_text, written_whole
 from fivesigma.errors import InputError
 
 
@@ -80,3 +80,8 @@ def test_other_errors_pass_and_leave_nothing(tmp_path: Path) -> None:
         with pytest.raises(type(error)):
             written(tmp_path / "a.txt", write)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_is_not_read_without_end() -> None:
+    with pytest.raises(InputError, match="has more than 50,000,000 bytes"):
+        read_text(Path("/dev/zero"))

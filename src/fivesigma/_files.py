@@ -12,6 +12,7 @@ from pathlib import Path
 from fivesigma.errors import FivesigmaError, InputError, shortened
 
 DIGEST = ".sha256"
+_MOST_TEXT = 50_000_000  # bytes of a text that a person writes, or that describes categories
 
 
 @contextmanager
@@ -55,6 +56,15 @@ def written_with_digest(path: Path) -> Iterator[Path]:
         yield beside
         digest.write_text(f"{_sha256(beside)}  {path.name}\n", encoding="utf-8")
         target.unlink(missing_ok=True)
+
+
+def read_text(path: Path) -> str:
+    """Read a text that is not large; what has no end, such as a device, is not read without end."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_TEXT + 1)
+    if len(content) > _MOST_TEXT:
+        raise InputError(f"{path} has more than {_MOST_TEXT:,} bytes, which is too much for a file of its kind")
+    return content.decode()
 
 
 def digest_path(path: Path) -> Path:

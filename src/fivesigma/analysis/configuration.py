@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fivesigma._extras import need
+from fivesigma._files import read_text
 from fivesigma.analysis.settings import Settings, numbers_in
 from fivesigma.errors import InputError, did_you_mean, shortened
 
@@ -121,10 +122,12 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
 def _parsed(path: Path) -> Any:
     yaml = need("yaml")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        _demand_small(content)
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as err:
         raise InputError(f"{path} cannot be read: {getattr(err, 'strerror', None) or err}") from err
+    try:
+        content = yaml.safe_load(text)
+        _demand_small(content)
     except yaml.YAMLError as err:
         raise InputError(f"{path} is not YAML: {shortened(' '.join(str(err).split()), 300)}") from err
     except RecursionError as err:

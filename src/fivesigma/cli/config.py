@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fivesigma._files import read_text
 from fivesigma.errors import InputError, did_you_mean, shortened
 
 _NOT_IN_A_FILE = ("config", "resume", "force", "help")
@@ -19,7 +20,7 @@ def read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> No
     import tomllib
 
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError) as err:
         raise InputError(f"{path} cannot be read: {getattr(err, 'strerror', None) or err}") from err
     except (tomllib.TOMLDecodeError, RecursionError) as err:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from fivesigma._files import read_text
 from fivesigma.cli.options import check_output, force_option, tree_option, trusted_option
 from fivesigma.errors import InputError
 
@@ -65,7 +66,7 @@ def export(
 def _edges(path: Path) -> list[float]:
     """Edges of categories; null is infinite."""
     try:
-        edges = json.loads(path.read_text())["edges"]
+        edges = json.loads(read_text(path))["edges"]
         last = len(edges) - 1
         return [(float("inf") if k == last else -float("inf")) if e is None else float(e) for k, e in enumerate(edges)]
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as err:

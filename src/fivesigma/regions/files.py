@@ -11,7 +11,7 @@ import numpy as np
 
 import fivesigma
 from fivesigma import significance
-from fivesigma._files import check_digest, written_with_digest
+from fivesigma._files import check_digest, read_text, written_with_digest
 from fivesigma._types import Array
 from fivesigma.errors import StoreError, shortened
 from fivesigma.ratios.calibration import Ratios
@@ -56,7 +56,7 @@ def read(path: Path) -> ScoreCategories:
         raise StoreError(f"{path} is not a file")
     check_digest(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
     except OSError as err:
         raise StoreError(f"{path} cannot be read: {err.strerror}") from err
     except (ValueError, RecursionError) as err:
