@@ -90,8 +90,8 @@ def found_by_growth(points: Points, goal: Goal, k: int, discard: bool) -> float:
     return state.value
 
 
-# Least share of optima, least mean and least value over the optimum. They have some room below what other seeds gave, as
-# a single case can be bad; docs/several-signals.md has the figures of these.
+# Least share of optima, least mean and least value over the optimum. They have some room below what other seeds gave,
+# as a single case can be bad; docs/several-signals.md has the figures of these.
 ASKED = {"sum": (0.9, 0.999, 0.95), "geometric": (0.9, 0.997, 0.85), "minimum": (0.7, 0.98, 0.7)}
 
 
