@@ -90,19 +90,25 @@ def found_by_growth(points: Points, goal: Goal, k: int, discard: bool) -> float:
     return state.value
 
 
+# Least share of optima, least mean and least value over the optimum. They have some room below what other seeds gave,
+# as a single case can be bad; docs/several-signals.md has the figures of these.
+ASKED = {"sum": (0.9, 0.999, 0.95), "geometric": (0.9, 0.997, 0.85), "minimum": (0.7, 0.98, 0.7)}
+
+
 @pytest.mark.parametrize("kind", ["sum", "geometric", "minimum"])
 def test_growth_against_brute_force(kind: str) -> None:
     goal = Goal(kind)
-    ratios = []
-    for seed in range(12):
+    found = []
+    for seed in range(300, 330):
         for n, k, discard in ((9, 2, False), (7, 2, True), (7, 3, False)):
             points = random_points(seed, n, 2)
-            best, found = best_of_all(points, goal, k, discard), found_by_growth(points, goal, k, discard)
-            assert found <= best * (1 + 1e-12)
-            ratios.append(found / best)
-    least, exact_share = {"sum": (0.98, 0.9), "geometric": (0.94, 0.85), "minimum": (0.98, 0.8)}[kind]
-    assert min(ratios) > least
-    assert np.mean(np.array(ratios) > 1 - 1e-9) >= exact_share
+            found.append(found_by_growth(points, goal, k, discard) / best_of_all(points, goal, k, discard))
+    ratios = np.array(found)
+    assert ratios.max() <= 1 + 1e-12
+    optima, mean, least = ASKED[kind]
+    assert np.mean(ratios > 1 - 1e-9) >= optima
+    assert ratios.mean() >= mean
+    assert ratios.min() >= least
 
 
 def test_a_step_is_kept_only_if_the_goal_rises() -> None:

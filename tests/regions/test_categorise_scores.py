@@ -20,6 +20,7 @@ from fivesigma._files import digest_path
 from fivesigma._types import Array
 from fivesigma.errors import InputError, StoreError
 from fivesigma.ratios.sample import check_sample
+from fivesigma.regions import fit as regions_fit
 from fivesigma.regions.fit import fit
 from fivesigma.regions.rules import ArgmaxRule, LinearRule
 from tests.regions.toys import PROCESSES, SIGNALS, Events, gaussians, significances
@@ -76,6 +77,23 @@ def test_floors_hold_for_the_events_of_every_record(discard: bool, floor: float)
             assert w.sum() >= 2.0 * (1 - 1e-9)
             assert w.sum() ** 2 / (w**2).sum() >= floor * (1 - 1e-9)
             assert record.effective_b[k] == pytest.approx(w.sum() ** 2 / (w**2).sum())
+
+
+def test_a_category_is_split_where_the_floors_cannot_be_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = gaussians(n=4000, seed=2, scatter=1.0)
+    settings = categorise_scores(*events, 1, **ROLES)._settings
+    sample = check_sample(*events, settings.roles)
+    monkeypatch.setattr(regions_fit, "repair_floors", lambda problem, rows: None)
+    found = fit(sample, replace(settings, n_categories=8)).search
+    monkeypatch.setattr(regions_fit, "_split_once", lambda rule, problem: [])
+    assert None in fit(sample, replace(settings, n_categories=8)).search
+    for n, rule in enumerate(found, 1):
+        assert rule is not None
+        background = events.process == "Z"
+        category, w = rule.assign(events.scores)[background], events.weight[background]
+        for k in range(n):
+            inside = w[category == k]
+            assert inside.sum() ** 2 / np.square(inside).sum() >= 10 * (1 - 1e-9)
 
 
 def test_signals_never_count_for_the_floor_and_floor_processes_choose() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from fivesigma._types import Array, IntArray
 from fivesigma.ratios.calibration import Ratios, fit_ratios
 from fivesigma.ratios.cells import Points, cells_of, densities, floor_points, information, summed
 from fivesigma.ratios.sample import Sample, added
-from fivesigma.regions.ascent import Problem, State, climb, repair_floors, state_of
+from fivesigma.regions.ascent import Floors, Problem, State, climb, repair_floors, state_of
 from fivesigma.regions.goal import Goal
-from fivesigma.regions.growth import first, one_more, polish, rearrange
+from fivesigma.regions.growth import first, one_more, polish, rearrange, splits
 from fivesigma.regions.intervals import best_intervals
 from fivesigma.regions.rules import ArgmaxRule, Category, LinearRule, Seen, most_probable
 from fivesigma.regions.settings import Settings
@@ -70,6 +70,10 @@ def fit(sample: Sample, settings: Settings) -> Fit:
     for found_rows in [*rows, *[None] * most][:most]:
         rule = None if found_rows is None else LinearRule(calibration, found_rows, discard)
         kept, category = (None, None) if rule is None else _with_floors(rule, events, counting, problem)
+        if kept is None and search and search[-1] is not None and sample.n_signals > 1:
+            trials = _split_once(search[-1], Problem(cells, goal, floors, discard))
+            tried = (_with_floors(trial, events, counting, problem) for trial in trials)
+            kept, category = next((pair for pair in tried if pair[0] is not None), (None, None))
         search.append(kept)
         categories.append(category)
     return Fit(search, [None if way is None else way[0] for way in simple], categories, calibration, cells, events)
@@ -89,6 +93,18 @@ def _grown(problem: Problem, starts: list[Array | None]) -> list[State | None]:
             state = polish(problem, rearrange(problem, state))
         out.append(state)
     return out
+
+
+def _split_once(rule: LinearRule, problem: Problem) -> list[LinearRule]:
+    """Rules with one category of `rule` in two parts, from the best on, for where the growth has none with the floors.
+
+    Each part has twice the floors in cells, so that it probably has them in events.
+    """
+    state = state_of(problem._replace(floors=Floors()), rule.rows, repair=False)
+    if state is None:
+        return []
+    found = splits(problem._replace(floors=problem.floors.times(2.0)), state)
+    return [replace(rule, rows=rows[_order(yields, problem.goal)]) for yields, rows in found]
 
 
 def _order(yields: Array, goal: Goal) -> IntArray:

@@ -23,7 +23,7 @@ from fivesigma.yields.processes import Processes, ProcessYields, process_yields
 
 
 class Bound(NamedTuple):
-    """What cannot be exceeded.
+    """What could be had at best.
 
     Attributes
     ----------
@@ -32,7 +32,8 @@ class Bound(NamedTuple):
     z : mapping of str to float
         The Z of each signal that it is made of.
     any_number : float
-        Of the goal with any number of categories: the f-divergences of the calibrated densities, in fine cells.
+        Of the goal with any number of categories: the f-divergences of the calibrated densities, in fine cells. It is
+        right if they are; categories that follow the noise of few events can have more on these events.
     meaning : str
         What `value` means.
     """
