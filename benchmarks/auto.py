@@ -168,7 +168,7 @@ def train_all(train: Events, X: AnyArray, seed: int, *, time_fast: bool) -> tupl
     if time_fast:
         notes["seconds of fast"] = _timed(lambda: AutoClassifier(fast=True, **shared).fit(train))[1]
     bare: dict[int, list[float]] = {256: [], BINS: []}
-    for _ in range(3):
+    for _ in range(3 if time_fast else 1):
         for bins, times in bare.items():
             times.append(_timed(partial(_bare, train, auto.n_trees_, seed, bins))[1])
     notes |= {f"seconds of a fit, {bins} bins": float(np.median(times)) for bins, times in bare.items()}
@@ -212,7 +212,7 @@ def one_seed(problem: str, data: str, seed: int) -> dict[str, Any]:
     over: dict[str, IntArray] = {}
     notes = []
     for train, rows in parts:
-        note, found = train_all(train, test.X[rows], seed, time_fast=seed < 5)
+        note, found = train_all(train, test.X[rows], seed, time_fast=seed < 3)
         notes.append(note)
         window = np.clip(WINDOW * found[BASE].selected.mean(), 0, 1)
         for name, tried in found.items():
