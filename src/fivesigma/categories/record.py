@@ -26,7 +26,8 @@ from fivesigma.categories.between import (
 )
 from fivesigma.categories.dual import best_at
 from fivesigma.categories.floors import FloorProcesses
-from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
+from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts
+from fivesigma.categories.smooth import averaged, modelled
 from fivesigma.categories.uncertain import (
     Moved,
     counts_of,
@@ -325,9 +326,14 @@ class Categories:
         at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
         z = self._replica_significance(s, b, at)
         # The same seed draws the same copies, so these are the squares of the same replicas.
-        b2 = from_zero(replicas_above(ranking, cuts, n_boot, random_state, squares=True)[1])
+        s2, b2 = replicas_above(ranking, cuts, n_boot, random_state, squares=True)
         edges, thresholds = [], ranking.thresholds(cuts)
-        grids = [smoothed(raw) if self.rule == "smooth" else raw for raw in map(Grid, s, b, b2)]
+        grids = list(map(Grid, s, b, from_zero(b2)))
+        if self.rule == "smooth":
+            grids = [
+                modelled(grid, squares, ranking.last[cuts]) if self._moved is None else averaged(grid)
+                for grid, squares in zip(grids, s2, strict=True)
+            ]
         if self._floor is not None:
             counting = self._floor.ranking(ranking)
             floor, floor2 = (

@@ -24,7 +24,6 @@ from fivesigma.categories.optimum import (
     candidate_cuts,
     check_limits,
     grid_of,
-    smoothed,
 )
 from fivesigma.categories.record import (
     Categories,
@@ -32,6 +31,7 @@ from fivesigma.categories.record import (
     fill,
     fill_files,
 )
+from fivesigma.categories.smooth import averaged, modelled
 from fivesigma.categories.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
 from fivesigma.categories.uncertain import (
     cells_of,
@@ -191,7 +191,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
     if rule == "smooth":
-        grid = smoothed(grid)
+        grid = averaged(grid) if uncertain else modelled(grid, ranking.variances(cuts)[0], ranking.last[cuts])
     if floor_processes is not None and isinstance(ranking, Ranking):
         floor_events = check_floor_processes(floor_processes, ranking, process)
         grid, fill_with = floor_events.grid(grid, ranking, cuts), partial(fill_with, floor=floor_events)
