@@ -152,16 +152,25 @@ def _figures(values: Array) -> dict[str, float]:
 
 
 def print_table(results: dict[str, Any]) -> None:
-    """One line for each setting, and the means of all."""
-    print("| events | " + " | ".join(f"K = {k}" for k in N_CATEGORIES) + " |")
-    print("|" + " --- |" * (len(N_CATEGORIES) + 1))
+    """What modelled yields gain: means over each kind of events, all settings, and the mean of all."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for name, row in results.items():
-        cells = [f"{v['averaged']:.3f} {v['gain']:+.3f} ± {v['error']:.3f}" for v in row.values()]
-        print(f"| {name} | " + " | ".join(cells) + " |")
+        groups.setdefault(f"{name.partition('-')[0].partition(',')[0]}, {name.partition(', ')[2]}", []).append(row)
+    for title, rows in (("means", groups), ("settings", {name: [row] for name, row in results.items()})):
+        print(f"| {title} | " + " | ".join(f"K = {k}" for k in N_CATEGORIES) + " |")
+        print("|" + " --- |" * (len(N_CATEGORIES) + 1))
+        for name, group in rows.items():
+            print(f"| {name} | " + " | ".join(_cell([row[f"K = {k}"] for row in group]) for k in N_CATEGORIES) + " |")
     every = [v for row in results.values() for v in row.values()]
     gain, error = (np.array([v[key] for v in every]) for key in ("gain", "error"))
     print(f"{gain.size} rows, mean gain {gain.mean():+.4f} ± {np.sqrt((error**2).sum()) / gain.size:.4f},", end=" ")
     print(f"below zero in {(gain < 0).sum()}, by more than two errors in {(gain < -2 * error).sum()}")
+
+
+def _cell(figures: list[dict[str, float]]) -> str:
+    before, gain = (np.mean([f[key] for f in figures]) for key in ("averaged", "gain"))
+    error = np.sqrt(sum(f["error"] ** 2 for f in figures)) / len(figures)
+    return f"{before:.3f}, {gain:+.3f} ± {error:.3f}"
 
 
 def main(*arguments: str) -> None:

@@ -85,7 +85,7 @@ class Categories:
         Yields under the systematics, in these categories.
     bound : float or None
         Significance that no such categories with edges on the grid and within the limits can exceed, for the yields
-        that drove the search: with ``rule="smooth"`` the smoothed ones. None if the edges were chosen on other events.
+        that drove the search: with ``rule="smooth"`` the smooth ones. None if the edges were chosen on other events.
     gap : float or None
         The bound less the significance of these edges for the same yields; zero if they are the optimum.
     ratio : OneRatio or None
@@ -300,8 +300,8 @@ class Categories:
         """Bootstrap intervals of the significance in these categories, and of the edges.
 
         Each replica gives every event a Poisson number of copies. The significance is that of the present edges; the
-        edges are chosen anew by the same rule, under the same limits, among at most 256. The intervals cover the
-        statistics of the simulated events only.
+        edges are chosen anew by the same rule, under the same limits, among at most 256; the yields of a replica are
+        modelled at the fractions of the sample. The intervals cover the statistics of the simulated events only.
 
         Parameters
         ----------

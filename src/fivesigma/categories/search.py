@@ -108,8 +108,10 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         effective count of 1 / r^2.
     rule : {"peak", "smooth"}, optional
         ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
-        that are best for yields with three tenths of their noise, the rest being smoothed away along the score; the
-        limits hold for the yields as they are. Its significance is slightly lower on these events and higher on others.
+        that are best for modelled yields, smooth curves along the ranked events; fewer than 30 effective events of a
+        class, a score with few distinct values, yields that contradict the model by four standard errors, and yields
+        with systematics are averaged along the score instead, which leaves three tenths of their noise. The limits
+        hold for the yields as they are. Its significance is lower on these events and higher on others.
         By default ``"peak"``, or ``"smooth"`` with systematics.
     systematics : mapping of str to (Varied, Varied or None), optional
         For each name the events one standard deviation up and down. The edges are then those with the largest profiled

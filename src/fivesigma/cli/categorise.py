@@ -22,7 +22,7 @@ from fivesigma.cli.systematics import needed_for_quote, of_scores, parsed, split
 @click.option("--quote", type=click.Path(path_type=Path), metavar="SCORES",
               help="Other events, on which the categories are evaluated and quoted.")  # fmt: skip
 @click.option("--rule", type=click.Choice(["peak", "smooth"]),
-              help="Best edges of these events as they are, or of their smoothed yields; by default peak, or "
+              help="Best edges of these events as they are, or of smooth yields; by default peak, or "
               "smooth with systematics.")  # fmt: skip
 @click.option("--min-background", type=click.FloatRange(0), default=0.0, show_default=True, help="In each category.")
 @click.option("--min-effective", type=click.FloatRange(0),
