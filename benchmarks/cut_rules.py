@@ -14,6 +14,7 @@ curve is no truth.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import warnings
@@ -42,7 +43,9 @@ PAGE = HERE.parent / "docs" / "cut.md"
 
 TOTALS = YIELDS["s"], YIELDS["b"]
 SIZES = (1_500, 6_000, 15_000, 30_000, 100_000)
-SAMPLES, COVERED_SAMPLES = 50, 150
+SAMPLES, COVERED_SAMPLES = 50, 400
+COVERED = ("gauss-1.5", "gauss-2.0", "heavy-ratio", "toy-plain")
+COVERED_RULES = ("model", "plateau")
 TOY_TRUTH = 1_400_000
 RATIO_TOTALS = 300.0, 3000.0  # without b_reg, so that the best cuts keep little background
 GAUSSIANS = (1.5, 2.0)  # distances in standard deviations; a tenth of the events is signal
@@ -116,11 +119,15 @@ def scaled(events: Scored) -> Scored:
 
 def take(events: Scored, rows: IntArray) -> Scored:
     """Some rows, with the challenge's yields."""
-    return scaled(Scored(events.score[rows], events.signal[rows], events.weight[rows]))
+    return scaled(events.part(rows))
 
 
-def source(name: str, folder: str, *, population: bool = False) -> Draw:
-    """How tuning samples of one source are drawn, each with its truth: other events, or all of which it is drawn."""
+def source(name: str, folder: str, *, population: bool = False, as_drawn: bool = False) -> Draw:
+    """How tuning samples of one source are drawn, each with its truth.
+
+    Truth is that of other events, or that of the population from which a sample is drawn. Samples have the challenge's
+    yields, or keep the scatter of their totals as drawn.
+    """
     where, _, kind = name.partition("-")
     if where == "heavy":
         made, true = (ratios, Truth.ratios()) if kind == "ratio" else (negative, Truth.gaussians(1.5))
@@ -131,7 +138,9 @@ def source(name: str, folder: str, *, population: bool = False) -> Draw:
 
         def gaussians(n: int, rng: np.random.Generator) -> tuple[Scored, Truth]:
             signal = rng.random(n) < 0.1
-            return scaled(Scored(rng.normal(distance * signal), signal, np.ones(n))), exact
+            weight = np.where(signal, TOTALS[0] / 0.1, TOTALS[1] / 0.9) / n
+            sample = Scored(rng.normal(distance * signal), signal, weight)
+            return sample if as_drawn else scaled(sample), exact
 
         return gaussians
     events = read_scored(folder, f"t-{kind}" if where == "b" else name)
@@ -141,6 +150,9 @@ def source(name: str, folder: str, *, population: bool = False) -> Draw:
         if tuning < events.score.size:
             others = take(others, np.arange(tuning, events.score.size))
         fixed = Truth.measured(others, 0.03 if where == "toy" else 0.1)
+        if as_drawn:
+            every = scaled(events)
+            return lambda n, rng: (every.part(rng.choice(tuning, n, replace=False), tuning / n), fixed)
         return lambda n, rng: (take(events, rng.choice(tuning, n, replace=False)), fixed)
 
     def split(n: int, rng: np.random.Generator) -> tuple[Scored, Truth]:
@@ -173,7 +185,7 @@ def regret(results: dict[str, Any], folder: str, *names: str) -> Iterator[None]:
             continue
         draw = source(name, folder)
         for n in missing:
-            rng = np.random.default_rng([2026, n])
+            rng = np.random.default_rng([2027, n])
             lost = np.array([_regrets(*draw(n, rng)) for _ in range(SAMPLES)])
             against = lost - lost[:, [RULES.index("plateau")]]
             out[f"{name}, {n}"] = {
@@ -199,17 +211,19 @@ def _error(values: Array) -> list[float]:
 
 def coverage(results: dict[str, Any], folder: str, *names: str) -> Iterator[None]:
     """Share of samples whose interval holds the true significance at the chosen cut, and the mean bias of the value."""
-    out = results.setdefault("coverage", {})
-    for name in names or ("gauss-1.5", "gauss-2.0", "heavy-ratio", "toy-plain"):
+    for yields, name in itertools.product(("fixed", "as drawn"), names or COVERED):
+        if (yields, name) == ("fixed", "heavy-ratio"):
+            continue  # its samples always keep the scatter of their totals
+        out = results.setdefault(f"coverage, yields {yields}", {})
         missing = [n for n in SIZES[1:4] if f"{name}, {n}" not in out]
         if not missing:
             continue
-        draw = source(name, folder, population=True)
+        draw = source(name, folder, population=True, as_drawn=yields == "as drawn")
         for n in missing:
-            rng = np.random.default_rng([7, n])
+            rng = np.random.default_rng([8, n])
             rows = [_covered(*draw(n, rng), seed) for seed in range(COVERED_SAMPLES)]
             out[f"{name}, {n}"] = {
-                "rules": RULES,
+                "rules": COVERED_RULES,
                 "covered": np.mean([r[0] for r in rows], axis=0).round(3).tolist(),
                 "bias": np.mean([r[1] for r in rows], axis=0).round(4).tolist(),
                 "error": _error(np.array([r[1] for r in rows])),
@@ -220,7 +234,7 @@ def coverage(results: dict[str, Any], folder: str, *names: str) -> Iterator[None
 
 def _covered(sample: Scored, truth: Truth, seed: int) -> tuple[list[bool], list[float]]:
     covered, bias = [], []
-    for rule in RULES:
+    for rule in COVERED_RULES:
         best = scan(*sample, truth.utility, rule)
         low, high = significance_interval(best, sample, seed)
         true = truth.at(best.cut)
@@ -242,25 +256,47 @@ def significance_interval(best: CutScan, sample: Scored, seed: int) -> tuple[flo
 def write_page(results: dict[str, Any]) -> None:
     """Put the tables between their markers in docs/cut.md."""
     page = PAGE.read_text()
-    for name, rows in (("regret", _regret_rows(results["regret"])), ("coverage", _coverage_rows(results["coverage"]))):
+    for name, rows in (
+        ("regret", _mean_rows(results["regret"])),
+        ("settings", _setting_rows(results["regret"])),
+        ("coverage", _coverage_rows(results)),
+    ):
         start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
         before, _, rest = page.partition(start)
         page = before + start + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
     PAGE.write_text(page)
 
 
-def _regret_rows(results: dict[str, Any]) -> Iterator[str]:
-    """One line per source and size, and the means over the models of each kind of events."""
-    yield f"| score, events to tune on | {' | '.join(RULES)} | model less plateau |"
-    yield "|" + " --- |" * (len(RULES) + 2)
-    groups: dict[str, list[dict[str, Any]]] = {}
+def _setting_rows(results: dict[str, Any]) -> Iterator[str]:
+    """One line per source and size."""
+    yield from _head("score, events to tune on")
     for name, row in results.items():
         source_name, n = name.split(", ")
-        groups.setdefault(f"{source_name.partition('-')[0]}, {int(n):,}", []).append(row)
         yield _regret_row(f"{source_name}, {int(n):,}", [row])
-    for name, rows in groups.items():
-        yield _regret_row(f"**mean of {name}**", rows)
-    yield _regret_row("**mean of all**", list(results.values()))
+
+
+def _mean_rows(results: dict[str, Any]) -> Iterator[str]:
+    """Means over each kind of events, over each size, and over all."""
+    yield from _head("mean of (settings)")
+    kinds, sizes = (list(dict.fromkeys(parts)) for parts in zip(*map(_parts, results), strict=True))
+    for title, chosen in (
+        *((kind, [row for name, row in results.items() if _parts(name)[0] == kind]) for kind in kinds),
+        *((f"{n:,} events", [row for name, row in results.items() if _parts(name)[1] == n]) for n in sizes),
+        ("all", list(results.values())),
+        ("all but real", [row for name, row in results.items() if _parts(name)[0] != "real"]),
+    ):
+        yield _regret_row(f"{title} ({len(chosen)})", chosen)
+
+
+def _parts(name: str) -> tuple[str, int]:
+    """Kind of events, and number of events to tune on."""
+    source_name, n = name.split(", ")
+    return source_name.partition("-")[0], int(n)
+
+
+def _head(first: str) -> Iterator[str]:
+    yield f"| {first} | {' | '.join(RULES)} | model less plateau | model / plateau |"
+    yield "|" + " --- |" * (len(RULES) + 3)
 
 
 def _regret_row(name: str, rows: list[dict[str, Any]]) -> str:
@@ -270,16 +306,26 @@ def _regret_row(name: str, rows: list[dict[str, Any]]) -> str:
     mean, less = (v.mean(axis=0) for v in values)
     error, less_error = (np.sqrt(np.square(e).sum(axis=0)) / len(rows) for e in errors)
     cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True)]
-    model = RULES.index("model")
-    return f"| {name} | {' | '.join(cells)} | {less[model]:+.3f} ± {less_error[model]:.3f} |"
+    model, plateau = RULES.index("model"), RULES.index("plateau")
+    ratio = mean[model] / mean[plateau]
+    covariance = (error[model] ** 2 + error[plateau] ** 2 - less_error[model] ** 2) / 2
+    spread = np.sqrt(error[model] ** 2 + (ratio * error[plateau]) ** 2 - 2 * ratio * covariance) / mean[plateau]
+    cells += [f"{less[model]:+.3f} ± {less_error[model]:.3f}", f"{ratio:.2f} ± {spread:.2f}"]
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def _coverage_rows(results: dict[str, Any]) -> Iterator[str]:
-    yield f"| score, events to tune on | {' | '.join(f'{rule}: covered, bias' for rule in RULES)} |"
-    yield "|" + " --- |" * (len(RULES) + 1)
-    for name, row in results.items():
-        cells = [f"{c:.1%}, {b:+.2f}" for c, b in zip(row["covered"], row["bias"], strict=True)]
-        yield f"| {name} | {' | '.join(cells)} |"
+    """Shares and biases, with yields that are fixed and as drawn."""
+    tables = [results[f"coverage, yields {yields}"] for yields in ("fixed", "as drawn")]
+    columns = [f"{rule}, yields {yields}" for yields in ("fixed", "as drawn") for rule in COVERED_RULES]
+    yield f"| score, events to tune on | {' | '.join(columns)} |"
+    yield "|" + " --- |" * (len(columns) + 1)
+    for name, n in itertools.product(COVERED, SIZES[1:4]):
+        cells = [
+            f"{table[f'{name}, {n}']['covered'][i]:.1%}, {table[f'{name}, {n}']['bias'][i]:+.2f}"
+            if f"{name}, {n}" in table else "" for table in tables for i in range(len(COVERED_RULES))
+        ]  # fmt: skip
+        yield f"| {name}, {n:,} | {' | '.join(cells)} |"
 
 
 def main(what: str, *arguments: str) -> None:

@@ -20,7 +20,7 @@ from benchmarks.protocol import UTILITY, as_measured, ranks, read_real, read_set
 from benchmarks.study.data import REAL, SIMULATED
 from fivesigma import DecomposedClassifier, GrownCascadeClassifier, NetClassifier
 from fivesigma._extras import need
-from fivesigma._types import AnyArray, Array, BoolArray
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.yields import balanced_class_weights, learner_weights
 
@@ -37,6 +37,10 @@ class Scored(NamedTuple):
     score: Array
     signal: BoolArray
     weight: Array
+
+    def part(self, rows: IntArray, factor: float = 1.0) -> Scored:
+        """Some events, their weights multiplied by a factor."""
+        return Scored(self.score[rows], self.signal[rows], factor * self.weight[rows])
 
 
 def read_scored(folder: str, name: str) -> Scored:

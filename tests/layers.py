@@ -46,10 +46,18 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
         },
     ),
     ("scores", {"scored": "scored events", "ratios": "class probabilities"}),
-    ("ranking", {"ranking": "events by score", "scored_stream": "chunk by chunk", "scored_files": "part by part"}),
+    (
+        "ranking",
+        {
+            "ranking": "events by score",
+            "yield_model": "smooth yields",
+            "scored_stream": "chunk by chunk",
+            "scored_files": "part by part",
+        },
+    ),
     (
         "bootstrap",
-        {"bootstrap": "Poisson replicas", "cut_model": "modelled yields", "binned_ranking": "some cuts"},
+        {"bootstrap": "Poisson replicas", "cut_model": "best modelled cut", "binned_ranking": "some cuts"},
     ),
     ("variations", {"systematics": "varied yields", "cut_rule": "how a cut is chosen"}),
     ("search", {"cut_search": "a cut without a sort"}),

@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.interpolate import BSpline
-from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, SOverRootSB, Utility, scan
-from fivesigma import cut_model as module
 from fivesigma._types import IntArray
 from fivesigma.bootstrap import poisson_sums
 from fivesigma.cut_model import ModelledCurve, model_curve
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.ranking import Ranking, rank_events
+from fivesigma.yield_model import MIN_CELLS
 from tests.significance.exact import name_of
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -197,7 +195,7 @@ def test_both_classes_need_enough_events(few: bool) -> None:
 def test_few_distinct_scores_have_the_plateau() -> None:
     score, y, w = _sample(5_000, 1)
     coarse = np.round(score)
-    assert np.unique(coarse).size < module.MIN_CELLS
+    assert np.unique(coarse).size < MIN_CELLS
     assert scan(coarse, y, w, rule="model").cut == scan(coarse, y, w, rule="plateau").cut
 
 
@@ -216,33 +214,6 @@ def test_ties_are_not_split() -> None:
     score, y, w = _sample(5_000, 2)
     best = scan(np.round(score, 1), y, w, AMS2(b_reg=10.0), "model")
     assert (np.round(score, 1) >= best.cut).mean() == best.fraction
-
-
-def test_poisson_means_are_the_minimum_of_the_penalised_likelihood() -> None:
-    rng = np.random.default_rng(5)
-    x = np.sort(rng.uniform(-3, 2, size=40))
-    exposure = rng.uniform(0.5, 2.0, size=40)
-    scale = np.linspace(0.5, 2.0, 40)  # of a count, at each point
-    yields = scale * rng.poisson(20 * exposure * np.exp(-x) / scale)
-    yields[7] = -2.0  # negative weights
-    basis, penalty = module._spline(x, module._BY_BACKGROUND)
-    means = module._poisson_means(basis, penalty, yields, exposure, scale)
-
-    def loss(c: np.ndarray) -> float:
-        log = basis @ c + np.log(exposure)
-        return float(((np.exp(log) - yields * log) / scale).sum() + c @ penalty @ c / 2)
-
-    start = np.full(basis.shape[1], np.log(yields.sum() / exposure.sum()))
-    oracle = minimize(loss, start, method="BFGS", options={"gtol": 1e-6, "maxiter": 2000})
-    np.testing.assert_allclose(means, exposure * np.exp(basis @ oracle.x), rtol=2e-3)
-    assert (means / scale).sum() == pytest.approx((yields / scale).sum(), rel=1e-4)  # the spline holds the constants
-
-
-def test_weights_of_events_are_local_where_they_are_light() -> None:
-    total, squares = np.array([0.0, 2.0, 20.0, 40.0, 340.0]), np.array([0.0, 4.0, 40.0, 80.0, 3080.0])
-    np.testing.assert_allclose(module._mean_weights(total, squares), 2.0 * np.ones(5) + [0, 0, 0, 0, 3080 / 340 - 2])
-    heavy_first = np.array([100.0, 1000.0, 1100.0]), np.array([1e4, 1e5, 1.001e5])
-    np.testing.assert_allclose(module._mean_weights(*heavy_first), 91.0 * np.ones(3))
 
 
 def test_weights_that_change_by_orders_of_magnitude_cost_less_than_with_the_plateau() -> None:
@@ -264,23 +235,6 @@ def _ratio_scored(n: int, seed: int) -> Sample:
     slope = np.where(y, 0.5, -0.8)
     w = np.where(y, 300.0, 3000.0) / (n / 2) * np.exp(slope * z - slope**2 / 2) * rng.gamma(4.0, 0.25, size=n)
     return 1.5 * x + 1.3 * z, y, w
-
-
-def test_splines_are_those_of_scipy() -> None:
-    x = np.sort(np.random.default_rng(1).uniform(-2.0, 3.0, size=100))
-    basis, _ = module._spline(x, module._BY_FRACTION)
-    knots = x[0] + module._BY_FRACTION.knots * np.arange(-3, basis.shape[1] + 1)
-    np.testing.assert_allclose(basis, BSpline.design_matrix(x, knots, 3).toarray(), atol=1e-12)
-
-
-def test_the_penalty_leaves_polynomials_alone() -> None:
-    x = np.linspace(-4.0, 0.0, 50)
-    basis, penalty = module._spline(x, module._BY_FRACTION)
-    cubic = np.linalg.lstsq(basis, x**3 - 2 * x**2 + x, rcond=None)[0]
-    quartic = np.linalg.lstsq(basis, x**4, rcond=None)[0]
-    assert cubic @ penalty @ cubic < 1e-9
-    # The fourth derivative of x^4 is 24; the penalty is the integral of its square over the spline's range.
-    assert quartic @ penalty @ quartic == pytest.approx(module._BY_FRACTION.penalty * 24**2 * 4.0, rel=0.15)
 
 
 def test_the_interval_of_the_cut_chooses_by_the_same_rule() -> None:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from fivesigma import AMS2, AMS3, GaussianBackground, RelativeBackground, Varied, categorise, scan, yield_shifts
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.dual import search
-from fivesigma.categories.optimum import candidate_cuts, grid_of, smoothed
+from fivesigma.categories.optimum import candidate_cuts, grid_of
+from fivesigma.categories.smooth import averaged
 from fivesigma.categories.uncertain import cells_of
 from fivesigma.errors import InputError
 from fivesigma.ranking import rank_events
@@ -132,7 +133,7 @@ def test_bound_and_gap_compare_like_with_like() -> None:
     smooth = categorise(*sample, 4, systematics=systematics, process=process)
     ranking = rank_events(*sample)
     cuts = candidate_cuts(ranking, 512)
-    grid = smoothed(grid_of(ranking, cuts))
+    grid = averaged(grid_of(ranking, cuts))
     fine = np.append(np.append(-np.inf, ranking.thresholds(cuts[:-1])[::-1]), np.inf)
     cells = cells_of(grid, yield_shifts(fine, *sample, systematics, process=process), smooth._limits, AMS2())
     chosen = np.searchsorted(-fine[::-1], -smooth.edges[:-1])[::-1]

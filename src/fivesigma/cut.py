@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.binned_ranking import BinnedRanking
-from fivesigma.cut_model import MIN_EVENTS
 from fivesigma.cut_rule import DEFAULT_RULE, RULES, choose
 from fivesigma.cut_scan import Curve, CutInterval, CutScan, Ranked, Value, errors_of, uncertain_value
 from fivesigma.cut_search import RULES_OF_BINS, find_cut
@@ -26,6 +25,7 @@ from fivesigma.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
 from fivesigma.systematics import Systematics, running_shifts
 from fivesigma.systematics import check_size as check_shifts
+from fivesigma.yield_model import MIN_EVENTS
 from fivesigma.yields import check_size, significance_or_nan
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]

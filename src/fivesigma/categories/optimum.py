@@ -7,11 +7,9 @@ that would allow to skip some.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import gaussian_filter1d
 
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.binned_ranking import BinEnds
@@ -21,10 +19,6 @@ from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
 MAX_EDGES = 4096
-_SMOOTHING = 0.045  # width of the kernel, as a share of the range of the coordinate
-_NOISE = 0.3  # share of the noise that smoothed yields keep, so that they give little away in sample
-_SMOOTHING_POINTS = 1024
-_SMALLEST_RATIO = 0.05  # of a varied background to the nominal one, where it is smoothed
 _ROWS = 32  # right ends handled at once: their pairs stay in the cache while all categories pass over them
 
 
@@ -147,56 +141,6 @@ def grid_of(ranking: Ranking | BinEnds, cuts: IntArray) -> Grid:
     s, b, b2 = (np.append(0.0, v) for v in (ranking.s[cuts], ranking.b[cuts], ranking.variances(cuts)[1]))
     rising = ranking.lightest >= 0 and bool((np.diff(s) >= 0).all())
     return Grid(s, b, b2, ranking.heaviest if rising else np.inf)
-
-
-class Smoother(NamedTuple):
-    """Takes most of the noise out of running sums.
-
-    Their logarithms are smoothed along the share of all yields that they are. The coordinate is even in the share and
-    in its logarithm, as the candidate edges are: the kernel averages over a few per cent of the events in the bulk and
-    over less than an e-fold where few are left.
-    """
-
-    first: int  # edge from which there is signal and background
-    coordinate: Array
-
-    @classmethod
-    def of(cls, grid: Grid) -> Smoother | None:
-        """Along the yields of a grid; None if one step holds everything."""
-        s, b = np.maximum.accumulate(grid.s), np.maximum.accumulate(grid.b)
-        first = int(np.argmax((s > 0) & (b > 0)))
-        share = s[first:] / s[-1] / 2 + b[first:] / b[-1] / 2 if s[first] > 0 and b[first] > 0 else np.ones(1)
-        return None if share[0] == 1 else cls(first, share - np.log(share) / np.log(share[0]))
-
-    def __call__(self, running: Array) -> Array:
-        """Running sums with a part of their noise."""
-        return _NOISE * running + (1 - _NOISE) * self._without_noise(running)
-
-    def shift(self, running: Array, shift: Array) -> Array:
-        """Running shift of such sums with a part of its noise: log(1 + shift / running) is smoothed in the same way."""
-        rising = np.maximum.accumulate(running)[self.first :]
-        ratio = np.maximum(1.0 + shift[self.first :] / rising, _SMALLEST_RATIO)
-        smooth = shift.copy()
-        smooth[self.first :] = self._without_noise(running)[self.first :] * np.expm1(self._filter(np.log(ratio)))
-        return _NOISE * shift + (1 - _NOISE) * smooth
-
-    def _without_noise(self, running: Array) -> Array:
-        rising = np.maximum.accumulate(running)
-        rising[self.first :] = np.exp(self._filter(np.log(rising[self.first :])))
-        np.maximum.accumulate(rising, out=rising)  # rounding must not make them fall
-        return rising
-
-    def _filter(self, logs: Array) -> Array:
-        even = np.linspace(self.coordinate[0], self.coordinate[-1], _SMOOTHING_POINTS)
-        on_even = np.interp(even, self.coordinate, logs)
-        filtered: Array = gaussian_filter1d(on_even, _SMOOTHING * even.size, mode="nearest")
-        return np.interp(self.coordinate, even, filtered)
-
-
-def smoothed(grid: Grid) -> Grid:
-    """Take most of the noise out of the running yields."""
-    smoother = Smoother.of(grid)
-    return grid if smoother is None else replace(grid, smooth=(smoother(grid.s), smoother(grid.b)))
 
 
 def best_totals(grid: Grid, utility: Utility, limits: Limits, n_categories: int) -> Array:

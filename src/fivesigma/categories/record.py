@@ -26,7 +26,8 @@ from fivesigma.categories.between import (
 )
 from fivesigma.categories.dual import best_at
 from fivesigma.categories.floors import FloorProcesses
-from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, smoothed
+from fivesigma.categories.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts
+from fivesigma.categories.smooth import averaged, modelled
 from fivesigma.categories.uncertain import (
     Moved,
     counts_of,
@@ -84,7 +85,7 @@ class Categories:
         Yields under the systematics, in these categories.
     bound : float or None
         Significance that no such categories with edges on the grid and within the limits can exceed, for the yields
-        that drove the search: with ``rule="smooth"`` the smoothed ones. None if the edges were chosen on other events.
+        that drove the search: with ``rule="smooth"`` the smooth ones. None if the edges were chosen on other events.
     gap : float or None
         The bound less the significance of these edges for the same yields; zero if they are the optimum.
     ratio : OneRatio or None
@@ -299,8 +300,8 @@ class Categories:
         """Bootstrap intervals of the significance in these categories, and of the edges.
 
         Each replica gives every event a Poisson number of copies. The significance is that of the present edges; the
-        edges are chosen anew by the same rule, under the same limits, among at most 256. The intervals cover the
-        statistics of the simulated events only.
+        edges are chosen anew by the same rule, under the same limits, among at most 256; the yields of a replica are
+        modelled at the fractions of the sample. The intervals cover the statistics of the simulated events only.
 
         Parameters
         ----------
@@ -325,9 +326,14 @@ class Categories:
         at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
         z = self._replica_significance(s, b, at)
         # The same seed draws the same copies, so these are the squares of the same replicas.
-        b2 = from_zero(replicas_above(ranking, cuts, n_boot, random_state, squares=True)[1])
+        s2, b2 = replicas_above(ranking, cuts, n_boot, random_state, squares=True)
         edges, thresholds = [], ranking.thresholds(cuts)
-        grids = [smoothed(raw) if self.rule == "smooth" else raw for raw in map(Grid, s, b, b2)]
+        grids = list(map(Grid, s, b, from_zero(b2)))
+        if self.rule == "smooth":
+            grids = [
+                modelled(grid, squares, ranking.last[cuts]) if self._moved is None else averaged(grid)
+                for grid, squares in zip(grids, s2, strict=True)
+            ]
         if self._floor is not None:
             counting = self._floor.ranking(ranking)
             floor, floor2 = (

@@ -24,7 +24,6 @@ from fivesigma.categories.optimum import (
     candidate_cuts,
     check_limits,
     grid_of,
-    smoothed,
 )
 from fivesigma.categories.record import (
     Categories,
@@ -32,6 +31,7 @@ from fivesigma.categories.record import (
     fill,
     fill_files,
 )
+from fivesigma.categories.smooth import averaged, modelled
 from fivesigma.categories.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
 from fivesigma.categories.uncertain import (
     cells_of,
@@ -108,8 +108,10 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         effective count of 1 / r^2.
     rule : {"peak", "smooth"}, optional
         ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
-        that are best for yields with three tenths of their noise, the rest being smoothed away along the score; the
-        limits hold for the yields as they are. Its significance is slightly lower on these events and higher on others.
+        that are best for modelled yields, smooth curves along the ranked events; fewer than 30 effective events of a
+        class, a score with few distinct values, yields that contradict the model by four standard errors, and yields
+        with systematics are averaged along the score instead, which leaves three tenths of their noise. The limits
+        hold for the yields as they are. Its significance is lower on these events and higher on others.
         By default ``"peak"``, or ``"smooth"`` with systematics.
     systematics : mapping of str to (Varied, Varied or None), optional
         For each name the events one standard deviation up and down. The edges are then those with the largest profiled
@@ -191,7 +193,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
     if rule == "smooth":
-        grid = smoothed(grid)
+        grid = averaged(grid) if uncertain else modelled(grid, ranking.variances(cuts)[0], ranking.last[cuts])
     if floor_processes is not None and isinstance(ranking, Ranking):
         floor_events = check_floor_processes(floor_processes, ranking, process)
         grid, fill_with = floor_events.grid(grid, ranking, cuts), partial(fill_with, floor=floor_events)

@@ -8,7 +8,8 @@ import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.cells import Cells
-from fivesigma.categories.optimum import Grid, Limits, Smoother
+from fivesigma.categories.optimum import Grid, Limits
+from fivesigma.categories.smooth import MovingAverage
 from fivesigma.profiled.likelihood import interpolate
 from fivesigma.profiled.own import OwnUncertainty
 from fivesigma.profiled.profile import Counts, lowest, profile
@@ -71,11 +72,11 @@ def cells_of(grid: Grid, shifts: YieldShifts | None, limits: Limits, utility: Ut
     """
     own = OwnUncertainty.of(utility)
     s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
-    smoother = None if grid.smooth is None else Smoother.of(grid)
+    average = None if grid.smooth is None else MovingAverage.of(grid)
 
     def running(shift: Array) -> Array:
         raw = np.append(0.0, np.cumsum(shift[::-1]))
-        return raw if smoother is None else smoother.shift(grid.b, raw)
+        return raw if average is None else average.shift(grid.b, raw)
 
     rows = [] if shifts is None else [(running(up), running(down)) for up, down in shifts.background_shifts()]
     constant = np.zeros(len(rows) + own.uncertain)

@@ -46,7 +46,7 @@ def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
 @click.option("--quote", type=click.Path(path_type=Path), metavar="SCORES",
               help="Other events, on which the categories are evaluated and quoted.")  # fmt: skip
 @click.option("--rule", type=click.Choice(["peak", "smooth"]),
-              help="Best edges of these events as they are, or of their smoothed yields; by default peak, or "
+              help="Best edges of these events as they are, or of smooth yields; by default peak, or "
               "smooth with systematics.")  # fmt: skip
 @click.option("--min-background", type=click.FloatRange(0), default=0.0, show_default=True, help="In each category.")
 @click.option("--min-effective", type=click.FloatRange(0),
