@@ -8,8 +8,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jupyter_client.connect import ConnectionFileMixin
-
 import fivesigma
 
 HERE = Path(__file__).parent
@@ -57,16 +55,12 @@ shutil.copy(HERE / "_style" / "kernel.py", _startup / "00-kernel.py")
     # The kernel talks to the build on this machine only, so that its warning about open ports says nothing new.
     'c = get_config()\nc.IPKernelApp.log_level = "ERROR"\nc.InlineBackend.figure_formats = set()\n'
 )
-if sys.platform == "linux":  # elsewhere the names of temporary folders are too long for a socket
-    # Kernels listen on files. Another program may take a port between the moment when it is chosen and its first use.
-    ConnectionFileMixin.transport.default_value = "ipc"
 EXTRA = HERE / "_build" / "extra"  # what pages write for the site
 EXTRA.mkdir(parents=True, exist_ok=True)
 html_extra_path = [str(EXTRA)]
 os.environ |= {
     "FIVESIGMA_DOCS_EXTRA": str(EXTRA),
     "IPYTHONDIR": str(_ipython),
-    "JUPYTER_RUNTIME_DIR": str(_ipython),
     "MATPLOTLIBRC": str(HERE / "_style" / "matplotlibrc"),
     "COLUMNS": "88",
     "NO_COLOR": "1",
