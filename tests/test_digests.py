@@ -76,13 +76,19 @@ def test_a_write_that_fails_leaves_the_old_file_and_its_digest(tmp_path: Path) -
     assert len(load_events(path)) == 100
 
 
+def test_a_submission_has_no_digest_and_removes_that_of_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "submission.csv"
+    digest_path(path).write_text(f"{'0' * 64}  {path.name}\n")
+    write_submission(path, np.arange(3), np.arange(3.0), cut=1.0)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_every_writer_of_events_and_scores_replaces_the_digest(tmp_path: Path) -> None:
     """Else the file that is written last would be refused, by the digest of the one that was there before."""
     writers: dict[str, Callable[[Path], Path]] = {
         "trees.root": lambda path: write_trees(path, [("events", {"x": np.arange(3.0)})]),
         "simulated.csv": lambda path: write_simulated(path, n_events=1000),
         "simulated.csv.gz": lambda path: write_simulated(path, n_events=1000),
-        "submission.csv": lambda path: write_submission(path, np.arange(3), np.arange(3.0), cut=1.0),
     }
     for name, write in writers.items():
         digest_path(tmp_path / name).write_text(f"{'0' * 64}  {name}\n")

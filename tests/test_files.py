@@ -35,16 +35,18 @@ def test_the_name_appears_when_the_content_is_on_disk(tmp_path: Path, monkeypatc
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("where", ["writing", "fsync"])
+@pytest.mark.parametrize("where", ["writing", "fsync", "rename"])
 def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    def full(_: int) -> None:
+    def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     (tmp_path / "a.txt").write_text("old")
     if where == "fsync":
         monkeypatch.setattr(os, "fsync", full)
+    elif where == "rename":
+        monkeypatch.setattr(Path, "replace", full)
 
     def write(beside: Path) -> None:
         beside.write_text("half")

@@ -30,6 +30,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         yield beside
         with beside.open("rb") as file:
             os.fsync(file.fileno())  # before the name points to it
+        digest_path(path).unlink(missing_ok=True)  # it is of the file that was there
         beside.replace(path)
     except (BrokenPipeError, FivesigmaError):
         raise  # of a reader of the output, not of the file; or a sentence already
@@ -51,11 +52,9 @@ def written_with_digest(path: Path) -> Iterator[Path]:
     The file gets its name before the digest does, and an older digest goes first: whatever happens in between, a file
     never has the digest of another.
     """
-    target = digest_path(path)
-    with written_whole(target) as digest, written_whole(path) as beside:
+    with written_whole(digest_path(path)) as digest, written_whole(path) as beside:
         yield beside
         digest.write_text(f"{_sha256(beside)}  {path.name}\n", encoding="utf-8")
-        target.unlink(missing_ok=True)
 
 
 def read_text(path: Path) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._extras import need
-from fivesigma._files import written_with_digest
+from fivesigma._files import written_whole
 from fivesigma._types import AnyArray, BoolArray, IntArray
 from fivesigma.bootstrap import Interval, selection_interval
 from fivesigma.challenge import B_REG
@@ -154,7 +154,7 @@ def write_submission(
     rank = np.empty(names.size, dtype=np.int64)
     rank[np.lexsort((names, values, chosen))] = np.arange(1, names.size + 1)
     frame = need("polars").DataFrame({"EventId": names, "RankOrder": rank, "Class": np.where(chosen, "s", "b")})
-    with written_with_digest(path) as beside:
+    with written_whole(path) as beside:
         frame.write_csv(beside)
     return path
 
