@@ -104,7 +104,8 @@ def _best(columns: Sequence[str], effort: float) -> Members:
     regressor = default_regressor()
     regressor.set_params(n_estimators=_scaled(regressor.n_estimators, effort))
     classifier = need("xgboost").XGBClassifier(n_estimators=_scaled(300, effort), **params)
-    return [("net", _net(columns, effort)), ("decomposed", DecomposedClassifier(classifier, regressor))]
+    net = _net(columns, effort).set_params(weight_groups=4)
+    return [("net", net), ("decomposed", DecomposedClassifier(classifier, regressor))]
 
 
 def _net(columns: Sequence[str], effort: float) -> Any:

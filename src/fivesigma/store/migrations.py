@@ -115,14 +115,6 @@ def plain_cascades_say_so(model: Node) -> None:
             parameters["cascade"] = False
 
 
-def nets_had_no_groups(model: Node) -> None:
-    """A net learnt the two classes alone."""
-    for node in tagged(model, "net"):
-        parameters = node.get("parameters")
-        if isinstance(parameters, dict):
-            parameters.setdefault("weight_groups", 1)
-
-
 CHANGES: dict[int, tuple[Change, ...]] = {
     2: (
         rounds_say_valid,
@@ -130,6 +122,5 @@ CHANGES: dict[int, tuple[Change, ...]] = {
         pools_derive_their_history,
         splits_leave_the_members,
         plain_cascades_say_so,
-        nets_had_no_groups,
     ),
 }

@@ -1,7 +1,7 @@
 """Groups of events with like weights, which a net learns to tell apart beside the two classes.
 
-Simulated events of one process have like weights, so that the groups are a picture of the processes: what they are good
-for is that a net which knows them by their features knows more than one that was told signal and background alone.
+Simulated events of one process have like weights, so that the groups stand for the processes. A net that has to know
+them by their features learns more of an event than one that is told signal and background alone.
 """
 
 from __future__ import annotations
