@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -100,6 +102,27 @@ def test_what_contradicts_the_model_is_seen() -> None:
     for factors in ((1.2, 1.0), (1.0, 1.2)):
         s, b = (factor * v for factor, v in zip(factors, smooth.by_fraction(), strict=True))
         assert smooth.contradict(s, b)
+
+
+def test_both_scales_of_the_fraction_count() -> None:
+    """The geometric mean of the fits along the logarithm and along the Gaussian quantile."""
+    measured = _measured(3_000, 5)
+    width = np.diff(measured.fraction, prepend=0.0)
+    edges = np.append(0.0, measured.fraction)
+    logarithm = np.array([quad(np.log, *cell)[0] for cell in itertools.pairwise(edges)]) / width
+    quantile = module._mean_quantiles(measured.fraction)
+    for modelled, total, weight in zip(
+        measured.by_fraction(),
+        (measured.s, measured.b),
+        (measured.signal_weight, measured.background_weight),
+        strict=True,
+    ):
+        fits = [
+            module._running_fit(*module._spline(x, smoothness), total, width, weight)
+            for x, smoothness in ((logarithm, module._BY_LOGARITHM), (quantile, module._BY_QUANTILE))
+        ]
+        assert not np.allclose(fits[0], fits[1], rtol=0.01)
+        np.testing.assert_allclose(modelled, np.sqrt(fits[0] * fits[1]), rtol=1e-4)
 
 
 def test_quantiles_are_means_over_cells() -> None:
