@@ -140,7 +140,7 @@ def test_other_events_are_quoted_with_their_own_variations(folder: Path) -> None
         (["--systematic", "x=up.parquet", "--yields", "5", "100"], 1, "--yields cannot scale the events of --sys"),
         (["--quote-systematic", "x=up.parquet"], 2, "--quote-systematic needs --quote SCORES"),
         (["--quote", "test.parquet", "--quote-systematic", "x=up.parquet"], 2, "'x', which no --systematic does"),
-        (["--signals", "a,b", "--systematic", "top=6%@Z"], 2, "are not available with --signals"),
+        (["--signals", "a,b", "--systematic", "top=6%@Z"], 2, "--systematic is not available with --signals"),
     ],
 )
 def test_bad_options_get_one_sentence(
