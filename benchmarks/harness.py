@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import importlib
 import json
 import os
@@ -85,11 +86,14 @@ def best_times(
     Code of one thread can be measured by ``clock=time.process_time``, which does not count waiting for a processor.
     """
     best = [float("inf")] * len(functions)
+    gc.collect()
+    gc.freeze()  # what other benchmarks imported is not looked through again and again by the collector
     for _ in range(repeats):
         for i, function in enumerate(functions):
             started = clock()
             function()
             best[i] = min(best[i], clock() - started)
+    gc.unfreeze()
     return best
 
 
