@@ -104,7 +104,7 @@ def run_demo(
     result = paired_difference(plain.selected, cascade.selected, test.is_signal, test.weight, utility)
     console.print(table((plain, cascade), result, test.is_signal, test.weight))
     console.print(sentence(result))
-    console.print("The default of 30 trees was chosen because a cascade gains with few trees; with 200 it gains nothing.")
+    console.print("The default of 30 trees was chosen because a cascade gains with few; with 200 it gains nothing.")
     step("making the report")
     again = ["fivesigma", "demo", "-o", str(folder), "--events", str(n_events), "--trees", str(n_trees)]
     again += ["--seed", str(seed), *([] if n_jobs is None else ["--jobs", str(n_jobs)])]
