@@ -47,11 +47,11 @@ bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and doc
 	$(BIN)/python -m benchmarks
 
 study: $(READY)  ## the study of docs/study.md: make study DATA=folder-of-events; resumes where it was stopped
-	$(BIN)/python -m benchmarks.study all $(DATA) --jobs 2
-	$(BIN)/python -m benchmarks.study figures
+	$(BIN)/python -m benchmarks.studies.study all $(DATA) --jobs 2
+	$(BIN)/python -m benchmarks.studies.study figures
 
 study-screening: $(READY)  ## its first part, under half an hour
-	$(BIN)/python -m benchmarks.study screening $(DATA) --jobs 2
+	$(BIN)/python -m benchmarks.studies.study screening $(DATA) --jobs 2
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -72,9 +72,9 @@ def benchmark(*, slow: bool = False) -> Callable[[Callable[[], Iterable[Figure]]
 
 def registered(pattern: str = "") -> list[Benchmark]:
     """Benchmarks whose name contains `pattern`; slow ones only if it is their whole name."""
-    for module in pkgutil.iter_modules([str(HERE)]):
-        if module.name not in ("harness", "__main__"):
-            importlib.import_module(f"benchmarks.{module.name}")
+    for module in pkgutil.walk_packages([str(HERE)], "benchmarks."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     return [b for b in _REGISTERED.values() if pattern == b.name or (pattern in b.name and not b.slow)]
 
 

@@ -15,9 +15,9 @@ import pyhf
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from fivesigma.categories import categorise
+from fivesigma.categories.workspace import discovery_significance, to_pyhf, write_workspace
 from fivesigma.datasets import Events, from_arrays
-from fivesigma.systematics import Varied, yield_shifts
-from fivesigma.workspace import discovery_significance, to_pyhf, write_workspace
+from fivesigma.likelihood.shifts import Varied, yield_shifts
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 mpl.use("Agg")

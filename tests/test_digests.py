@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.flips import FOLDERS, FORMATS, flips
+from benchmarks.robustness.flips import FOLDERS, FORMATS, flips
 
 from fivesigma import ScoredEvents
-from fivesigma._files import digest_path, written_with_digest
+from fivesigma._tools.files import digest_path, written_with_digest
 from fivesigma.datasets import column_names, load_events, make_htautau, write_events
 from fivesigma.datasets.write_root import write_trees
 from fivesigma.errors import InputError

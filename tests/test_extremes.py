@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 
 import fivesigma
 from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, RelativeBackground, SOverRootSB, categorise, scan
-from fivesigma._extras import installed
-from fivesigma.cut_rule import RULES
+from fivesigma._tools.extras import installed
+from fivesigma.cut.rules import RULES
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.significance import Utility, VariationalUtility
 from fivesigma.yields import check_weights

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import fivesigma
-from fivesigma import _extras
+from fivesigma._tools import extras as _extras
 from fivesigma.errors import MissingExtraError, did_you_mean
 
 
@@ -74,43 +74,3 @@ def test_installed() -> None:
 def test_nearest_names() -> None:
     assert did_you_mean("plato", ["plateau", "peak"]) == "; did you mean 'plateau'?"
     assert did_you_mean("zzz", ["plateau", "peak"]) == ""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "names"),
-    [
-        ("report", "reporting", "Report, ReportData, data_hash, report"),
-        ("variations", "systematics", "Varied, YieldShifts, profiled_significance, yield_shifts"),
-    ],
-)
-def test_old_modules_warn_and_give_the_same_names(old: str, new: str, names: str) -> None:
-    code = f"""
-import warnings
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    from fivesigma.{old} import {names}
-found = [{names}]
-from fivesigma.{new} import {names}
-assert found == [{names}]
-print(*[w.category.__name__ + ": " + str(w.message) for w in caught if "fivesigma" in str(w.message)])
-"""
-    said = _python(code)
-    assert said.startswith("DeprecationWarning: ")
-    assert f"fivesigma.{old} is now called fivesigma.{new}" in said
-
-
-def test_report_is_a_function_whatever_was_imported_before() -> None:
-    code = """
-import pickle, types, warnings
-warnings.simplefilter("ignore")
-import fivesigma
-first = fivesigma.report
-import fivesigma.report
-from fivesigma.report import Report
-assert isinstance(fivesigma.report, types.FunctionType) and fivesigma.report is first
-assert fivesigma.report.Report is fivesigma.Report is Report
-assert pickle.loads(pickle.dumps(fivesigma.report)) is first
-assert pickle.loads(pickle.dumps(Report)) is Report
-print(Report.__module__)
-"""
-    assert _python(code) == "fivesigma.reporting"

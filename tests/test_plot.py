@@ -19,15 +19,15 @@ import numpy as np
 import pytest
 
 from fivesigma import Categories, ScoredEvents, categorise, plot, scan
-from fivesigma._drawing import poisson_interval
+from fivesigma._tools.drawing import poisson_interval
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.reporting import Report
 from fivesigma.reporting.data import ReportData
-from tests.report.synthetic import synthetic
+from tests.reporting.synthetic import synthetic
 
 plt = pytest.importorskip("matplotlib.pyplot")
-BASELINES = str(Path(__file__).parent / "report" / "baselines")
+BASELINES = str(Path(__file__).parent / "reporting" / "baselines")
 DRAWN_WITH = "3.11."  # whose fonts the images with text have
 FIGURES = [
     plot.significance,

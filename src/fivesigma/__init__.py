@@ -10,7 +10,10 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from fivesigma import plot
     from fivesigma.analysis import analyse
+    from fivesigma.cascade.rounds import History, Round
     from fivesigma.categories import Categories, categorise
+    from fivesigma.categories.several_signals import ScoreCategories, categorise_scores
+    from fivesigma.categories.workspace import discovery_significance, to_pyhf, write_workspace
     from fivesigma.cut import CutScan, scan
     from fivesigma.estimators.auto import AutoClassifier
     from fivesigma.estimators.decomposed import DecomposedClassifier
@@ -20,11 +23,10 @@ if TYPE_CHECKING:
     from fivesigma.estimators.scorer import make_scorer
     from fivesigma.exporting import Exported, export
     from fivesigma.learners.net.classifier import NetClassifier
-    from fivesigma.regions import ScoreCategories, categorise_scores
+    from fivesigma.likelihood.shifts import Varied, YieldShifts, profiled_significance, yield_shifts
     from fivesigma.reporting import Report, report
-    from fivesigma.rounds import History, Round
-    from fivesigma.scored import ScoredEvents
-    from fivesigma.scored_files import ScoredFiles
+    from fivesigma.scored.scored_events import ScoredEvents
+    from fivesigma.scored.scored_files import ScoredFiles
     from fivesigma.significance import (
         AMS2,
         AMS3,
@@ -36,15 +38,13 @@ if TYPE_CHECKING:
         Utility,
     )
     from fivesigma.store import load, save
-    from fivesigma.systematics import Varied, YieldShifts, profiled_significance, yield_shifts
-    from fivesigma.workspace import discovery_significance, to_pyhf, write_workspace
     from fivesigma.yields import Yields
 
 # Every public name and the module that defines it; modules are imported on first use (PEP 562).
 _HOME = {
     "analyse": "analysis",
-    "History": "rounds",
-    "Round": "rounds",
+    "History": "cascade.rounds",
+    "Round": "cascade.rounds",
     "categorise": "categories",
     "CutScan": "cut",
     "scan": "cut",
@@ -58,12 +58,12 @@ _HOME = {
     "export": "exporting",
     "NetClassifier": "learners.net.classifier",
     "plot": "plot",
-    "ScoreCategories": "regions",
-    "categorise_scores": "regions",
+    "ScoreCategories": "categories.several_signals",
+    "categorise_scores": "categories.several_signals",
     "Report": "reporting",
     "report": "reporting",
-    "ScoredEvents": "scored",
-    "ScoredFiles": "scored_files",
+    "ScoredEvents": "scored.scored_events",
+    "ScoredFiles": "scored.scored_files",
     "Categories": "categories",
     "AMS2": "significance",
     "AMS3": "significance",
@@ -75,13 +75,13 @@ _HOME = {
     "Utility": "significance",
     "load": "store",
     "save": "store",
-    "Varied": "systematics",
-    "YieldShifts": "systematics",
-    "profiled_significance": "systematics",
-    "yield_shifts": "systematics",
-    "discovery_significance": "workspace",
-    "to_pyhf": "workspace",
-    "write_workspace": "workspace",
+    "Varied": "likelihood.shifts",
+    "YieldShifts": "likelihood.shifts",
+    "profiled_significance": "likelihood.shifts",
+    "yield_shifts": "likelihood.shifts",
+    "discovery_significance": "categories.workspace",
+    "to_pyhf": "categories.workspace",
+    "write_workspace": "categories.workspace",
     "Yields": "yields",
 }
 

@@ -15,15 +15,15 @@ from rich.table import Table
 
 import fivesigma
 from fivesigma import plot
-from fivesigma._extras import installed, need
+from fivesigma._tools.extras import installed, need
 from fivesigma._types import Array, BoolArray
-from fivesigma.bootstrap import Paired, paired_difference
 from fivesigma.challenge import B_REG
+from fivesigma.cut.bootstrap import Paired, paired_difference
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.reporting import Report
-from fivesigma.scored import ScoredEvents
+from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import AMS2
 from fivesigma.store import save
 from fivesigma.yields import signal_and_background

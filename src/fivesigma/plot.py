@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from fivesigma._drawing import (
+from fivesigma._tools.drawing import (
     CUT_LINE,
     Label,
     axes_or_current,
@@ -22,7 +22,7 @@ from fivesigma._drawing import (
     draw_significance,
     legend_above,
 )
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 

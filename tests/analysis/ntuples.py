@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray
 
 N = 1500

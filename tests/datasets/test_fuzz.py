@@ -1,9 +1,9 @@
-"""A short run of the fuzz benchmark; the long one is ``python -m benchmarks.fuzz_loaders``."""
+"""A short run of the fuzz benchmark; the long one is ``python -m benchmarks.robustness.fuzz_loaders``."""
 
 from pathlib import Path
 
 import pytest
-from benchmarks.fuzz_loaders import outcome, run, whole_files
+from benchmarks.robustness.fuzz_loaders import outcome, run, whole_files
 
 
 def test_whole_files_load(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_columns_look_like_those_of_the_real_events(toy: Events, real_file: Path
 
 def test_difficulty_is_that_of_the_challenge(toy: Events) -> None:
     pytest.importorskip("xgboost")
-    from benchmarks.simulation_difficulty import difficulty
+    from benchmarks.studies.simulation_difficulty import difficulty
 
     found = difficulty(toy, n_trees=100, eta=0.1)  # a cheaper version of the one in docs/simulation.md
     assert 2.9 < found.smoothed <= found.ams < 4.5

@@ -16,13 +16,13 @@ from sklearn.base import clone
 
 from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, scan
 from fivesigma._types import IntArray
-from fivesigma.cascade import Schedule
+from fivesigma.cascade.algorithm import Schedule
+from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
 from fivesigma.estimators.sample import Sample
 from fivesigma.learners import Binding, check_library, grower
 from fivesigma.learners.parameters import known_parameters
-from fivesigma.rounds import ClassWeights
 from fivesigma.yields import learner_weights, rescale, signal_and_background
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance

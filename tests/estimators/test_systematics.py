@@ -17,8 +17,8 @@ from fivesigma import (
     OnOff,
     RelativeBackground,
 )
+from fivesigma.cascade.rounds import History
 from fivesigma.errors import InputError
-from fivesigma.rounds import History
 from fivesigma.significance import Utility
 from tests.estimators.blobs import YIELDS, make_blobs
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from benchmarks.recipes import whole
+from benchmarks.studies.recipes import whole
 from click.testing import CliRunner
 
 from fivesigma import AMS2

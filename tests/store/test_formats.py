@@ -13,8 +13,8 @@ import pytest
 
 import fivesigma
 from fivesigma import CascadePool, GrownCascadeClassifier, load, save
+from fivesigma.cascade.rounds import History, Round
 from fivesigma.errors import InputError, StoreError
-from fivesigma.rounds import History, Round
 from fivesigma.store import migrations
 from fivesigma.store.checkpoint import FORMAT as CHECKPOINT_FORMAT
 from fivesigma.store.codecs import STORABLE

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.fuzz_edits import _decode, _encode
-from benchmarks.fuzz_models import Child, hash_again, run
+from benchmarks.robustness.fuzz_edits import _decode, _encode
+from benchmarks.robustness.fuzz_models import Child, hash_again, run
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -658,7 +658,7 @@ def test_the_child_of_the_fuzzer_notices(copy: Callable[[str], Path], tmp_path: 
 
 
 def test_fuzz(tmp_path: Path) -> None:
-    """A short run of the benchmark; the long one is ``python -m benchmarks.fuzz_models``."""
+    """A short run of the benchmark; the long one is ``python -m benchmarks.robustness.fuzz_models``."""
     pytest.importorskip("torch")
     counts, surprises = run(12, seed=2, folder=tmp_path)
     assert not surprises, surprises[0]

@@ -15,10 +15,10 @@ from fivesigma.analysis.reading import Reader, region_events
 from fivesigma.analysis.settings import CUT, Settings
 from fivesigma.analysis.templates import Template
 from fivesigma.categories import Categories, categorise
-from fivesigma.cut import scan
+from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.systematics import Varied, YieldShifts, yield_shifts
+from fivesigma.likelihood.shifts import Varied, YieldShifts, yield_shifts
 
 __all__ = ["RegionScores", "Variations", "choose", "cross_fitted", "scores_of", "shifts_in", "variations_of"]
 

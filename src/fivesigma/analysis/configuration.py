@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fivesigma._extras import need
-from fivesigma._files import read_text
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import read_text
 from fivesigma.analysis.settings import Settings, numbers_in
 from fivesigma.errors import InputError, did_you_mean, shortened
 

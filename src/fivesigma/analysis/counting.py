@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._files import written_whole
+from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
 from fivesigma.analysis.configuration import Analysis
 from fivesigma.analysis.layout import by_tree

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fivesigma._files import check_digest
+from fivesigma._tools.files import check_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.analysis.settings import Settings
 from fivesigma.analysis.templates import SCORE, Template, Tree

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fivesigma
-from fivesigma._files import written_whole
+from fivesigma._tools.files import written_whole
 from fivesigma.errors import InputError, shortened
 
 __all__ = ["STEPS", "Record", "Step", "digest"]

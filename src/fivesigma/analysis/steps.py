@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._files import written_whole
-from fivesigma._progress import steps as bar
+from fivesigma._tools.files import written_whole
+from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
 from fivesigma.analysis import choosing, counting, ntuples
 from fivesigma.analysis.configuration import Analysis, read_analysis
@@ -31,7 +31,7 @@ from fivesigma.datasets.assemble import BACKGROUND, SIGNAL
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.reporting import report
-from fivesigma.scored import ScoredEvents
+from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.store import load, save
 
 __all__ = ["analyse"]

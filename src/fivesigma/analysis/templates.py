@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fivesigma._files import DIGEST
+from fivesigma._tools.files import DIGEST
 from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed
 from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.datasets.load import Target, normalisation

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
-from fivesigma._files import written_whole
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_whole
+from fivesigma.categories.workspace import discovery_significance
 from fivesigma.errors import InputError, shortened
-from fivesigma.workspace import discovery_significance
 
 __all__ = ["build_workspace", "fitted", "write_config"]
 

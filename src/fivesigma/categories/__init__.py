@@ -1,8 +1,8 @@
-"""Exact categories: the intervals of one score that maximise the combined significance."""
+"""Categories that maximise the combined significance: intervals of one score, or regions of several."""
 
 from __future__ import annotations
 
-from fivesigma.categories.record import Categories
-from fivesigma.categories.search import categorise
+from fivesigma.categories.one_score.record import Categories
+from fivesigma.categories.one_score.search import categorise
 
 __all__ = ["Categories", "categorise"]

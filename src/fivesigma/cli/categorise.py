@@ -104,7 +104,7 @@ def categorise(
     With --systematic the edges are those with the largest significance profiled over the systematics.
     """
     import fivesigma
-    from fivesigma.cut import MIN_EFFECTIVE
+    from fivesigma.cut.best_cut import MIN_EFFECTIVE
     from fivesigma.significance import resolve_utility
 
     if categories != "auto" and not categories.isdigit():

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fivesigma._files import read_text
+from fivesigma._tools.files import read_text
 from fivesigma.errors import InputError, did_you_mean, shortened
 
 _NOT_IN_A_FILE = ("config", "resume", "force", "help")

@@ -15,7 +15,7 @@ def env() -> None:
     import os
     import platform
 
-    from fivesigma._extras import EXTRAS, installed_version
+    from fivesigma._tools.extras import EXTRAS, installed_version
 
     lines = {
         "fivesigma": fivesigma.__version__,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fivesigma._files import read_text
+from fivesigma._tools.files import read_text
 from fivesigma.cli.options import check_output, force_option, tree_option, trusted_option
 from fivesigma.errors import InputError
 

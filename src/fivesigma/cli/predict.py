@@ -78,7 +78,7 @@ def predict(
     from fivesigma import load
     from fivesigma.datasets import EventStream, column_names
     from fivesigma.datasets.columns import Columns
-    from fivesigma.scored import check_ending
+    from fivesigma.scored.scored_events import check_ending
 
     source = source_options(files, **samples)
     if output.suffix.lower() == ".root":
@@ -118,7 +118,7 @@ def predict(
 
 def _score(fitted: Any, stream: Any, output: Path) -> None:
     """Score events, write them, and say how many they are."""
-    from fivesigma.scored_stream import write_scores
+    from fivesigma.scored.scored_stream import write_scores
 
     written = write_scores(fitted, stream, output)
     for note in stream.notes:

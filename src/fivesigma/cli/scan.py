@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fivesigma._files import written_whole
+from fivesigma._tools.files import written_whole
 from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
 from fivesigma.cli.systematics import of_scores, parsed, systematic_option
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from fivesigma.cut import CutScan
+    from fivesigma.cut.best_cut import CutScan
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 
@@ -110,7 +110,7 @@ def scan(
 
 def _draw(best: CutScan, path: Path) -> None:
     """Draw the scan to a file."""
-    from fivesigma._extras import need
+    from fivesigma._tools.extras import need
 
     figure = need("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
     best.plot(figure.add_subplot())

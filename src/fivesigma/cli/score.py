@@ -40,8 +40,8 @@ def score(
     """
     import numpy as np
 
-    from fivesigma.bootstrap import paired_difference
-    from fivesigma.scored import ScoredEvents
+    from fivesigma.cut.bootstrap import paired_difference
+    from fivesigma.scored.scored_events import ScoredEvents
     from fivesigma.significance import resolve_utility
     from fivesigma.yields import signal_and_background
     from fivesigma.yields import yields as yields_of
@@ -92,8 +92,8 @@ def _streamed(  # noqa: PLR0917 - the options, in their order
     """Read files part by part; the interval is one standard error."""
     import numpy as np
 
-    from fivesigma.binned_ranking import BinnedRanking
-    from fivesigma.scored_files import ScoredFiles
+    from fivesigma.cut.binned_ranking import BinnedRanking
+    from fivesigma.scored.scored_files import ScoredFiles
     from fivesigma.yields import class_sums, significance_of, standard_errors
 
     files = ScoredFiles(scores, signal, yields)

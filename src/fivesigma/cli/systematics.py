@@ -12,8 +12,8 @@ import click
 from fivesigma.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from fivesigma.scored import ScoredEvents
-    from fivesigma.systematics import Varied
+    from fivesigma.likelihood.shifts import Varied
+    from fivesigma.scored.scored_events import ScoredEvents
 
 _SIZE = re.compile(r"\s*([0-9.]+(?:e-?[0-9]+)?)\s*%\s*@(.+)", re.IGNORECASE)
 
@@ -97,7 +97,7 @@ def variations(
 def _normalised(one: Asked, nominal: ScoredEvents) -> Varied:
     import numpy as np
 
-    from fivesigma.systematics import Varied
+    from fivesigma.likelihood.shifts import Varied
 
     _, _, weight = nominal.arrays()
     if nominal.process is None:
@@ -114,8 +114,8 @@ def of_scores(
     asked: list[Asked], nominal: ScoredEvents, yields: tuple[float, float] | None
 ) -> dict[str, tuple[Any, Any]] | None:
     """Variations from files of scores."""
-    from fivesigma.scored import ScoredEvents
-    from fivesigma.systematics import Varied
+    from fivesigma.likelihood.shifts import Varied
+    from fivesigma.scored.scored_events import ScoredEvents
 
     if yields is not None and any(one.files for one in asked):
         raise InputError(
@@ -133,8 +133,8 @@ def of_scores(
 
 def split_sentence(found: Any) -> str:
     """How far the split form of a workspace is from what is quoted; pyhf computes it."""
-    from fivesigma._extras import installed
-    from fivesigma.workspace import split_difference
+    from fivesigma._tools.extras import installed
+    from fivesigma.categories.workspace import split_difference
 
     if not installed("pyhf"):
         return "the split form (normsys and histosys) differs a little from histosys alone; install pyhf to see it"

@@ -218,7 +218,7 @@ def make_model(
 ) -> Any:
     """Make the estimator that the options ask for."""
     from fivesigma import AutoClassifier, CascadeClassifier, CascadePool, GrownCascadeClassifier
-    from fivesigma._extras import installed
+    from fivesigma._tools.extras import installed
 
     if folds is not None and held_out is not None:
         raise InputError("--folds and --held-out exclude each other: give one of them")
@@ -274,7 +274,7 @@ def make_model(
 
 def _learner(name: str, n_trees: int) -> Any:
     """Return a classifier to retrain."""
-    from fivesigma._extras import need
+    from fivesigma._tools.extras import need
 
     if name == "xgboost":
         return need("xgboost").XGBClassifier(n_estimators=n_trees, learning_rate=0.1, max_depth=6)

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, BoolArray
-from fivesigma.binned_ranking import BinnedRanking, Levels
-from fivesigma.cut import CutScan, scan_ranking
-from fivesigma.cut_rule import DEFAULT_RULE
-from fivesigma.cut_search import RULES_OF_BINS
+from fivesigma.cut.best_cut import CutScan, scan_ranking
+from fivesigma.cut.binned_ranking import BinnedRanking, Levels
+from fivesigma.cut.binned_search import RULES_OF_BINS
+from fivesigma.cut.rules import DEFAULT_RULE
 from fivesigma.dask.launch import connected
 from fivesigma.dask.parts import as_part
 from fivesigma.dask.watch import Member
 from fivesigma.errors import InputError
-from fivesigma.score_bins import SAMPLE, BinSums, Partition, ScoreBins
+from fivesigma.scored.score_bins import SAMPLE, BinSums, Partition, ScoreBins
 from fivesigma.significance import AMS2, Utility, resolve_utility
 from fivesigma.yields import check_weights, name_rows, split_labels
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray
-from fivesigma.binned_ranking import BinnedRanking, Levels
-from fivesigma.cut import CutScan, floor_for, scan_ranking
+from fivesigma.cut.best_cut import CutScan, floor_for, scan_ranking
+from fivesigma.cut.binned_ranking import BinnedRanking, Levels
 from fivesigma.dask.group import Group
 from fivesigma.estimators.gauge import Gauge
-from fivesigma.score_bins import SAMPLE, ArrayPartitions, BinSums, sample_scores
+from fivesigma.scored.score_bins import SAMPLE, ArrayPartitions, BinSums, sample_scores
 from fivesigma.significance import Utility
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import Array
 from fivesigma.errors import FivesigmaError, InputError, shortened
 

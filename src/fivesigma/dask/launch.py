@@ -13,15 +13,15 @@ from logging import CRITICAL
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fivesigma._extras import need
-from fivesigma._threads import available_cores
+from fivesigma._tools.extras import need
+from fivesigma._tools.threads import available_cores
+from fivesigma.cascade.rounds import Round
 from fivesigma.dask.group import Group, said_of
 from fivesigma.dask.parts import EventParts
 from fivesigma.dask.share import LocalEvents
 from fivesigma.dask.watch import Member, Watch
 from fivesigma.dask.worker import GIVE_UP, KEEP_ON, SILENT, STOP, Channel, Job, Trained, train_share
 from fivesigma.errors import InputError
-from fivesigma.rounds import Round
 
 _POLL = 0.2  # seconds between two looks at the messages of the workers
 _EVERY = 0.5  # seconds between two messages of a worker about its rounds

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma.dask.group import PeerError, said_of
 from fivesigma.errors import InputError
 

@@ -1,4 +1,4 @@
-"""What every worker of a group does: the cascade of `fivesigma.cascade`, in lockstep with all others.
+"""What every worker of a group does: the cascade of `fivesigma.cascade.algorithm`, in lockstep with all others.
 
 Nothing here knows Dask. The function `train_share` runs wherever a thread has joined a group of
 `xgboost.collective.CommunicatorContext`, and alone where it has not.
@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._progress import listener
-from fivesigma._threads import note_threads
+from fivesigma._tools.progress import listener
+from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array, IntArray
+from fivesigma.cascade.rounds import ClassWeights, Round
 from fivesigma.dask.gauge import GroupGauge
 from fivesigma.dask.group import Group, PeerError
 from fivesigma.dask.share import LocalEvents, Share, read_share
@@ -31,7 +32,6 @@ from fivesigma.estimators.growth import Growth, Weigher
 from fivesigma.estimators.sample import Sample
 from fivesigma.learners import check_library
 from fivesigma.learners.xgboost_batches import cache_folder
-from fivesigma.rounds import ClassWeights, Round
 from fivesigma.significance import resolve_utility
 
 SAMPLE = 200_000  # training events that decide the bins

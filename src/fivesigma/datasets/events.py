@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from fivesigma._summary import Summary, digits
+from fivesigma._tools.summary import Summary, digits
 from fivesigma.datasets.columns import some
 from fivesigma.datasets.folds import fold_numbers, hashed, stratified_part
 from fivesigma.datasets.join import joined

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fivesigma._files import DIGEST, check_digest
+from fivesigma._tools.files import DIGEST, check_digest
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import Processes, assemble
 from fivesigma.datasets.columns import Columns

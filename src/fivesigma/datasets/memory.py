@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import assemble
 from fivesigma.datasets.columns import Columns

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fivesigma._extras import need
-from fivesigma._panics import panics_unseen
+from fivesigma._tools.extras import need
+from fivesigma._tools.panics import panics_unseen
 from fivesigma.datasets.columns import NEVER_FEATURES, matches
 from fivesigma.datasets.parquet_pages import check_pages
 from fivesigma.errors import InputError, shortened

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fivesigma._extras import need
-from fivesigma._files import written_with_digest
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_with_digest
 from fivesigma.challenge import MISSING
 from fivesigma.errors import InputError
 

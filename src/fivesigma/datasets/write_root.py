@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fivesigma._extras import need
-from fivesigma._files import written_with_digest
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_with_digest
 from fivesigma._types import AnyArray
 from fivesigma.datasets.root import RootTree
 

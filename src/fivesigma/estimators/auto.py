@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fivesigma._extras import installed, need
-from fivesigma._threads import threads_for
+from fivesigma._tools.extras import installed, need
+from fivesigma._tools.threads import threads_for
 from fivesigma._types import Array
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.base import SignificanceClassifier

@@ -13,10 +13,11 @@ from sklearn.utils import assert_all_finite, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array, BoolArray
-from fivesigma.cut import CutScan, scan
-from fivesigma.cut_rule import DEFAULT_RULE, RULES
+from fivesigma.cascade.rounds import History
+from fivesigma.cut.best_cut import CutScan, scan
+from fivesigma.cut.rules import DEFAULT_RULE, RULES
 from fivesigma.datasets.digest import events_digest
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
@@ -27,11 +28,10 @@ from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.estimators.varied import scored_variations
 from fivesigma.learners.complaints import explained
-from fivesigma.rounds import History
-from fivesigma.scored import ScoredEvents
+from fivesigma.likelihood.shifts import Systematics, YieldShifts, scaled, yield_shifts
+from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
-from fivesigma.systematics import Systematics, YieldShifts, scaled, yield_shifts
 from fivesigma.yields import check_weights, rescale, signal_and_background, significance_of
 
 CUTS = (*RULES, "zero")

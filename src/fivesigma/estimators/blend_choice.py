@@ -10,7 +10,7 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.blend import Blend
-from fivesigma.bootstrap import PoissonCounts
+from fivesigma.cut.bootstrap import PoissonCounts
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.yields import significance_or_nan, valid_yields
 

@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from fivesigma._threads import wanted_cores
+from fivesigma._tools.threads import wanted_cores
 from fivesigma._types import Array, IntArray
 from fivesigma.blend import Blend, quantiles
+from fivesigma.cascade.rounds import History
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
@@ -21,7 +22,6 @@ from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parallel import run_parallel
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
-from fivesigma.rounds import History
 
 _ENOUGH, _ENOUGH_SELECTED = 2_000, 250  # events, and selected ones, whose scores by all fits say where the cut lies
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fivesigma._progress import end_if_given_up, listener, steps
-from fivesigma.rounds import Round
+from fivesigma._tools.progress import end_if_given_up, listener, steps
+from fivesigma.cascade.rounds import Round
 
 try:  # experimental, since scikit-learn 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
 
-from fivesigma._threads import threads_for
+from fivesigma._tools.threads import threads_for
 from fivesigma._types import Array, IntArray
-from fivesigma.cascade import Outcome, Schedule, plain_round
+from fivesigma.cascade.algorithm import Outcome, Schedule, plain_round
+from fivesigma.cascade.rounds import ClassWeights, History
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
@@ -21,7 +22,6 @@ from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits
 from fivesigma.learners import Binding, check_learner, default_learner
 from fivesigma.learners.decomposition import RatioModel, check_regressor, default_regressor, fit_ratio
-from fivesigma.rounds import ClassWeights, History
 from fivesigma.significance import Utility
 from fivesigma.store import from_parts, to_parts
 from fivesigma.store.checkpoint import Checkpoint

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from fivesigma._threads import spread_threads
+from fivesigma._tools.threads import spread_threads
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, StoreError
 from fivesigma.estimators.base import SignificanceClassifier

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.cut import MIN_EFFECTIVE, CutScan, floor_for, scan
+from fivesigma.cut.best_cut import MIN_EFFECTIVE, CutScan, floor_for, scan
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.estimators.sample import Sample
 from fivesigma.significance import Utility

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fivesigma._threads import threads_for
+from fivesigma._tools.threads import threads_for
 from fivesigma._types import Array
-from fivesigma.cascade import Schedule, cascade
+from fivesigma.cascade.algorithm import Schedule, cascade
+from fivesigma.cascade.rounds import ClassWeights, History
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
@@ -27,7 +28,6 @@ from fivesigma.estimators.step import Splits
 from fivesigma.estimators.streamed import StreamedEvents, read_stream
 from fivesigma.learners import Binding, StagedModel, check_library, grower
 from fivesigma.learners.xgboost_batches import MEMORY, cache_folder
-from fivesigma.rounds import ClassWeights, History
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
 from fivesigma.yields import signal_and_background, significance_or_zero

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.errors import InputError
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits, SplitStep
 from fivesigma.learners import Binding, StagedModel, grower
-from fivesigma.rounds import ClassWeights
 from fivesigma.yields import signal_and_background
 
 _PIECE = 1 << 16

@@ -12,9 +12,9 @@ import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
-from fivesigma._extras import need
-from fivesigma._progress import GivenUpError, end_if_given_up, given_up_by
-from fivesigma._threads import available_cores, note_threads, wanted_cores
+from fivesigma._tools.extras import need
+from fivesigma._tools.progress import GivenUpError, end_if_given_up, given_up_by
+from fivesigma._tools.threads import available_cores, note_threads, wanted_cores
 
 T = TypeVar("T")
 _GLANCE = 0.2  # seconds between two looks for Ctrl-C

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
 
-from fivesigma._threads import spread_threads, threads_for
+from fivesigma._tools.threads import spread_threads, threads_for
 from fivesigma._types import Array
-from fivesigma.cascade import Schedule, cascade, until_no_increase
+from fivesigma.cascade.algorithm import Schedule, cascade, until_no_increase
+from fivesigma.cascade.rounds import ClassWeights, History, Round
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
@@ -30,7 +31,6 @@ from fivesigma.estimators.parameters import whole
 from fivesigma.estimators.sample import Sample
 from fivesigma.estimators.step import Splits, SplitStep
 from fivesigma.learners import Binding, Model, bind, check_learner, default_learner
-from fivesigma.rounds import ClassWeights, History, Round
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 

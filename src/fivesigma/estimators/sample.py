@@ -11,8 +11,8 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.utils import _safe_indexing
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.errors import InputError
-from fivesigma.rounds import ClassWeights
 from fivesigma.yields import (
     balanced_class_weights,
     check_size,

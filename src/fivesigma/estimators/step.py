@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.cascade import Outcome
+from fivesigma.cascade.algorithm import Outcome
+from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.sample import Sample
-from fivesigma.rounds import ClassWeights
 
 Splits = list[tuple[IntArray, IntArray]]
 """Rows to train on and rows to hold out, of each split."""

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._progress import end_if_given_up
-from fivesigma._threads import limited
+from fivesigma._tools.progress import end_if_given_up
+from fivesigma._tools.threads import limited
 from fivesigma._types import Array, IntArray
+from fivesigma.cascade.rounds import History
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.growth import Growth, Weigher
 from fivesigma.estimators.sample import Sample
 from fivesigma.learners import Binding
-from fivesigma.rounds import History
 from fivesigma.significance import Utility
 
 MOST_TREES = 1000

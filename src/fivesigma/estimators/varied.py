@@ -11,7 +11,7 @@ import numpy as np
 from fivesigma._types import BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.systematics import Systematics, Varied
+from fivesigma.likelihood.shifts import Systematics, Varied
 
 __all__ = ["scored_variations"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import fivesigma
-from fivesigma._files import written_whole
+from fivesigma._tools.files import written_whole
 from fivesigma.datasets.columns import Columns
 from fivesigma.errors import InputError
 from fivesigma.estimators.base import SignificanceClassifier

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
 from fivesigma.exporting.blends import add_score

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import fivesigma
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError
 

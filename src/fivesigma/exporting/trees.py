@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.exporting.graph import ML, Graph

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fivesigma._summary import Summary, digits
+from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.challenge import YIELDS
 from fivesigma.datasets.assemble import assemble

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import fivesigma
-from fivesigma._extras import need
-from fivesigma._files import written_whole
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_whole
 from fivesigma.errors import InputError, shortened
 from fivesigma.higgsml.data import load
 

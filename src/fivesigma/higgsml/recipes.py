@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier

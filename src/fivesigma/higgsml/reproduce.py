@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fivesigma._files import written_whole
+from fivesigma._tools.files import written_whole
 from fivesigma.blend import Blend
-from fivesigma.bootstrap import paired_difference
 from fivesigma.challenge import B_REG
-from fivesigma.cut import scan
+from fivesigma.cut.best_cut import scan
+from fivesigma.cut.bootstrap import paired_difference
 from fivesigma.errors import InputError
 from fivesigma.estimators.pool import CascadePool
 from fivesigma.higgsml.recipes import QUICK, Recipe

@@ -12,8 +12,8 @@ from typing import IO, cast
 
 import numpy as np
 
-from fivesigma._extras import need
-from fivesigma._files import written_with_digest
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_with_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.events import Events

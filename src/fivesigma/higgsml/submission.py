@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._extras import need
-from fivesigma._files import written_whole
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, BoolArray, IntArray
-from fivesigma.bootstrap import Interval, selection_interval
 from fivesigma.challenge import B_REG
+from fivesigma.cut.bootstrap import Interval, selection_interval
 from fivesigma.datasets.load import source_of
 from fivesigma.datasets.reading import read_block
 from fivesigma.errors import InputError

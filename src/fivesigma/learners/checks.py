@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.utils.validation import has_fit_parameter
 
-from fivesigma._extras import installed, need
+from fivesigma._tools.extras import installed, need
 from fivesigma.errors import InputError
 
 # Parameters by which learners weight classes themselves; they would count twice.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.learners import lightgbm, xgboost
 from fivesigma.learners.base import Binding, Grower, Trainer

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import is_classifier
 
-from fivesigma._extras import installed, need
-from fivesigma._threads import limited, threads_for
+from fivesigma._tools.extras import installed, need
+from fivesigma._tools.threads import limited, threads_for
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
 from fivesigma.learners.base import Binding, Model

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from scipy.special import expit
 
-from fivesigma._extras import need
-from fivesigma._threads import note_threads
+from fivesigma._tools.extras import need
+from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array
 from fivesigma.learners.base import Binding, library_names
 from fivesigma.learners.sklearn import seeded

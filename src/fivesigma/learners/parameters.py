@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma.errors import InputError, did_you_mean
 
 # In XGBoost's configuration, and no parameters.

@@ -12,7 +12,7 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from fivesigma._threads import limited, threads_for
+from fivesigma._tools.threads import limited, threads_for
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.learners.base import Binding

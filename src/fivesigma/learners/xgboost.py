@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from fivesigma._extras import need
-from fivesigma._threads import note_threads
+from fivesigma._tools.extras import need
+from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array
 from fivesigma.learners.base import Binding, is_categorical, library_names
 from fivesigma.learners.sklearn import seeded

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray
 from fivesigma.errors import InputError
 from fivesigma.learners.base import Binding, library_names

@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fivesigma._files import written_whole
+from fivesigma._tools.files import written_whole
 from fivesigma.categories import Categories
+from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.regions import ScoreCategories
 from fivesigma.reporting.data import ReportData, gather
 from fivesigma.reporting.provenance import data_hash
-from fivesigma.scored import ScoredEvents
+from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility
 
 __all__ = ["Report", "ReportData", "data_hash", "report"]

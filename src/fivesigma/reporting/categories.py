@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fivesigma.categories import Categories
+from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.errors import InputError
-from fivesigma.regions import ScoreCategories
 
 
 @dataclass(frozen=True)

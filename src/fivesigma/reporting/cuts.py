@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.cut import CutScan, floor_for, scan
-from fivesigma.ranking import Ranking
-from fivesigma.scored import ScoredEvents
+from fivesigma.cut.best_cut import CutScan, floor_for, scan
+from fivesigma.cut.ranking import Ranking
+from fivesigma.likelihood.shifts import Systematics
+from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import (
     AMS2,
     AMS3,
@@ -20,7 +21,6 @@ from fivesigma.significance import (
     SOverRootSB,
     Utility,
 )
-from fivesigma.systematics import Systematics
 from fivesigma.yields import effective_count, significance_or_nan
 
 EVEN_IN_SCORE, EVEN_IN_RANK, EVEN_IN_BACKGROUND = 190, 90, 100  # together with two more cuts less than 400

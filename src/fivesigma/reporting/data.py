@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from fivesigma.categories import Categories
+from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.regions import ScoreCategories
 from fivesigma.reporting.categories import CategoryTable, category_table
 from fivesigma.reporting.cuts import CutTable, cut_table
 from fivesigma.reporting.histogram import ProcessRow, ScoreHistogram, process_rows, score_histogram
@@ -27,7 +27,7 @@ from fivesigma.reporting.provenance import (
 from fivesigma.reporting.rounds import Progress, progress_of
 from fivesigma.reporting.shifts import Systematics, systematics_of, variations_of
 from fivesigma.reporting.verdict import Verdict, verdict_of
-from fivesigma.scored import ScoredEvents, signal_probability
+from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
 from fivesigma.yields import number_processes, signal_and_background
 

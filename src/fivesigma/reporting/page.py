@@ -8,7 +8,7 @@ import math
 from importlib.resources import files
 from typing import Any
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma.reporting.data import ReportData, plain
 
 _MINUS = "−"

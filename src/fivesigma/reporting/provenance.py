@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import fivesigma
-from fivesigma._extras import versions_in_use
+from fivesigma._tools.extras import versions_in_use
 from fivesigma.datasets.digest import digest_of, events_digest, row_digests
 from fivesigma.datasets.events import Events
-from fivesigma.scored import ScoredEvents
+from fivesigma.scored.scored_events import ScoredEvents
 
 
 @dataclass(frozen=True)

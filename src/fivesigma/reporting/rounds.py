@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import Array
+from fivesigma.cascade.rounds import Round
 from fivesigma.reporting.cuts import CutTable
-from fivesigma.rounds import Round
 from fivesigma.significance import Utility, VariationalUtility
 from fivesigma.yields import significance_or_nan
 

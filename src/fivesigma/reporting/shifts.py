@@ -11,9 +11,9 @@ import numpy as np
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.varied import scored_variations
-from fivesigma.scored import ScoredEvents
-from fivesigma.systematics import Systematics as Variations
-from fivesigma.systematics import Varied, scaled, yield_shifts
+from fivesigma.likelihood.shifts import Systematics as Variations
+from fivesigma.likelihood.shifts import Varied, scaled, yield_shifts
+from fivesigma.scored.scored_events import ScoredEvents
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import Array, BoolArray
-from fivesigma.bootstrap import Interval, paired_difference
-from fivesigma.cut import MIN_EFFECTIVE
+from fivesigma.cut.best_cut import MIN_EFFECTIVE
+from fivesigma.cut.bootstrap import Interval, paired_difference
 from fivesigma.reporting.cuts import CutTable, utility_label
-from fivesigma.scored import ScoredEvents
+from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility
 from fivesigma.yields import signal_and_background
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import fivesigma
-from fivesigma._extras import versions_in_use
+from fivesigma._tools.extras import versions_in_use
 from fivesigma.errors import StoreError
 from fivesigma.store.archive import MANIFEST, check_target, open_archive, write_archive
 from fivesigma.store.codecs import CODECS, STORABLE

@@ -21,8 +21,8 @@ import joblib
 import numpy as np
 
 from fivesigma import __version__
-from fivesigma._extras import versions_of_trainers
-from fivesigma._files import written_whole
+from fivesigma._tools.extras import versions_of_trainers
+from fivesigma._tools.files import written_whole
 from fivesigma.errors import InputError
 from fivesigma.store.archive import is_plain_name
 from fivesigma.store.packing import one_line

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fivesigma._extras import version_of
+from fivesigma._tools.extras import version_of
 from fivesigma.errors import StoreError
 from fivesigma.store.checks import UncheckedError
 

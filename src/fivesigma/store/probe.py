@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import version_of
+from fivesigma._tools.extras import version_of
 from fivesigma._types import Array
 from fivesigma.errors import StoreError
 

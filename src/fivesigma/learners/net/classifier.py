@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fivesigma._progress import step_bar
+from fivesigma._tools.progress import step_bar
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError, is_number
 from fivesigma.learners.net.groups import groups_of_weight

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma.learners.net.inputs import Floats
 
 torch = need("torch")

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fivesigma._extras import need
-from fivesigma._threads import wanted_cores
+from fivesigma._tools.extras import need
+from fivesigma._tools.threads import wanted_cores
 from fivesigma._types import Array, IntArray
 from fivesigma.learners.net.dense import DenseNet, initial_layers, random_mask
 from fivesigma.learners.net.inputs import Floats

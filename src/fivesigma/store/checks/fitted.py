@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fivesigma.blend import BLENDS, KNOTS, Blend
+from fivesigma.cascade.rounds import Round
 from fivesigma.learners.decomposition import MeanWeight, RatioModel
 from fivesigma.learners.lightgbm import LightGBMModel
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
-from fivesigma.rounds import Round
 
 MODELS = (XGBoostModel, LightGBMModel, SklearnModel, RatioModel)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma.store.checks import lightgbm_model, xgboost_model
 from fivesigma.store.checks.numpy_files import read_header
 from fivesigma.store.checks.refusal import UncheckedError, refuse_unless

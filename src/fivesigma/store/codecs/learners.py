@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._extras import need
-from fivesigma._threads import available_cores, note_threads
+from fivesigma._tools.extras import need
+from fivesigma._tools.threads import available_cores, note_threads
 from fivesigma.blend import Blend
 from fivesigma.errors import StoreError
 from fivesigma.learners.decomposition import MeanWeight, RatioModel

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import fivesigma
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray
 from fivesigma.errors import StoreError
 from fivesigma.learners.net.inputs import NO_COLUMN, Inputs

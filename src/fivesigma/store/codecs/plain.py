@@ -16,8 +16,8 @@ import numpy as np
 
 from fivesigma import significance
 from fivesigma._types import AnyArray
+from fivesigma.cascade.rounds import History, Round
 from fivesigma.errors import StoreError
-from fivesigma.rounds import History, Round
 from fivesigma.store.checks import UncheckedError
 from fivesigma.store.checks.numpy_files import read_header
 from fivesigma.store.packing import Codec, Packer, Unpacker

@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from fivesigma._extras import need
+from fivesigma._tools.extras import need
 from fivesigma.errors import StoreError
 from fivesigma.store.checks.scikit_objects import check_objects
 from fivesigma.store.checks.skops_schema import checked_file

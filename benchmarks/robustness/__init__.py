@@ -1,0 +1,1 @@
+"""Attacks: kills, flipped bits, damaged files."""

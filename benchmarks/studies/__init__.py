@@ -1,0 +1,1 @@
+"""Studies whose tables stand in the documentation."""

@@ -1,0 +1,1 @@
+"""Tools without physics: optional imports, whole files, progress, sorting, tables, threads, axes."""

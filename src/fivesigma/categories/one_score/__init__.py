@@ -1,0 +1,1 @@
+"""Exact categories of one score."""

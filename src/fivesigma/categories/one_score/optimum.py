@@ -1,0 +1,174 @@
+"""The best split of a ranked sample into intervals, exact on a grid of candidate edges.
+
+F adds up over categories, so the best K categories that end at an edge are the best K - 1 that end at an earlier one
+plus the category between the two. Every pair of edges is tried: noise in the cells breaks the quadrangle inequality
+that would allow to skip some.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma.cut.binned_ranking import BinEnds
+from fivesigma.cut.ranking import Ranking
+from fivesigma.errors import InputError
+from fivesigma.significance import Utility
+from fivesigma.yields import valid_yields
+
+MAX_EDGES = 4096
+_ROWS = 32  # right ends handled at once: their pairs stay in the cache while all categories pass over them
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What every category must reach, besides s >= 0 and b > 0."""
+
+    min_background: float
+    min_effective: float
+
+    def __str__(self) -> str:
+        words = ["s >= 0", f"b >= {self.min_background:g}" if self.min_background > 0 else "b > 0"]
+        if self.min_effective > 0:
+            words.append(f"an effective background count of at least {self.min_effective:g}")
+        return f"{', '.join(words[:-1])} and {words[-1]}"
+
+    def allow(self, s: Array, b: Array, b2: Array) -> BoolArray:
+        """Categories that are allowed, from their yields and the sum of their squared background weights."""
+        slack = 1.0 - 1e-9  # sums of the same events in another order are as good
+        allowed = valid_yields(s, b)
+        if self.min_background > 0:
+            allowed &= b >= self.min_background * slack
+        if self.min_effective > 0:
+            allowed &= b * b >= self.min_effective * slack * b2
+        return allowed
+
+
+def check_limits(min_background: float, min_effective: float, max_relative_mc_error: float | None) -> Limits:
+    """Check the limits; a relative error r of the background is an effective count of 1 / r^2."""
+    for name, value in (("min_background", min_background), ("min_effective", min_effective)):
+        if not 0 <= value < np.inf:
+            raise InputError(f"{name} must be finite and >= 0, got {value!r}")
+    if max_relative_mc_error is not None:
+        if not max_relative_mc_error >= 1e-50:
+            raise InputError(f"max_relative_mc_error must be > 0, and at least 1e-50, got {max_relative_mc_error!r}")
+        min_effective = max(min_effective, max_relative_mc_error**-2)
+    return Limits(float(min_background), float(min_effective))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Running yields at candidate edges, from the edge that keeps nothing to the one that keeps most.
+
+    Attributes
+    ----------
+    s, b, b2 : arrays of shape (n_edges + 1,)
+        Signal, background and squared background weights above each edge; zero at index 0.
+    heaviest : float
+        Background weight that no event exceeds, infinity if some weights are negative.
+    smooth : (array, array), optional
+        Running yields with less noise; they replace s and b in F, but not in the limits.
+    floor : array of shape (n_edges + 1,), optional
+        Background that counts for the limits, if not all of it does; b2 is then of the same events.
+    """
+
+    s: Array
+    b: Array
+    b2: Array
+    heaviest: float = np.inf
+    smooth: tuple[Array, Array] | None = None
+    floor: Array | None = None
+
+    @property
+    def counted(self) -> Array:
+        """Background that counts for the limits."""
+        return self.b if self.floor is None else self.floor
+
+    def objective(self, utility: Utility, limits: Limits, first: int, stop: int) -> Array:
+        """F of every category with its lower edge in [first, stop) and its upper edge in [0, stop).
+
+        Returns
+        -------
+        array of shape (stop - first, stop)
+            Minus infinity where a category is not allowed.
+        """
+        running = (self.s, self.b) if self.smooth is None else self.smooth
+        s, b = (v[first:stop, None] - v[None, :stop] for v in running)
+        n = 0
+        if self.heaviest < np.inf:
+            # Without negative weights sum w^2 <= max w * sum w: with enough background all else is fulfilled.
+            # A share of all of it keeps differences of smoothed yields away from rounding.
+            enough = max(limits.min_background, limits.min_effective * self.heaviest, 1e-12 * self.b[-1])
+            n = int(np.searchsorted(self.counted[:first], self.counted[first] - enough))
+        forbidden = ~limits.allow(*(v[first:stop, None] - v[None, n:stop] for v in (self.s, self.counted, self.b2)))
+        forbidden[:, first - n :] |= ~np.tri(stop - first, k=-1, dtype=np.bool_)
+        if self.smooth is not None or self.floor is not None:
+            forbidden |= ~valid_yields(s[:, n:], b[:, n:])
+        s[:, n:][forbidden], b[:, n:][forbidden] = 0.0, 1.0
+        F = utility.objective(s, b)
+        F[:, n:][forbidden] = -np.inf
+        return F
+
+
+def candidate_cuts(ranking: Ranking | BinEnds, max_edges: int = MAX_EDGES) -> IntArray:
+    """Indices of at most `max_edges` cuts: weighted quantiles of signal and background, each class scaled to one.
+
+    Half of them keep evenly growing shares and half shares that grow by a factor, so that the purest events, few as
+    they are, can be split as finely as the bulk.
+    """
+    n_cuts = ranking.last.size
+    # A category {score = inf} could not be told from the open end above it.
+    first = 1 if n_cuts > 1 and ranking.thresholds([0])[0] == np.inf else 0
+    if n_cuts - first <= max_edges:
+        return np.arange(first, n_cuts)
+    mass: Array = np.zeros(1)
+    for running in (ranking.s, ranking.b):
+        rising = np.maximum.accumulate(running)  # negative weights make sums fall
+        if rising[-1] > 0:
+            rising /= rising[-1]
+            rising += mass
+            mass = rising
+    half = max_edges // 2
+    shares = np.concatenate([np.arange(1, half) / half, np.geomspace(1 / n_cuts, 1.0, max_edges - half)])
+    cuts = np.searchsorted(mass, mass[-1] * shares).clip(first, n_cuts - 1)
+    return np.unique(np.append(cuts, n_cuts - 1))
+
+
+def grid_of(ranking: Ranking | BinEnds, cuts: IntArray) -> Grid:
+    """Running yields of a ranking at some of its cuts."""
+    s, b, b2 = (np.append(0.0, v) for v in (ranking.s[cuts], ranking.b[cuts], ranking.variances(cuts)[1]))
+    rising = ranking.lightest >= 0 and bool((np.diff(s) >= 0).all())
+    return Grid(s, b, b2, ranking.heaviest if rising else np.inf)
+
+
+def best_totals(grid: Grid, utility: Utility, limits: Limits, n_categories: int) -> Array:
+    """Largest sum of F over k + 1 categories that together keep what is above each edge.
+
+    Returns
+    -------
+    array of shape (n_categories, n_edges + 1)
+        Minus infinity where no such categories are allowed.
+    """
+    n = grid.s.size
+    best = np.full((n_categories, n), -np.inf)
+    for first in range(1, n, _ROWS):
+        stop = min(first + _ROWS, n)
+        F = grid.objective(utility, limits, first, stop)
+        best[0, first:stop] = F[:, 0]
+        for k in range(1, n_categories):
+            # Rows of this block need the row below from the same block: it is complete, as k - 1 came first.
+            best[k, first:stop] = (F + best[k - 1, :stop]).max(axis=1)
+    return best
+
+
+def best_edges(grid: Grid, utility: Utility, limits: Limits, best: Array, n_categories: int) -> IntArray:
+    """Grid indices of the edges of the best `n_categories`, from the tightest to the loosest, without the open end."""
+    edges = np.empty(n_categories, dtype=np.intp)
+    edges[-1] = best[n_categories - 1].argmax()
+    for k in range(n_categories - 1, 0, -1):
+        end = int(edges[k])
+        F = grid.objective(utility, limits, end, end + 1)[0]
+        edges[k - 1] = (F + best[k - 1, : end + 1]).argmax()
+    return edges

@@ -1,0 +1,536 @@
+"""Categories filled with events: what each interval of a score keeps, and how sure that is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above
+from fivesigma._tools.extras import need
+from fivesigma._tools.summary import Summary, digits
+from fivesigma._types import Array, IntArray
+from fivesigma.categories.one_score.between import (
+    as_one_score,
+    combined_significance,
+    edges_at,
+    events_above,
+    from_zero,
+    one_score,
+    valid_objective,
+)
+from fivesigma.categories.one_score.dual import best_at
+from fivesigma.categories.one_score.floors import FloorProcesses
+from fivesigma.categories.one_score.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts
+from fivesigma.categories.one_score.smooth import averaged, modelled
+from fivesigma.categories.one_score.uncertain import (
+    Moved,
+    counts_of,
+    is_profiled,
+    replica_cells,
+    replica_values,
+)
+from fivesigma.categories.ratios import OneRatio
+from fivesigma.cut.best_cut import MIN_EFFECTIVE
+from fivesigma.cut.bootstrap import interval_ends, replica_intervals, replicas_above
+from fivesigma.cut.ranking import Ranking, rank_events
+from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.likelihood.profile import Counts, lowest
+from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_size, scaled, yield_shifts
+from fivesigma.scored.scored_events import ScoredEvents, arrays_of
+from fivesigma.scored.scored_files import ScoredFiles
+from fivesigma.significance import AMS2, Utility
+from fivesigma.yields import (
+    ProcessYields,
+    check_weights,
+    class_sums,
+    number_processes,
+    process_yields,
+    rescale,
+    split_labels,
+    valid_yields,
+)
+
+BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
+
+
+class CategoriesInterval(NamedTuple):
+    """Intervals (low, high) of the significance and of every edge, the latter of shape (2, n_categories + 1)."""
+
+    significance: tuple[float, float]
+    edges: Array
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Categories:
+    """Intervals of a score and what they keep of a sample.
+
+    Attributes
+    ----------
+    edges : array of shape (n_categories + 1,)
+        Ascending; category i holds ``edges[i] <= score < edges[i + 1]``. The last is infinity. Events below the first,
+        which may be minus infinity, are discarded.
+    s, b : arrays of shape (n_categories,)
+        Yields; b holds no b_reg.
+    effective_s, effective_b : arrays of shape (n_categories,)
+        Effective counts (sum of w)^2 / sum of w^2.
+    significance : float
+        Of all categories together: h(sum of F), which is the root of the sum of squares for h(F) = sqrt(2 F). With
+        systematics it is profiled over them, as `fivesigma.profiled_significance` is.
+    shifts : YieldShifts or None
+        Yields under the systematics, in these categories.
+    bound : float or None
+        Significance that no such categories with edges on the grid and within the limits can exceed, for the yields
+        that drove the search: with ``rule="smooth"`` the smooth ones. None if the edges were chosen on other events.
+    gap : float or None
+        The bound less the significance of these edges for the same yields; zero if they are the optimum.
+    ratio : OneRatio or None
+        How class probabilities become the score, if the edges were chosen on them.
+    mc_statistics : bool
+        Whether the statistics of the simulation are in the significance, as pyhf's ``staterror``.
+    by_process : mapping of str to ProcessYields
+        ``"signal"`` and ``"background"`` if no processes were given.
+    held_out : bool
+        False if the edges were chosen on these very events, so that the significance is too high.
+    notes : tuple of str
+        A sentence for each category whose yields should not be believed.
+    """
+
+    edges: Array
+    s: Array
+    b: Array
+    effective_s: Array
+    effective_b: Array
+    significance: float
+    by_process: Mapping[str, ProcessYields]
+    held_out: bool
+    notes: tuple[str, ...]
+    utility: Utility
+    rule: str
+    _limits: Limits
+    _ranking: Ranking | None
+    shifts: YieldShifts | None = None
+    bound: float | None = None
+    gap: float | None = None
+    mc_statistics: bool = False
+    correlated: bool = True
+    ratio: OneRatio | None = None
+    _moved: Moved | None = None
+    _floor: FloorProcesses | None = None
+
+    def __len__(self) -> int:
+        return self.s.size
+
+    def _summary(self) -> Summary:
+        """Yields and significance of each category, as `repr` and notebooks show them."""
+        where = "on held-out events" if self.held_out else "on the events that chose the edges"
+        columns = (self.edges[:-1], self.edges[1:], self.s, self.b, self.by_category, self.effective_b)
+        notes = []
+        if self.shifts is not None or self.mc_statistics:
+            names = [*([] if self.shifts is None else self.shifts.up), *["simulation"][: self.mc_statistics]]
+            notes.append(f"profiled over {', '.join(names)}; {self.known_background:.4f} if the background were known")
+        if self.bound is not None and self.gap is not None:
+            notes.append(f"no such categories exceed {self.bound:.4f} in the search, {self.gap:.4f} above these")
+        return Summary(
+            f"{len(self)} categories, significance {self.significance:.4f} {where}, {self.utility!r}",
+            ("", "from", "to", "s", "b", "Z", "eff. b"),
+            [
+                (str(k), f"{low:.6g}", f"{high:.6g}", digits(s), digits(b), f"{z:.4f}", f"{n:,.1f}")
+                for k, (low, high, s, b, z, n) in enumerate(zip(*columns, strict=True))
+            ],
+            [*notes, *self.notes],
+        )
+
+    def __repr__(self) -> str:
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        return self._summary().html()
+
+    @property
+    def known_background(self) -> float:
+        """Significance if there were neither systematics nor statistics of the simulation."""
+        valid = (self.s >= 0) & (self.b > 0)
+        return float(np.sqrt(2 * AMS2(self.utility.b_reg).objective(self.s[valid], self.b[valid]).sum()))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the significance from the statistics of the simulation, if the background is known.
+
+        How far it moves if the s and the b of each category move up by their own error, all in quadrature.
+        """
+        z = float(self.utility.from_objective(valid_objective(self.utility, self.s, self.b).sum()))
+        moved = []
+        for signal in (True, False):
+            step = np.diag(np.sqrt(class_sums(self.by_process, signal=signal)[1]))
+            s, b = (np.tile(v, (len(self), 1)) for v in (self.s, self.b))
+            s, b = (s + step, b) if signal else (s, b + step)
+            moved.append(self.utility.from_objective(valid_objective(self.utility, s, b).sum(axis=1)) - z)
+        return float(np.sqrt(np.square(moved).sum()))
+
+    @property
+    def pulls(self) -> dict[str, float]:
+        """How far each systematic moves, in standard deviations, where it fits s + b best without signal."""
+        if self.shifts is None:
+            return {}
+        theta = lowest(self._counts()).theta
+        return dict(zip(self.shifts.up, theta[: len(self.shifts.up)].tolist(), strict=True))
+
+    def _counts(self) -> Counts:
+        valid = (self.s >= 0) & (self.b > 0)
+        variance = class_sums(self.by_process, signal=False)[1] if self.mc_statistics else None
+        return counts_of(self.utility, self.s, self.b, self.shifts, variance, valid)
+
+    @property
+    def by_category(self) -> Array:
+        """Significance of each category alone, zero where it is not valid."""
+        return np.atleast_1d(self.utility.from_objective(valid_objective(self.utility, self.s, self.b)))
+
+    def assign(self, score: ArrayLike) -> IntArray:
+        """Find the category of each event.
+
+        Parameters
+        ----------
+        score : array-like of shape (n_events,) or (n_events, n_columns)
+            Class probabilities if the edges were chosen on them.
+
+        Returns
+        -------
+        int array of shape (n_events,)
+            From 0 to ``len(self) - 1``, or -1 for a discarded event.
+        """
+        values = np.asarray(one_score(score, self.ratio), dtype=np.float64)
+        missing = np.isnan(values)
+        if missing.any():
+            raise InputError(
+                f"score is NaN in {int(missing.sum())} of {values.size} rows; such events have no category"
+            )
+        found: IntArray = np.searchsorted(self.edges, values, side="right") - 1
+        return np.minimum(found, len(self) - 1)  # an infinite score belongs to the last category
+
+    def evaluate(
+        self,
+        score: ArrayLike | ScoredEvents | ScoredFiles,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        yields: tuple[float, float] | None = None,
+        process: ArrayLike | None = None,
+        pos_label: Any = None,
+        systematics: Systematics | None = None,
+        mc_statistics: bool | None = None,
+    ) -> Categories:
+        """Fill the same categories with other events; their significance is what should be quoted.
+
+        Parameters
+        ----------
+        score, y, sample_weight : array-like of shape (n_events,)
+            As in `categorise`, of events that neither trained the score nor chose the edges; `ScoredEvents` as `score`
+            stand for all three.
+        yields : (float, float), optional
+            Full yields of signal and background to which the weights are scaled, if these events stand for the whole.
+            By default the weights are taken as they are.
+        process, pos_label
+            As in `categorise`.
+        systematics : mapping of str to (Varied, Varied or None), optional
+            Variations of these events, needed if the edges were chosen with systematics; an empty mapping quotes
+            without them. With `yields` their weights are scaled by the same factors as the nominal ones.
+        mc_statistics : bool, optional
+            As in `categorise`; by default as it was there.
+
+        Returns
+        -------
+        Categories
+            With the same edges. A category without background, or with negative signal, is not valid and adds nothing.
+        """
+        if systematics is None and self.shifts is not None:
+            raise InputError(
+                f"the edges were chosen with the systematics {', '.join(self.shifts.up)}: give systematics= of these "
+                "events as well, or {} to leave them out"
+            )
+        if isinstance(score, ScoredFiles):
+            if self.ratio is not None:
+                raise InputError("the edges were chosen on class probabilities; ScoredFiles hold one score per event")
+            if systematics or yields is not None:
+                raise InputError("ScoredFiles have their own yields= and no systematics; leave both out here")
+            return fill_files(
+                score,
+                self.edges,
+                utility=self.utility,
+                rule=self.rule,
+                limits=self._limits,
+                held_out=True,
+                mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
+                correlated=self.correlated,
+                moved=self._moved,
+            )
+        score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
+        score, systematics = one_score(score, self.ratio), as_one_score(systematics, self.ratio)
+        if yields is not None:
+            signal, _ = split_labels(y, pos_label)
+            given = check_weights(weight, signal.size)
+            weight = rescaled = rescale(given, signal, yields)
+            factors = [float(np.divide(*(w[c].sum() for w in (rescaled, given)))) for c in (signal, ~signal)]
+            systematics = scaled(systematics, signal, *factors) if systematics else systematics
+        ranking = rank_events(score, y, weight, pos_label)
+        shifts = None
+        if systematics is not None:
+            shifts = yield_shifts(self.edges, score, y, weight, systematics, process=process, pos_label=pos_label)
+        return fill(
+            ranking,
+            self.edges,
+            process,
+            utility=self.utility,
+            rule=self.rule,
+            limits=self._limits,
+            held_out=True,
+            shifts=shifts,
+            mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
+            correlated=self.correlated,
+            ratio=self.ratio,
+            moved=self._moved,
+            floor=None if self._floor is None else FloorProcesses.of(self._floor.names, ranking, process),
+        )
+
+    def interval(self, level: float = 0.68, n_boot: int = 200, random_state: int = 0) -> CategoriesInterval:
+        """Bootstrap intervals of the significance in these categories, and of the edges.
+
+        Each replica gives every event a Poisson number of copies. The significance is that of the present edges; the
+        edges are chosen anew by the same rule, under the same limits, among at most 256; the yields of a replica are
+        modelled at the fractions of the sample. The intervals cover the statistics of the simulated events only.
+
+        Parameters
+        ----------
+        level : float, default=0.68
+            Central probability.
+        n_boot : int, default=200
+            Replicas.
+        random_state : int, default=0
+            Seed; the same seed gives the same intervals.
+
+        Returns
+        -------
+        CategoriesInterval
+            Replicas in which a category keeps no background are excluded.
+        """
+        quantiles = interval_ends(level, n_boot)
+        ranking = self._events
+        bounds = events_above(ranking, self.edges)
+        own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
+        cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
+        s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
+        at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
+        z = self._replica_significance(s, b, at)
+        # The same seed draws the same copies, so these are the squares of the same replicas.
+        s2, b2 = replicas_above(ranking, cuts, n_boot, random_state, squares=True)
+        edges, thresholds = [], ranking.thresholds(cuts)
+        grids = list(map(Grid, s, b, from_zero(b2)))
+        if self.rule == "smooth":
+            grids = [
+                modelled(grid, squares, ranking.last[cuts]) if self._moved is None else averaged(grid)
+                for grid, squares in zip(grids, s2, strict=True)
+            ]
+        if self._floor is not None:
+            counting = self._floor.ranking(ranking)
+            floor, floor2 = (
+                from_zero(replicas_above(counting, cuts, n_boot, random_state, squares=squares)[1])
+                for squares in (False, True)
+            )
+            grids = [replace(grid, floor=f, b2=f2) for grid, f, f2 in zip(grids, floor, floor2, strict=True)]
+        for replica in grids:
+            if self._moved is not None:
+                cells = replica_cells(replica, self._moved, thresholds, self._limits, self.utility)
+                moved = best_at(cells, len(self), np.ones(1))
+                if moved is not None:
+                    edges.append(edges_at(ranking, cuts[moved - 1]))
+                continue
+            best = best_totals(replica, self.utility, self._limits, len(self))
+            if best[-1].max() > -np.inf:
+                chosen = best_edges(replica, self.utility, self._limits, best, len(self))
+                edges.append(edges_at(ranking, cuts[chosen - 1]))
+        refusal = f"no replica of these events allows {len(self)} categories"
+        return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal))
+
+    def replicas(self, n_boot: int = 200, random_state: int = 0) -> Array:
+        """Significance of these edges in bootstrap replicas of the events; NaN where a category is not valid.
+
+        Parameters
+        ----------
+        n_boot : int, default=200
+            Replicas.
+        random_state : int, default=0
+            Seed; the same seed draws the same replicas of the same events, so that edges can be compared in pairs.
+        """
+        ranking = self._events
+        bounds = events_above(ranking, self.edges)
+        cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
+        s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
+        return self._replica_significance(s, b, np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds))
+
+    @property
+    def _events(self) -> Ranking:
+        """All events, which replicas are drawn from."""
+        if self._ranking is None:
+            raise InputError("an interval needs all events in memory; read the files with ScoredEvents.read")
+        return self._ranking
+
+    def _replica_significance(self, s: Array, b: Array, at: IntArray) -> Array:
+        if not self._profiled:
+            return combined_significance(self.utility, s, b, at)
+        s, b = (np.diff(v[:, at], axis=1)[:, ::-1] for v in (s, b))
+        rows, valid = ((s >= 0) & (b > 0)).all(axis=1), (self.s >= 0) & (self.b > 0)
+        z = np.full(rows.size, np.nan)
+        if valid.all() and rows.any():
+            z[rows] = replica_values(self._counts(), s[rows], b[rows], self.utility.b_reg)
+        return z
+
+    @property
+    def _profiled(self) -> bool:
+        return is_profiled(self.utility, self.shifts, self.mc_statistics, self.correlated)
+
+    def to_hist(self) -> Any:
+        """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
+        hist = need("hist")
+        process = hist.axis.StrCategory(list(self.by_process), name="process")
+        category = hist.axis.Integer(0, len(self), name="category", underflow=False, overflow=False)
+        out = hist.Hist(process, category, storage=hist.storage.Weight(), label="expected events")
+        for i, rows in enumerate(self.by_process.values()):
+            out.view()[i] = np.stack([rows.sum_of_weights, rows.sum_of_squares], axis=-1)
+        return out
+
+    def plot(self, ax: Any = None, *, data: ArrayLike | None = None, ratio: Any = None, **label: Unpack[Label]) -> Any:
+        """Draw the expected events of every category, backgrounds stacked and signal as a line.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; the current axes if not given.
+        data : array-like of shape (n_categories,), optional
+            Observed events of each category, drawn as points; their ratio to s + b is in a panel below.
+        ratio : matplotlib axes, optional
+            For the ratio; by default the axes are divided into two panels.
+        **label
+            ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes; see `fivesigma.plot`.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        ax = axes_or_current(ax)
+        position, floor = np.arange(len(self)), np.zeros(len(self))
+        for name, rows in self.by_process.items():
+            if not rows.signal:
+                ax.bar(position, rows.sum_of_weights, bottom=floor, width=1.0, label=name)
+                floor = floor + rows.sum_of_weights
+        edges = np.arange(len(self) + 1, dtype=np.float64) - 0.5
+        ax.stairs(self.s, edges, color="black", label="signal")
+        ax.set_yscale("log")
+        ax.set_xticks(position, [f"≥ {edge:.3g}" for edge in self.edges[:-1]], rotation=45)
+        ax.set_xlabel("score")
+        ax.set_ylabel("expected events" if data is None else "events")
+        counts = np.zeros(len(self)) if data is None else np.asarray(data, dtype=np.float64)
+        if counts.shape != (len(self),):
+            raise InputError(f"data must be one number per category, {len(self)} in all, got the shape {counts.shape}")
+        drawn = np.concatenate([self.s, floor, counts])
+        ax.set_ylim(bottom=drawn[drawn > 0].min(initial=1.0) / 3)
+        if data is not None:
+            variance = sum(rows.sum_of_squares for rows in self.by_process.values())
+            draw_data(ax, edges, counts, self.s + self.b, error=np.sqrt(variance), ratio=ratio)
+        draw_label(ax, **label, data=data is not None)
+        legend_above(ax, 1.5 * float(drawn.max()), title=f"significance {self.significance:.3f}")
+        return ax
+
+
+def fill(ranking: Ranking, edges: Array, process: ArrayLike | None, **options: Any) -> Categories:
+    """Sum up what each category keeps of ranked events."""
+    bounds = events_above(ranking, edges)
+    n = edges.size - 1
+    given = None if process is None else np.asarray(process)
+    if given is not None and given.shape == ranking.order.shape:
+        given = given[ranking.order]
+    processes = number_processes(ranking.signal, given)
+    kept = slice(0, bounds[-1])
+    category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
+    by_process = process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
+    return _filled(by_process, edges, ranking, **options)
+
+
+def fill_files(files: ScoredFiles, edges: Array, **options: Any) -> Categories:
+    """Sum up what each category keeps of events in files."""
+    return _filled(files.by_process(edges), edges, None, **options)
+
+
+def _filled(
+    by_process: Mapping[str, ProcessYields],
+    edges: Array,
+    ranking: Ranking | None,
+    *,
+    utility: Utility,
+    rule: str,
+    limits: Limits,
+    held_out: bool,
+    shifts: YieldShifts | None = None,
+    mc_statistics: bool = False,
+    correlated: bool = True,
+    ratio: OneRatio | None = None,
+    moved: Moved | None = None,
+    floor: FloorProcesses | None = None,
+    certificate: tuple[float, float] | None = None,
+    said: tuple[str, ...] = (),
+) -> Categories:
+    n = edges.size - 1
+    s, s2 = class_sums(by_process, signal=True)
+    b, b2 = class_sums(by_process, signal=False)
+    effective_s, effective_b = (np.divide(v * v, v2, out=np.zeros(n), where=v2 > 0) for v, v2 in ((s, s2), (b, b2)))
+    notes = _notes(edges, s, b, effective_b)
+    for note in notes:
+        warnings.warn(note, SmallSampleWarning, stacklevel=4)
+    if is_profiled(utility, shifts, mc_statistics, correlated):
+        counts = counts_of(utility, s, b, shifts, b2 if mc_statistics else None, (s >= 0) & (b > 0))
+        significance = float(np.sqrt(2 * max(float(lowest(counts).objective), 0.0)))
+    else:
+        significance = float(utility.from_objective(valid_objective(utility, s, b).sum()))
+    if shifts is not None and held_out:
+        said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+    return Categories(
+        edges,
+        s,
+        b,
+        effective_s,
+        effective_b,
+        significance,
+        by_process,
+        held_out,
+        (*notes, *said),
+        utility,
+        rule,
+        limits,
+        ranking,
+        shifts,
+        None if certificate is None else certificate[0],
+        None if certificate is None else certificate[1],
+        mc_statistics,
+        correlated,
+        ratio,
+        moved,
+        floor,
+    )
+
+
+def _notes(edges: Array, s: Array, b: Array, effective_b: Array) -> tuple[str, ...]:
+    out = []
+    for i in range(s.size):
+        where = f"category {i}, [{edges[i]:.6g}, {edges[i + 1]:.6g}),"
+        if not valid_yields(s[i], b[i]):
+            out.append(f"{where} keeps s = {s[i]:.4g} and b = {b[i]:.4g}: it is not valid and adds nothing")
+        elif effective_b[i] < MIN_EFFECTIVE * (1 - 1e-9):
+            error = f", an error of {100 * effective_b[i] ** -0.5:.0f} % on b" if effective_b[i] > 0 else ""
+            out.append(
+                f"{where} has {effective_b[i]:.3g} effective background events{error}: too few to believe its "
+                "significance"
+            )
+    return tuple(out)

@@ -1,0 +1,314 @@
+"""Choosing categories: the intervals of one score that together have the largest significance."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._types import Array, IntArray
+from fivesigma.categories.one_score.between import as_one_score, combined_significance, edges_at, from_zero
+from fivesigma.categories.one_score.cells import Cells
+from fivesigma.categories.one_score.dual import search
+from fivesigma.categories.one_score.floors import check_floor_processes
+from fivesigma.categories.one_score.optimum import (
+    MAX_EDGES,
+    best_edges,
+    best_totals,
+    candidate_cuts,
+    check_limits,
+    grid_of,
+)
+from fivesigma.categories.one_score.record import (
+    Categories,
+    CategoriesInterval,
+    fill,
+    fill_files,
+)
+from fivesigma.categories.one_score.smooth import averaged, modelled
+from fivesigma.categories.one_score.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
+from fivesigma.categories.one_score.uncertain import (
+    cells_of,
+    is_profiled,
+    merged,
+    moved_background,
+)
+from fivesigma.categories.ratios import fit_ratio
+from fivesigma.cut.best_cut import MIN_EFFECTIVE
+from fivesigma.cut.binned_ranking import BinEnds, BinnedRanking
+from fivesigma.cut.bootstrap import replicas_above
+from fivesigma.cut.ranking import Ranking, rank_events
+from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.likelihood.own import OwnUncertainty
+from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_size, yield_shifts
+from fivesigma.scored.scored_events import ScoredEvents, arrays_of
+from fivesigma.scored.scored_files import ScoredFiles
+from fivesigma.significance import AMS2, Utility, resolve_utility
+
+__all__ = ["Categories", "CategoriesInterval", "categorise"]
+
+RULES = ("peak", "smooth")
+MIN_EFFECTIVE_UNCERTAIN = 25.0  # with systematics: the noise of fewer events' shifts would be fitted
+MAX_AUTO = 20  # categories beyond which "auto" does not look
+AUTO_REPLICAS = 100
+
+
+def categorise(  # noqa: PLR0917 - the limits may be given in order, as documented
+    score: ArrayLike | ScoredEvents | ScoredFiles,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    n_categories: int | str = "auto",
+    utility: Utility | str = AMS2(),
+    min_background: float = 0.0,
+    min_effective: float | None = None,
+    max_relative_mc_error: float | None = None,
+    *,
+    rule: str | None = None,
+    systematics: Systematics | None = None,
+    mc_statistics: bool = False,
+    correlated: bool = True,
+    process: ArrayLike | None = None,
+    floor_processes: Sequence[str] | None = None,
+    processes: Sequence[str] | None = None,
+    calibrate: bool = True,
+    pos_label: Any = None,
+    random_state: int = 0,
+) -> Categories:
+    """Find the intervals of a score with the largest combined significance.
+
+    The optimum over at most 4,096 edges, which are weighted quantiles of the score, is exact. It follows the noise of
+    the events too: quote what `Categories.evaluate` finds on others.
+
+    Parameters
+    ----------
+    score : array-like of shape (n_events,) or (n_events, n_columns), ScoredEvents or ScoredFiles
+        Larger means more like signal. `ScoredEvents` bring labels, weights and processes with them: `y` and
+        `sample_weight` are then left out. `ScoredFiles` are read part by part; beyond their million of highest scores,
+        candidate edges are ends of bins of the score. Class probabilities of one signal and several backgrounds, a
+        column each, become one score: the logarithm of the expected signal over the expected background.
+    y : array-like of shape (n_events,)
+        Labels of two classes.
+    sample_weight : array-like of shape (n_events,)
+        Physics weights: expected yields, scaled so that the sample stands for the whole experiment.
+    n_categories : int or "auto", default="auto"
+        ``"auto"`` adds categories, up to 20, until one more gains less significance than the bootstrap uncertainty of
+        that gain; with systematics it takes the least number that is within one standard error of the best.
+    utility : Utility or str, default=AMS2()
+        Its F is summed over the categories; its b_reg is added to the background of each.
+    min_background : float, default=0.0
+        Background yield that every category must have.
+    min_effective : float, optional
+        Effective background count that every category must have: by default 10, or 25 with systematics.
+    max_relative_mc_error : float, optional
+        Largest relative error of every category's background from the number of simulated events. An error r is an
+        effective count of 1 / r^2.
+    rule : {"peak", "smooth"}, optional
+        ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
+        that are best for modelled yields, smooth curves along the ranked events; fewer than 30 effective events of a
+        class, a score with few distinct values, yields that contradict the model by four standard errors, and yields
+        with systematics are averaged along the score instead, which leaves three tenths of their noise. The limits
+        hold for the yields as they are. Its significance is lower on these events and higher on others.
+        By default ``"peak"``, or ``"smooth"`` with systematics.
+    systematics : mapping of str to (Varied, Varied or None), optional
+        For each name the events one standard deviation up and down. The edges are then those with the largest profiled
+        significance on at most 512 candidates. Each systematic is one pull for all categories and processes.
+    mc_statistics : bool, default=False
+        Whether the quoted significance has the statistics of the simulation, as pyhf's ``staterror``. They do not drive
+        the edges.
+    correlated : bool, default=True
+        Whether the uncertainty of `GaussianBackground` or `RelativeBackground` moves all categories together. It is
+        then one more systematic: sigma events, or a fraction of the background, in every category. If False, every
+        category has an uncertainty of its own and their F add up.
+    process : array-like of shape (n_events,), optional
+        Name of the process of each event, for the yields by process.
+    floor_processes : sequence of str, optional
+        Backgrounds that count for the limits, by default all: if another signal is among the background, its many
+        light events would satisfy a limit on effective counts without any real background.
+    processes : sequence of str, optional
+        Names of the columns of class probabilities, which also need `process`. The signal is one of them; a background
+        column without events of its name stands for all processes that no column names.
+    calibrate : bool, default=True
+        Whether to correct the ratio of the class probabilities on these events first, by a logit that is quadratic in
+        the logarithms of all ratios. Otherwise only the class shares of the training are found.
+    pos_label : label, optional
+        The signal; see `fivesigma.yields.split_labels`.
+    random_state : int, default=0
+        Seed of the bootstrap of ``"auto"``.
+
+    Returns
+    -------
+    Categories
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma.categories import categorise
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([1, 0], 20000)
+    >>> score = rng.normal(2.0 * y)
+    >>> weight = np.where(y == 1, 0.005, 0.5)
+    >>> tune, test = np.split(rng.permutation(40000), 2)
+    >>> three = categorise(score[tune], y[tune], 2 * weight[tune], 3, max_relative_mc_error=0.15)
+    >>> len(three), float(three.edges[-1])
+    (3, inf)
+    >>> quoted = three.evaluate(score[test], y[test], 2 * weight[test])
+    >>> quoted.held_out, abs(quoted.significance / three.significance - 1) < 0.1
+    (True, True)
+    """
+    utility = resolve_utility(utility)
+    uncertain = is_profiled(utility, None, systematics is not None, correlated)
+    if uncertain or mc_statistics:
+        OwnUncertainty.of(utility)
+    rule = ("smooth" if uncertain else "peak") if rule is None else rule
+    if rule not in RULES:
+        raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
+    floor = (MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE) if min_effective is None else min_effective
+    limits = check_limits(min_background, floor, max_relative_mc_error)
+    most = _check_number(n_categories)
+    ranking: Ranking | BinEnds
+    fill_with: Callable[..., Categories]
+    if isinstance(score, ScoredFiles):
+        beside = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
+        beside["processes"] = processes
+        whole = {"systematics": systematics, "floor_processes": floor_processes}
+        for name in (name for name, given in (beside | whole).items() if given is not None):
+            if name in whole:
+                raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
+            raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
+        ranking, fill_with = BinEnds(BinnedRanking(score)), partial(fill_files, score)
+    else:
+        score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
+        ratio = None
+        if np.ndim(score) == 2:
+            ratio = fit_ratio(score, y, sample_weight, process, processes, pos_label, calibrate=calibrate)
+            score, systematics = ratio.of(score), as_one_score(systematics, ratio)
+        elif processes is not None:
+            raise InputError("processes names columns of class probabilities, and these scores are one per event")
+        ranking = rank_events(score, y, sample_weight, pos_label)
+        fill_with = partial(fill, ranking, process=process, ratio=ratio)
+    cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
+    grid = grid_of(ranking, cuts)
+    if rule == "smooth":
+        grid = averaged(grid) if uncertain else modelled(grid, ranking.variances(cuts)[0], ranking.last[cuts])
+    if floor_processes is not None and isinstance(ranking, Ranking):
+        floor_events = check_floor_processes(floor_processes, ranking, process)
+        grid, fill_with = floor_events.grid(grid, ranking, cuts), partial(fill_with, floor=floor_events)
+    plain = AMS2(utility.b_reg) if uncertain else utility
+    best = best_totals(grid, plain, limits, min(most, cuts.size))
+    feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
+    asked = 1 if n_categories == "auto" else most
+    if feasible < asked:
+        raise InputError(
+            f"{asked} categories do not fit: each needs {limits}, which at most {feasible} can have (all events have "
+            f"s = {ranking.s[-1]:g}, b = {ranking.b[-1]:g} and an effective background count of "
+            f"{ranking.effective_background:.3g}); ask for fewer categories or lower the limits"
+        )
+    filled = partial(
+        fill_with,
+        utility=utility,
+        rule=rule,
+        limits=limits,
+        held_out=False,
+        correlated=correlated,
+        mc_statistics=mc_statistics,
+    )
+    if uncertain:
+        shifts = None
+        if systematics is not None and not isinstance(score, ScoredFiles):
+            shifts = yield_shifts(
+                edges_at(ranking, cuts), score, y, sample_weight, systematics, process=process, pos_label=pos_label
+            )
+        cells = cells_of(grid, shifts, limits, utility)
+        if n_categories == "auto":
+            most = _within_error_of_best(
+                partial(_with_systematics, partial(filled, mc_statistics=False), ranking, cuts, cells, shifts),
+                feasible,
+                random_state,
+            )
+        return _with_systematics(filled, ranking, cuts, cells, shifts, most)
+    if n_categories == "auto":
+        trials = [best_edges(grid, utility, limits, best, k) for k in range(1, feasible + 1)]
+        chosen = worthwhile(ranking, cuts, trials, utility, random_state)
+    else:
+        chosen = best_edges(grid, utility, limits, best, most)
+    bound = float(utility.from_objective(best[chosen.size - 1].max()))
+    return filled(edges_at(ranking, cuts[chosen - 1]), certificate=(bound, 0.0))
+
+
+def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
+    filled: Callable[..., Categories],
+    ranking: Ranking | BinEnds,
+    cuts: IntArray,
+    cells: Cells,
+    shifts: YieldShifts | None,
+    n_categories: int,
+) -> Categories:
+    """Choose the edges with the largest profiled significance."""
+    said: tuple[str, ...] = ()
+    if shifts is not None:
+        said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+    optimum = search(cells, n_categories)
+    edges = edges_at(ranking, cuts[optimum.edges - 1])
+    bound, value = (float(np.sqrt(2 * F)) for F in (optimum.bound, optimum.objective))
+    return filled(
+        edges,
+        shifts=None if shifts is None else merged(shifts, cuts.size - optimum.edges[::-1], edges),
+        moved=moved_background(cells, optimum.theta, ranking.thresholds(cuts)),
+        certificate=(bound, bound - value),
+        said=said,
+    )
+
+
+def _check_number(n_categories: int | str) -> int:
+    """Most categories to look at."""
+    if n_categories == "auto":
+        return MAX_AUTO
+    if isinstance(n_categories, bool) or not isinstance(n_categories, int | np.integer) or n_categories < 1:
+        raise InputError(f"n_categories must be a number from 1 or 'auto', got {n_categories!r}")
+    return int(n_categories)
+
+
+def worthwhile(
+    ranking: Ranking | BinEnds, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int
+) -> IntArray:
+    """Edges of the first trial after which one more category gains less than the bootstrap uncertainty of its gain."""
+    used = np.unique(np.concatenate(trials))
+    chosen = cuts[used - 1]
+    if isinstance(ranking, Ranking):
+        replicas = replicas_above(ranking, chosen, AUTO_REPLICAS, random_state)
+    else:
+        replicas = ranking.replicas(chosen, AUTO_REPLICAS, random_state)
+    s, b = (from_zero(v) for v in replicas)
+    exact_s, exact_b = (from_zero(v[chosen][None]) for v in (ranking.s, ranking.b))
+    before: tuple[float, Array] | None = None
+    for k, trial in enumerate(trials):
+        at = np.append(0, np.searchsorted(used, trial) + 1)
+        z = float(combined_significance(utility, exact_s, exact_b, at)[0])
+        scatter = combined_significance(utility, s, b, at)
+        if before is not None:
+            gains = scatter - before[1]
+            gains = gains[np.isfinite(gains)]
+            if gains.size < AUTO_REPLICAS / 2 or z - before[0] < gains.std():
+                return trials[k - 1]
+        before = z, scatter
+    return trials[-1]
+
+
+def _within_error_of_best(found: Callable[[int], Categories], feasible: int, random_state: int) -> int:
+    """Least number of categories whose significance is within one standard error of the highest.
+
+    With systematics the second category may gain little where the fifth gains much, so that all numbers are looked at.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)  # said of the chosen categories alone
+        trials = [found(k) for k in range(1, feasible + 1)]
+    z = np.array([trial.significance for trial in trials])
+    scatter = np.array([trial.replicas(AUTO_REPLICAS, random_state) for trial in trials])
+    best = int(z.argmax())
+    losses = scatter[best] - scatter
+    error = np.array([np.std(loss[np.isfinite(loss)]) if np.isfinite(loss).any() else 0.0 for loss in losses])
+    return 1 + int(np.argmax(z[best] - z <= error))

@@ -1,0 +1,143 @@
+"""Categories whose background moves along systematics: their significance, and the sums that a search needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma.categories.one_score.cells import Cells
+from fivesigma.categories.one_score.optimum import Grid, Limits
+from fivesigma.categories.one_score.smooth import MovingAverage
+from fivesigma.likelihood.own import OwnUncertainty
+from fivesigma.likelihood.profile import Counts, lowest, profile
+from fivesigma.likelihood.shifts import YieldShifts
+from fivesigma.likelihood.terms import interpolate
+from fivesigma.significance import GaussianBackground, RelativeBackground, Utility
+
+MAX_EDGES = 512  # candidate edges with systematics; more are not better on other events
+
+
+def is_profiled(utility: Utility, shifts: YieldShifts | None, mc_statistics: bool, correlated: bool) -> bool:
+    """Whether the significance of categories is a profiled one, and not h of a sum of F."""
+    own = correlated and isinstance(utility, GaussianBackground | RelativeBackground)
+    return shifts is not None or mc_statistics or own
+
+
+class Moved(NamedTuple):
+    """The background at the pulls that fit the chosen categories, over the nominal one, above each threshold."""
+
+    threshold: Array  # ascending
+    ratio: Array
+    constant: float
+
+    def at(self, thresholds: Array) -> Array:
+        """Ratio above any thresholds."""
+        return np.interp(thresholds, self.threshold, self.ratio)
+
+
+def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
+    utility: Utility, s: Array, b: Array, shifts: YieldShifts | None, variance: Array | None, valid: BoolArray
+) -> Counts:
+    """What the likelihood needs of the valid categories."""
+    own = OwnUncertainty.of(utility)
+    rows = [] if shifts is None else shifts.background_shifts()
+    if own.uncertain:
+        size = own.fraction * b + own.constant
+        rows.append((size, -size))
+    up, down = (np.array([row[i] for row in rows]).reshape(-1, b.size)[:, valid] for i in (0, 1))
+    total = b[valid] + own.offset
+    return Counts(s[valid] + total, total, up, down, None if variance is None else variance[valid] / total**2)
+
+
+def replica_values(counts: Counts, s: Array, b: Array, offset: float) -> Array:
+    """Profiled significance of replicas, one per row, whose backgrounds move as much in proportion."""
+    total = b + offset
+    up, down = (v * (total / counts.b)[:, None, :] for v in (counts.up, counts.down))
+    relative = None if counts.relative is None else np.broadcast_to(counts.relative, total.shape)
+    start = lowest(counts).theta
+    return np.sqrt(2 * profile(Counts(s + total, total, up, down, relative), start).objective)
+
+
+def cells_of(grid: Grid, shifts: YieldShifts | None, limits: Limits, utility: Utility) -> Cells:
+    """Running sums of a grid with those of its variations, smoothed as the grid is.
+
+    Parameters
+    ----------
+    grid : Grid
+        From `grid_of`, smoothed or not.
+    shifts : YieldShifts, optional
+        In the cells between the edges of the grid, in ascending order of the score.
+    """
+    own = OwnUncertainty.of(utility)
+    s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
+    average = None if grid.smooth is None else MovingAverage.of(grid)
+
+    def running(shift: Array) -> Array:
+        raw = np.append(0.0, np.cumsum(shift[::-1]))
+        return raw if average is None else average.shift(grid.b, raw)
+
+    rows = [] if shifts is None else [(running(up), running(down)) for up, down in shifts.background_shifts()]
+    constant = np.zeros(len(rows) + own.uncertain)
+    if own.uncertain:
+        rows.append((own.fraction * b, -own.fraction * b))
+        constant[-1] = own.constant
+    up, down = (np.array([row[i] for row in rows]).reshape(-1, b.size) for i in (0, 1))
+    return Cells(s + b, b, up, down, _allowed(grid, s, b, limits), own.offset, constant)
+
+
+def _allowed(grid: Grid, s: Array, b: Array, limits: Limits) -> BoolArray:
+    pairs = [v[:, None] - v[None, :] for v in (grid.s, grid.counted, grid.b2)]
+    allowed = limits.allow(*pairs) & np.tri(grid.s.size, k=-1, dtype=np.bool_)
+    # As in `Grid.objective`: a share of all background keeps differences of smoothed yields away from rounding.
+    allowed &= (s[:, None] >= s[None, :]) & (b[:, None] - b[None, :] > 1e-12 * grid.b[-1])
+    return allowed
+
+
+def moved_background(cells: Cells, theta: Array, thresholds: Array) -> Moved:
+    """Where the background has moved, for thresholds from the tightest to the loosest."""
+    shift = interpolate(theta[:, None], cells.up, cells.down)[0].sum(axis=0)[1:]
+    b = cells.b[1:]
+    ratio = np.divide(b + shift, b, out=np.ones_like(b), where=b > 0)
+    return Moved(thresholds[::-1], ratio[::-1], float(cells.constant @ theta))
+
+
+def replica_cells(grid: Grid, moved: Moved, thresholds: Array, limits: Limits, utility: Utility) -> Cells:
+    """Running sums of a replica whose background moves as the chosen categories' does; it is there at a pull of one."""
+    s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
+    shift = (b * (np.append(1.0, moved.at(thresholds)) - 1.0))[None]
+    allowed = _allowed(grid, s, b, limits)
+    return Cells(s + b, b, shift, -shift, allowed, OwnUncertainty.of(utility).offset, np.array([moved.constant]))
+
+
+def merged(shifts: YieldShifts, ends: IntArray, edges: Array) -> YieldShifts:
+    """Sum cells into categories.
+
+    Parameters
+    ----------
+    shifts : YieldShifts
+        In fine cells, in ascending order.
+    ends : int array
+        Cell at which each category begins, ascending.
+    edges : array
+        Of the categories.
+    """
+
+    def add(values: Array) -> Array:
+        out: Array = np.add.reduceat(values, ends)
+        return out
+
+    nominal = {
+        name: rows._replace(
+            sum_of_weights=add(rows.sum_of_weights),
+            sum_of_squares=add(rows.sum_of_squares),
+            events=np.add.reduceat(rows.events, ends),
+        )
+        for name, rows in shifts.nominal.items()
+    }
+    up, down = (
+        {name: {key: add(values) for key, values in by.items()} for name, by in side.items()}
+        for side in (shifts.up, shifts.down)
+    )
+    return YieldShifts(edges, nominal, up, down)

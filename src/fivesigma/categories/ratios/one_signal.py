@@ -1,0 +1,99 @@
+"""Class probabilities of one signal and several backgrounds as one score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._types import AnyArray, Array
+from fivesigma.categories.ratios.calibration import Ratios, fit_ratios
+from fivesigma.categories.ratios.sample import Roles, check_sample, check_scores
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.yields import split_labels
+
+
+@dataclass(frozen=True)
+class OneRatio:
+    """How class probabilities become the logarithm of the expected signal over the expected background.
+
+    Attributes
+    ----------
+    processes : tuple of str
+        Names of the columns of the scores.
+    signal : str
+        The one that is signal.
+    ratios : Ratios
+        The calibration.
+    """
+
+    processes: tuple[str, ...]
+    signal: str
+    ratios: Ratios
+
+    def of(self, scores: ArrayLike) -> Array:
+        """One score per event, of class probabilities; what is one score already is returned as it is."""
+        given = np.asarray(scores)
+        if given.ndim < 2:
+            return given
+        return self.ratios.of(check_scores(given, len(self.processes)))[:, 0]
+
+
+def fit_ratio(  # noqa: PLR0917 - in the order of `categorise`
+    scores: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike,
+    process: ArrayLike | None,
+    processes: Sequence[str] | None,
+    pos_label: Any = None,
+    *,
+    calibrate: bool = True,
+) -> OneRatio:
+    """Find the signal among the columns and fit the calibration.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_events, n_columns)
+        Class probabilities.
+    y, sample_weight : array-like of shape (n_events,)
+    process : array-like of shape (n_events,)
+        Name of the process of each event.
+    processes : sequence of str
+        Names of the columns; the one whose events are signal is the signal.
+    pos_label : label, optional
+    calibrate : bool, default=True
+        Whether to correct the ratio by a logit, quadratic in the logarithms of all ratios; otherwise only the shares of
+        the classes in the training are found from the events.
+    """
+    shape = np.shape(scores)
+    for name, given in (("process", process), ("processes", processes)):
+        if given is None:
+            raise InputError(f"scores of shape {shape} need {name}={_MEANING[name]}")
+    assert process is not None
+    assert processes is not None
+    columns = tuple(map(str, processes))
+    signal, _ = split_labels(y, pos_label)
+    labels: AnyArray = np.asarray(process).astype(np.str_)
+    if labels.shape != signal.shape:
+        raise InputError(f"process has shape {labels.shape} for {signal.size} events")
+    named = np.unique(labels[signal]).tolist()
+    if len(named) != 1 or named[0] not in columns:
+        hint = did_you_mean(named[0], columns) if len(named) == 1 else ""
+        raise InputError(
+            f"the signal events are of {', '.join(map(repr, named))}, and one of the columns "
+            f"{', '.join(map(repr, columns))} must be all of the signal{hint or '; see categorise_scores for several'}"
+        )
+    roles = Roles(columns, (named[0],))
+    if named[0] in np.unique(labels[~signal]):
+        raise InputError(f"process {named[0]!r} has signal and background events")
+    sample = check_sample(scores, labels, sample_weight, roles)
+    return OneRatio(columns, named[0], fit_ratios(sample, roles, calibrate=calibrate))
+
+
+_MEANING = {
+    "process": "the name of the process of each event",
+    "processes": "the names of the columns",
+}

@@ -1,0 +1,1 @@
+"""The discovery significance when the background may move along systematic uncertainties."""

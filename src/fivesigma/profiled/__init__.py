@@ -1,1 +1,0 @@
-"""The discovery significance when the background may move along systematic uncertainties: the likelihood alone."""

@@ -1,0 +1,1 @@
+"""Scored events: in memory, in files, and part by part."""

@@ -1,0 +1,314 @@
+"""Scored events: what a model says of events, in memory and as a file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_with_digest
+from fivesigma._types import AnyArray, Array, BoolArray
+from fivesigma.errors import InputError
+from fivesigma.yields import check_weights, name_rows, rescale
+
+if TYPE_CHECKING:
+    from fivesigma.datasets.columns import Kind
+    from fivesigma.datasets.events import Events
+
+__all__ = ["ScoredEvents"]
+
+ENDINGS = (".csv", ".parquet")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoredEvents:
+    """Events with the score that a model gives them.
+
+    `scan`, `categorise`, `Categories.evaluate`, `yield_shifts` and `report` take them in place of arrays.
+
+    Parameters
+    ----------
+    score : array of shape (n_events,)
+        Larger means more like signal.
+    signal : bool array of shape (n_events,), optional
+        Which events are signal; None if the events have no labels.
+    weight : array of shape (n_events,), optional
+        Physics weights; None if the events have none.
+    selected : bool array of shape (n_events,), optional
+        Which events the model's own cut keeps.
+    process : array of shape (n_events,), optional
+        What each event was simulated as.
+    ids : array of shape (n_events,), optional
+        Identifiers; a file gets row numbers if there are none.
+    classes : (object, object), default=(0, 1)
+        How background and signal are called in a file.
+
+    Examples
+    --------
+    >>> import fivesigma
+    >>> from fivesigma.datasets import make_htautau
+    >>> train, test = make_htautau(4000), make_htautau(4000, random_state=1)
+    >>> model = fivesigma.GrownCascadeClassifier(n_trees=10, b_reg=10.0, random_state=0, n_jobs=1)
+    >>> model = model.fit(train.X, train.y, train.weight)
+    >>> scored = fivesigma.ScoredEvents.of(model, test)
+    >>> scored
+    ScoredEvents: 4,000 events, s = 691.989, b = 410999.847, with selected, process, ids
+    >>> fivesigma.categorise(scored, n_categories=3).held_out
+    False
+    """
+
+    score: AnyArray
+    signal: BoolArray | None = None
+    weight: Array | None = None
+    selected: BoolArray | None = None
+    process: AnyArray | None = None
+    ids: AnyArray | None = None
+    classes: tuple[Any, Any] = (0, 1)
+
+    def __post_init__(self) -> None:
+        score = np.asarray(self.score)
+        if score.ndim != 1 or score.dtype.kind not in "biuf":
+            raise InputError(f"score must be one number per event, got {score.dtype} of shape {score.shape}")
+        if score.size == 0:
+            raise InputError("score is empty: there are no events")
+        if np.isnan(score).any():
+            raise InputError(f"score is NaN in {name_rows(np.isnan(score))}")
+        found: dict[str, Any] = {"score": score}
+        for name in ("signal", "selected", "process", "ids"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            found[name] = column = np.asarray(value)
+            if column.shape != score.shape:
+                raise InputError(f"{name} has shape {column.shape} for {score.size} events")
+            if name in ("signal", "selected") and column.dtype != np.bool_:
+                raise InputError(f"{name} must be booleans, got {column.dtype}")
+        if self.weight is not None:
+            found["weight"] = check_weights(self.weight, score.size)
+        for name, column in found.items():
+            object.__setattr__(self, name, column)  # the dataclass is frozen
+
+    def __len__(self) -> int:
+        return int(self.score.size)
+
+    def __repr__(self) -> str:
+        words = [f"{len(self):,} events"]
+        if self.signal is None or self.weight is None:
+            words += [f"no {name}" for name in ("signal", "weight") if getattr(self, name) is None]
+        else:
+            words += [f"{key} = {self.weight[m].sum():.3f}" for key, m in (("s", self.signal), ("b", ~self.signal))]
+        more = [name for name in ("selected", "process", "ids") if getattr(self, name) is not None]
+        return f"ScoredEvents: {', '.join(words)}{', with ' * bool(more)}{', '.join(more)}"
+
+    @classmethod
+    def of(cls, model: Any, events: Events, yields: tuple[float, float] | None = None) -> ScoredEvents:
+        """Score events with a fitted model.
+
+        Parameters
+        ----------
+        model : classifier
+            Anything with `predict_proba`. Columns are brought into the order in which it was trained, if it knows
+            their names. `selected` needs a model with a cut of its own, `cut_`.
+        events : Events
+            With labels or without.
+        yields : (float, float), optional
+            Full yields of signal and background to which the weights are scaled, if these events stand for the whole.
+
+        Returns
+        -------
+        ScoredEvents
+        """
+        score = signal_probability(model, events)
+        signal, classes = None, cls.classes
+        if events.labelled:
+            signal = events.is_signal
+            background = events.y[~signal][:1].tolist() or [events.signal]
+            classes = (background[0], events.signal)
+        cut = getattr(model, "cut_", None)
+        selected = None if cut is None else score >= cut
+        found = cls(score, signal, events.weight, selected, events.process, events.ids, classes)
+        return found if yields is None else found.scaled_to(*yields)
+
+    @classmethod
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        signal: Any = None,
+        yields: tuple[float, float] | None = None,
+        *,
+        labelled: bool = True,
+        like: ScoredEvents | None = None,
+    ) -> ScoredEvents:
+        r"""Read a file of scores, as `write` and ``fivesigma predict`` write it.
+
+        Parameters
+        ----------
+        path : path
+            Ends in .csv or .parquet; has the column score, label and weight if `labelled`, and maybe selected, process
+            and id.
+        signal : label, optional
+            The label that means signal. It must be given unless the labels are a known pair such as s/b.
+        yields : (float, float), optional
+            Full yields of signal and background to which the weights are scaled, if these events stand for the whole.
+        labelled : bool, default=True
+            Whether a file without labels or weights is refused.
+        like : ScoredEvents, optional
+            Events whose labels mean the same here, such as the nominal ones of a variation; one of the two labels is
+            then enough.
+
+        Returns
+        -------
+        ScoredEvents
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import fivesigma
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder) / "scores.csv"
+        ...     _ = file.write_text("score,label,weight\n0.9,s,0.5\n0.1,b,2.0\n")
+        ...     fivesigma.ScoredEvents.read(file)
+        ScoredEvents: 2 events, s = 0.500, b = 2.000
+        """
+        from fivesigma.datasets.columns import known_signal, require
+        from fivesigma.datasets.load import source_of
+        from fivesigma.datasets.reading import read_block
+
+        path = Path(path)
+        check_ending(path)
+        source = source_of(path)
+        for name in ("score", "label", "weight") if labelled else ("score",):
+            require(name, source)
+        numbers: dict[str, Kind] = {"score": "float64", "weight": "float64"}
+        others: dict[str, Kind] = dict.fromkeys(("label", "selected", "process", "id"), "value")
+        wanted = {name: kind for name, kind in (numbers | others).items() if name in source.names}
+        read = read_block(source, wanted, {}, None).columns
+        score, labels, selected = read["score"], read.get("label"), read.get("selected")
+        if score.size == 0:
+            raise InputError(f"{path.name} holds no events")
+        if not np.isfinite(score).all():
+            row = int(np.argmin(np.isfinite(score))) + 1
+            raise InputError(f"column 'score' of {path.name} is not finite in row {row:,}")
+        if selected is not None and selected.dtype.kind != "b":
+            raise InputError(f"column 'selected' of {path.name} must hold true or false")
+        is_signal, classes = None, cls.classes
+        if labels is not None:
+            seen = np.unique(labels).tolist() if labels.dtype.kind != "O" else sorted(set(map(str, labels)))
+            if like is not None:
+                classes = like.classes
+                unknown = [label for label in seen if label not in classes]
+                if unknown:
+                    raise InputError(
+                        f"column 'label' of {path.name} holds {unknown[0]!r}; the nominal events have {list(classes)}"
+                    )
+            elif len(seen) != 2:
+                raise InputError(f"column 'label' of {path.name} must hold two labels; it holds {len(seen)}")
+            else:
+                meant = known_signal(seen, signal, path.name)
+                classes = (seen[1 - seen.index(meant)], meant)
+            is_signal = np.asarray(labels == classes[1], dtype=bool)
+        found = cls(score, is_signal, read.get("weight"), selected, read.get("process"), read.get("id"), classes)
+        return found if yields is None else found.scaled_to(*yields)
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write a file of scores: id, score, and selected, label, weight, process where they are known.
+
+        Parameters
+        ----------
+        path : path
+            Ends in .csv or .parquet. The file appears whole or not at all, and one that is there is replaced. Its
+            SHA-256 stands beside it, with ``.sha256`` added to the name, and `read` checks it.
+
+        Returns
+        -------
+        pathlib.Path
+        """
+        path = Path(path)
+        check_ending(path)
+        columns = {
+            "id": np.arange(len(self)) if self.ids is None else self.ids,
+            "score": self.score,
+            "selected": self.selected,
+            "label": None if self.signal is None else np.array(self.classes)[self.signal.astype(np.intp)],
+            "weight": self.weight,
+            "process": self.process,
+        }
+        frame = need("polars").DataFrame({name: column for name, column in columns.items() if column is not None})
+        with written_with_digest(path) as beside:
+            (frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet)(beside)
+        return path
+
+    def arrays(self) -> tuple[AnyArray, BoolArray, Array]:
+        """Score, signal and weight of events that have all three; an error otherwise."""
+        if self.signal is None or self.weight is None:
+            lacking = "labels" if self.signal is None else "weights"
+            raise InputError(f"these scored events have no {lacking}; significance needs labels and weights")
+        return self.score, self.signal, self.weight
+
+    def scaled_to(self, s: float, b: float) -> ScoredEvents:
+        """Scale the weights of each class to its full yield, if these events stand for the whole.
+
+        Parameters
+        ----------
+        s, b : float
+            Expected signal and background events.
+        """
+        _, signal, weight = self.arrays()
+        return replace(self, weight=rescale(weight, signal, (s, b)))
+
+
+def arrays_of(
+    score: ArrayLike | ScoredEvents,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    process: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike | None]:
+    """Score, labels, weights and process, whether they are given one by one or as scored events."""
+    if not isinstance(score, ScoredEvents):
+        if y is None or sample_weight is None:
+            raise InputError(
+                f"{'y' if y is None else 'sample_weight'} is None; an array of scores needs y and sample_weight, "
+                "unless ScoredEvents are given in its place"
+            )
+        return score, y, sample_weight, process
+    for name, given in (("y", y), ("sample_weight", sample_weight), ("pos_label", pos_label)):
+        if given is not None:
+            raise InputError(f"{name} is given beside ScoredEvents, which know labels and weights; leave it out")
+    return *score.arrays(), score.process if process is None else process
+
+
+def signal_probability(model: Any, events: Events) -> Array:
+    """P(signal) of events whose columns are brought into the order in which the model was trained."""
+    if not hasattr(model, "predict_proba"):
+        raise InputError(f"a {type(model).__name__} has no predict_proba, so it cannot score events")
+    from fivesigma.datasets.columns import Columns
+
+    X = events.table(Columns.of_model(model).feature_names or None)
+    n_features = getattr(model, "n_features_in_", X.shape[1])
+    if X.shape[1] != n_features:
+        raise InputError(f"the events have {X.shape[1]} features, and the model was trained with {n_features}")
+    fitted = getattr(model, "feature_names_in_", None)
+    table: Any = X
+    if hasattr(model, "score_checked"):  # an estimator of ours finds the columns by itself
+        table = events if fitted is not None else X
+    elif fitted is not None:
+        table = need("polars").DataFrame(X, schema=list(map(str, fitted)))
+    return np.asarray(model.predict_proba(table)[:, _signal_column(model, events)])
+
+
+def _signal_column(model: Any, events: Events) -> int:
+    """Column of P(signal): the last of a model with a cut; other classifiers sort their labels."""
+    classes = [] if hasattr(model, "cut_") else np.asarray(getattr(model, "classes_", [])).tolist()
+    return classes.index(events.signal) if events.labelled and events.signal in classes else 1
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a file that is neither CSV nor Parquet."""
+    if path.suffix.lower() not in ENDINGS:
+        raise InputError(f"{path.name} ends in none of {', '.join(ENDINGS)}: scores are written to and read from these")

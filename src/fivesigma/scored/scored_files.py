@@ -1,0 +1,205 @@
+"""Files of scored events that are never in memory all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.datasets.columns import Columns, known_signal, require
+from fivesigma.datasets.load import Paths, open_sources
+from fivesigma.datasets.stream import file_state, has_changed
+from fivesigma.datasets.tables import ParquetFile
+from fivesigma.errors import InputError
+from fivesigma.scored.score_bins import Partition
+from fivesigma.scored.scored_events import check_ending
+from fivesigma.yields import ProcessYields, number_processes, process_yields, rescaling
+
+if TYPE_CHECKING:
+    from fivesigma.datasets.columns import Kind, Source
+
+__all__ = ["ScoredFiles"]
+
+ROWS = 1 << 20  # events of a part
+
+
+class ScoredFiles:
+    """Scored events in files, read part by part whenever they are needed.
+
+    `scan` and `categorise` take them in place of arrays. The files are those that ``fivesigma predict`` and
+    `ScoredEvents.write` write: Parquet in parts of any size, CSV file by file. That one has changed between two passes
+    is noticed.
+
+    Parameters
+    ----------
+    path : path, glob pattern, or a sequence of these
+        Files with the columns score, label and weight, and maybe selected and process.
+    signal : label, optional
+        The label that means signal. It must be given unless the labels are a known pair such as s/b.
+    yields : (float, float), optional
+        Full yields of signal and background to which the weights are scaled, if these events stand for the whole.
+    rows : int, default=1_048_576
+        Events of a part.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from fivesigma import ScoredEvents, ScoredFiles, scan
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.random(20_000) < 0.5
+    >>> scored = ScoredEvents(rng.normal(2.0 * y), y, np.where(y, 0.02, 2.0))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = scored.write(pathlib.Path(folder) / "scores.parquet")
+    ...     best = scan(ScoredFiles(f"{folder}/*.parquet"))
+    >>> best.cut == scan(scored).cut
+    True
+    """
+
+    def __init__(
+        self,
+        path: Paths,
+        signal: Any = None,
+        yields: tuple[float, float] | None = None,
+        *,
+        rows: int = ROWS,
+    ) -> None:
+        none: Any = None
+        self._opened = open_sources(
+            path, Columns(), signal, tree=none, luminosity=none, cross_section=none, sum_of_weights=none
+        )
+        for target in self._opened.targets:
+            check_ending(target.path)
+        self._signal, self._yields = signal, yields
+        self._states = [file_state(target.path) for target in self._opened.targets]
+        self._sources: list[Source] = [self._opened.source(at) for at in range(len(self._opened.targets))]
+        self._parts: list[tuple[int, int, int | None]] = []  # file, first row, rows
+        for at, source in enumerate(self._sources):
+            for name in ("score", "label", "weight"):
+                require(name, source)
+            if isinstance(source, ParquetFile):
+                if source.n_rows == 0:
+                    raise InputError(f"{source.name} holds no events")
+                self._parts += [(at, first, rows) for first in range(0, source.n_rows, rows)]
+            else:
+                self._parts.append((at, 0, None))
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, at: int) -> Partition:
+        return self.part(at)[0]
+
+    def part(self, at: int, *others: str) -> tuple[Partition, dict[str, AnyArray]]:
+        """Read a part, and other columns of it, those that its file has."""
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        classes, factors = self._looked
+        read, source, first = self._read(at, "score", "label", "weight", *others)
+        score, weight = read.pop("score"), read.pop("weight")
+        for name, values in (("score", score), ("weight", weight)):
+            if not np.isfinite(values).all():
+                row = first + int(np.argmin(np.isfinite(values))) + 1
+                raise InputError(f"column {name!r} of {source.name} is not finite in row {row:,}")
+        signal = np.asarray(read.pop("label") == classes[1], dtype=np.bool_)
+        if self._yields is not None:
+            weight = weight * np.where(signal, *factors)
+        return Partition(score, signal, weight), read
+
+    def _read(self, at: int, *names: str) -> tuple[dict[str, AnyArray], Source, int]:
+        file, first, rows = self._parts[at]
+        source = self._sources[file]
+        numbers = ("score", "weight")
+        kinds: dict[str, Kind] = {
+            name: "float64" if name in numbers else "value" for name in names if name in source.names
+        }
+        self._refuse_change(file)
+        read: dict[str, AnyArray]
+        if isinstance(source, ParquetFile):
+            read = source.read(kinds, first, rows)
+        else:
+            (read,) = source.chunks(kinds)
+        self._refuse_change(file)
+        return read, source, first
+
+    def _refuse_change(self, file: int) -> None:
+        if file_state(self._opened.targets[file].path) != self._states[file]:
+            raise InputError(has_changed(self._sources[file].name))
+
+    @cached_property
+    def _looked(self) -> tuple[tuple[Any, Any], tuple[float, float]]:
+        """The labels (background, signal), and the factors of signal and background: one look at all files."""
+        labels: list[Any] = []
+        sums: dict[Any, float] = {}
+        for at in range(len(self)):
+            read, source, _ = self._read(at, "label", *(["weight"] if self._yields is not None else []))
+            found = read["label"]
+            for label in np.unique(found).tolist() if found.dtype.kind != "O" else sorted(set(map(str, found))):
+                if label not in sums:
+                    labels.append(label)
+                if self._yields is not None:
+                    sums[label] = sums.get(label, 0.0) + float(read["weight"][found == label].sum())
+                else:
+                    sums[label] = 0.0
+            if len(labels) > 2:
+                raise InputError(f"column 'label' must hold two labels; {source.name} has a third one, {labels[2]!r}")
+        where = self._sources[0].name if len(self._sources) == 1 else f"{len(self._sources)} files"
+        if len(labels) != 2:
+            raise InputError(f"column 'label' of {where} must hold two labels; it holds {len(labels)}")
+        signal = known_signal(sorted(labels), self._signal, where)
+        background = labels[1 - labels.index(signal)]
+        if self._yields is None:
+            return (background, signal), (1.0, 1.0)
+        totals = self._yields
+        return (background, signal), (
+            rescaling("signal", sums[signal], totals[0]),
+            rescaling("background", sums[background], totals[1]),
+        )
+
+    def by_process(self, edges: Array) -> dict[str, ProcessYields]:
+        """What each process has in the intervals between ascending edges, of which the last is infinity."""
+        n = edges.size - 1
+        found: dict[str, ProcessYields] = {}
+        for part, read in self._with("process"):
+            category: IntArray = np.minimum(np.searchsorted(edges, part.score, side="right") - 1, n - 1)
+            self._add(
+                found, process_yields(category, n, part.weight, number_processes(part.signal, read.get("process")))
+            )
+        return found
+
+    def selected(self, cut: float | None) -> tuple[dict[str, ProcessYields], dict[str, ProcessYields]]:
+        """What each process has in all, and above a cut or, without one, among the events marked as selected."""
+        every: dict[str, ProcessYields] = {}
+        kept: dict[str, ProcessYields] = {}
+        for part, read in self._with("process", "selected"):
+            marked = read.get("selected")
+            if cut is None and (marked is None or marked.dtype.kind != "b"):
+                raise InputError("the files have no column 'selected' of true and false: give --cut or --fraction")
+            chosen: BoolArray = part.score >= cut if cut is not None else np.asarray(marked, dtype=np.bool_)
+            processes = number_processes(part.signal, read.get("process"))
+            for sums, category in ((every, np.zeros(chosen.size, dtype=np.intp)), (kept, chosen.astype(np.intp) - 1)):
+                self._add(sums, process_yields(category, 1, part.weight, processes))
+        return every, kept
+
+    def _with(self, *names: str) -> Iterator[tuple[Partition, dict[str, AnyArray]]]:
+        for at in range(len(self)):
+            yield self.part(at, *names)
+
+    @staticmethod
+    def _add(sums: dict[str, ProcessYields], more: dict[str, ProcessYields]) -> None:
+        for name, rows in more.items():
+            known = sums.get(name)
+            if known is None:
+                sums[name] = rows
+                continue
+            if known.signal != rows.signal and known.events.any() and rows.events.any():
+                raise InputError(f"process {name!r} has both signal and background events; give them two names")
+            sums[name] = ProcessYields(
+                known.signal if known.events.any() else rows.signal,
+                known.sum_of_weights + rows.sum_of_weights,
+                known.sum_of_squares + rows.sum_of_squares,
+                known.events + rows.events,
+            )

@@ -1,0 +1,80 @@
+"""Limits of `categorise` on some processes alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fivesigma import categorise
+from fivesigma.errors import InputError
+from fivesigma.likelihood.shifts import Varied
+
+
+def events() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A signal, another one that counts as background and is pure where the first is, and a real background."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    process = np.repeat(["H", "other", "Z"], n)
+    score = rng.normal(np.repeat([2.0, 2.5, 0.0], n))
+    return score, (process == "H").astype(int), np.repeat([0.01, 0.001, 1.0], n), process
+
+
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+@pytest.mark.parametrize("rule", ["peak", "smooth"])
+def test_another_signal_cannot_satisfy_the_floor(rule: str) -> None:
+    score, y, weight, process = events()
+    real = process == "Z"
+
+    def fewest(**options: object) -> float:
+        found = categorise(score, y, weight, 5, process=process, rule=rule, min_effective=10, **options)  # type: ignore[arg-type]
+        category = found.assign(score)
+        return float(min(np.count_nonzero(real & (category == k)) for k in range(5)))
+
+    assert fewest(floor_processes=["Z"]) >= 10
+    assert fewest() < 10
+
+
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+@pytest.mark.parametrize("rule", ["peak", "smooth"])
+def test_replicas_choose_their_edges_under_the_same_floor(rule: str) -> None:
+    score, y, weight, process = events()
+    held_out = np.arange(score.size) % 2 == 0
+    tune, test = ((score[i], y[i], weight[i]) for i in (held_out, ~held_out))
+    floor = 30.0
+    found = categorise(*tune, 3, process=process[held_out], rule=rule, min_effective=floor, floor_processes=["Z"])
+    quoted = found.evaluate(*test, process=process[~held_out])
+    for record, (scores, _, _), names in ((found, tune, process[held_out]), (quoted, test, process[~held_out])):
+        _, highest = record.interval(n_boot=40).edges
+        real = np.sort(scores[names == "Z"])
+        # Above the highest last edge of most replicas there are as many real events, up to the noise of the copies.
+        assert np.count_nonzero(real >= highest[-2]) > floor - 3 * floor**0.5
+    free = categorise(*tune, 3, process=process[held_out], rule=rule, min_effective=floor)
+    assert free.interval(n_boot=40).edges[1][-2] > found.interval(n_boot=40).edges[1][-2]
+    with pytest.raises(InputError, match="floor_processes needs process"):
+        found.evaluate(*test).interval(n_boot=40)
+
+
+def test_bad_floor_processes() -> None:
+    score, y, weight, process = events()
+    with pytest.raises(InputError, match="floor_processes needs process"):
+        categorise(score, y, weight, 2, floor_processes=["Z"])
+    with pytest.raises(InputError, match="floor_processes has the signal 'H'; only background can count"):
+        categorise(score, y, weight, 2, process=process, floor_processes=["H"])
+    with pytest.raises(InputError, match="floor_processes has 'W', of which there are no events"):
+        categorise(score, y, weight, 2, process=process, floor_processes=["W"])
+
+
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+@pytest.mark.parametrize("rule", ["peak", "smooth"])
+@pytest.mark.parametrize("uncertain", [False, True])
+def test_naming_every_background_changes_nothing(rule: str, uncertain: bool) -> None:
+    score, y, weight, process = events()
+    larger = np.where(process == "Z", weight * (1 + 0.1 * score), weight)  # a slope of the real background alone
+    systematics = {"slope": (Varied(weight=larger), None)} if uncertain else None
+    options = {"process": process, "rule": rule, "systematics": systematics}
+    plain, named = (
+        categorise(score, y, weight, 3, **options, floor_processes=names)  # type: ignore[arg-type]
+        for names in (None, ["Z", "other"])
+    )
+    np.testing.assert_allclose(named.edges, plain.edges)
+    np.testing.assert_allclose(named.interval(n_boot=20).edges, plain.interval(n_boot=20).edges)

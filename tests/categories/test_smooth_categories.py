@@ -1,0 +1,130 @@
+"""The rule "smooth": edges that are best for modelled yields, under limits on the yields as they are."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fivesigma import AMS2, AMS3, Utility
+from fivesigma.categories import categorise
+from fivesigma.categories.one_score.between import edges_at, from_zero
+from fivesigma.categories.one_score.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, grid_of
+from fivesigma.categories.one_score.smooth import averaged, modelled
+from fivesigma.cut.bootstrap import replicas_above
+from fivesigma.cut.ranking import Ranking, rank_events
+
+Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
+SEEDS = st.integers(0, 2**32 - 1)
+
+pytestmark = pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+
+
+def _sample(n: int, seed: int, *, distance: float = 1.5, negative: float = 0.0, decimals: int | None = None) -> Sample:
+    """Two Gaussians with weights that scatter."""
+    rng = np.random.default_rng(seed)
+    y = rng.random(n) < 0.4
+    weight = rng.exponential(size=n) * np.where(y, 700.0, 400_000.0) / n
+    weight *= np.where(rng.random(n) < negative, -1.0, 1.0)
+    score = rng.normal(distance * y)
+    return score if decimals is None else np.round(score, decimals), y, weight
+
+
+def _modelled(ranking: Ranking, max_edges: int) -> Grid:
+    cuts = candidate_cuts(ranking, max_edges)
+    return modelled(grid_of(ranking, cuts), ranking.variances(cuts)[0], ranking.last[cuts])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    SEEDS,
+    st.integers(1, 3),
+    st.sampled_from([AMS2(), AMS2(b_reg=10.0), AMS3()]),
+    st.sampled_from([Limits(0.0, 0.0), Limits(0.0, 20.0), Limits(20_000.0, 5.0)]),
+    st.sampled_from([0.0, 0.1]),
+)
+def test_the_search_is_exact_on_modelled_yields(
+    seed: int, k: int, utility: Utility, limits: Limits, negative: float
+) -> None:
+    """No other edges have a larger F of the modelled yields, under the same limits on the measured ones."""
+    grid = _modelled(rank_events(*_sample(600, seed, negative=negative)), 16)
+    assert grid.smooth is not None
+    best = -np.inf
+    for edges in itertools.combinations(range(1, grid.s.size), k):
+        at = [0, *edges]
+        if limits.allow(*(np.diff(v[at]) for v in (grid.s, grid.b, grid.b2))).all():
+            best = max(best, float(utility.objective(*(np.diff(v[at]) for v in grid.smooth)).sum()))
+    totals = best_totals(grid, utility, limits, k)
+    assert totals[-1].max() == pytest.approx(best, rel=1e-9)
+    if best > -np.inf:
+        chosen = np.append(0, best_edges(grid, utility, limits, totals, k))
+        s, b = (np.diff(v[chosen]) for v in grid.smooth)
+        assert float(utility.objective(s, b).sum()) == pytest.approx(best, rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.integers(1_000, 3_000), st.integers(1, 4), st.floats(0.0, 20.0), st.sampled_from([0.0, 0.1]))
+def test_limits_hold_for_the_events(seed: int, n: int, k: int, floor: float, negative: float) -> None:
+    score, y, weight = _sample(n, seed, negative=negative)
+    found = categorise(score, y, weight, k, min_effective=floor, min_background=1_000.0, rule="smooth")
+    category = found.assign(score)
+    for i in range(k):
+        inside = category == i
+        b, b2 = (float(w[inside & ~y].sum()) for w in (weight, weight**2))
+        assert weight[inside & y].sum() >= -1e-9
+        assert b >= 1_000.0 * (1 - 1e-9)
+        assert b * b >= floor * b2 * (1 - 1e-9)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS)
+def test_no_monotone_transform_of_the_score_and_no_order_of_the_events_matters(seed: int) -> None:
+    score, y, weight = _sample(1_000, seed)
+    found = categorise(score, y, weight, 3, rule="smooth")
+    transformed = categorise(np.exp(score), y, weight, 3, rule="smooth")
+    np.testing.assert_array_equal(transformed.assign(np.exp(score)), found.assign(score))
+    order = np.random.default_rng(seed).permutation(score.size)
+    shuffled = categorise(score[order], y[order], weight[order], 3, rule="smooth")
+    np.testing.assert_array_equal(shuffled.edges, found.edges)
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [_sample(60, 1), _sample(5_000, 1, decimals=0), _sample(40_000, 1, distance=4.0)],
+    ids=["few events", "few distinct scores", "a cliff that no model follows"],
+)
+def test_what_cannot_be_modelled_is_averaged(sample: Sample) -> None:
+    ranking = rank_events(*sample)
+    cuts = candidate_cuts(ranking)
+    raw = grid_of(ranking, cuts)
+    found, expected = modelled(raw, ranking.variances(cuts)[0], ranking.last[cuts]).smooth, averaged(raw).smooth
+    assert found is not None
+    assert expected is not None
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_enough_events_are_modelled() -> None:
+    ranking = rank_events(*_sample(2_000, 1))
+    found, expected = _modelled(ranking, 500).smooth, averaged(grid_of(ranking, candidate_cuts(ranking, 500))).smooth
+    assert found is not None
+    assert expected is not None
+    for ours, theirs, total in zip(found, expected, (ranking.s[-1], ranking.b[-1]), strict=True):
+        assert ours[0] == 0
+        assert not np.allclose(ours, theirs, rtol=1e-3)
+        np.testing.assert_allclose(ours / total, theirs / total, atol=0.05)
+
+
+def test_replicas_are_modelled_at_the_fractions_of_the_sample() -> None:
+    sample = _sample(250, 3)
+    found, ranking = categorise(*sample, 2, min_effective=5, rule="smooth"), rank_events(*sample)
+    cuts, limits = np.arange(250), Limits(0.0, 5.0)
+    for seed in range(3):
+        s, b = (from_zero(v)[0] for v in replicas_above(ranking, cuts, 1, seed))
+        s2, b2 = replicas_above(ranking, cuts, 1, seed, squares=True)
+        grid = modelled(Grid(s, b, from_zero(b2)[0]), s2[0], ranking.last)
+        totals = best_totals(grid, AMS2(), limits, 2)
+        expected = edges_at(ranking, cuts[best_edges(grid, AMS2(), limits, totals, 2) - 1])
+        np.testing.assert_array_equal(found.interval(n_boot=1, random_state=seed).edges[0], expected)
