@@ -14,6 +14,7 @@ from fivesigma.categories import Categories
 from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
+from fivesigma.likelihood.shifts import Normalisation
 from fivesigma.reporting.data import ReportData, gather
 from fivesigma.reporting.provenance import data_hash
 from fivesigma.scored.scored_events import ScoredEvents
@@ -77,7 +78,7 @@ def report(
     baseline: Any = None,
     yields: tuple[float, float] | None = None,
     utilities: Sequence[Utility] | None = None,
-    systematics: Mapping[str, tuple[Any, Any]] | None = None,
+    systematics: Mapping[str, tuple[Any, Any] | Normalisation] | None = None,
     categories: Categories | ScoreCategories | None = None,
     cross_fitted: float | None = None,
     trained_on: Events | None = None,

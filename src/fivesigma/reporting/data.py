@@ -13,6 +13,7 @@ from fivesigma.categories import Categories
 from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
+from fivesigma.likelihood.shifts import Normalisation
 from fivesigma.reporting.categories import CategoryTable, category_table
 from fivesigma.reporting.cuts import CutTable, cut_table
 from fivesigma.reporting.histogram import ProcessRow, ScoreHistogram, process_rows, score_histogram
@@ -57,7 +58,7 @@ def gather(
     baseline: Any = None,
     yields: tuple[float, float] | None = None,
     utilities: Sequence[Utility] | None = None,
-    systematics: Mapping[str, tuple[Any, Any]] | None = None,
+    systematics: Mapping[str, tuple[Any, Any] | Normalisation] | None = None,
     categories: Categories | ScoreCategories | None = None,
     cross_fitted: float | None = None,
     trained_on: Events | None = None,

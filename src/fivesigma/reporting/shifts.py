@@ -11,8 +11,8 @@ import numpy as np
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.varied import scored_variations
+from fivesigma.likelihood.shifts import Normalisation, Varied, scaled, yield_shifts
 from fivesigma.likelihood.shifts import Systematics as Variations
-from fivesigma.likelihood.shifts import Varied, scaled, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
 
@@ -63,7 +63,7 @@ def variations_of(
     model: Any,
     events: Events | ScoredEvents,
     scored: ScoredEvents,
-    given: Mapping[str, tuple[Any, Any]] | None,
+    given: Mapping[str, tuple[Any, Any] | Normalisation] | None,
 ) -> Variations | None:
     """Variations as the model scores them, with weights as those of the scored events; None if there are none.
 
@@ -82,6 +82,8 @@ def variations_of(
     _, signal, weight = scored.arrays()
     if isinstance(events, ScoredEvents):
         for name, pair in given.items():
+            if isinstance(pair, Normalisation):
+                continue
             if not all(moved is None or isinstance(moved, Varied) for moved in pair):
                 raise InputError(f"systematics[{name!r}] must be Varied, with scores, where ScoredEvents are given")
     found = scored_variations(model, signal, given)
