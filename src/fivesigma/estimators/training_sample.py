@@ -25,7 +25,7 @@ from fivesigma.yields import (
 
 
 @dataclass(frozen=True)
-class Sample:
+class TrainingSample:
     """Checked training events.
 
     Attributes
@@ -66,7 +66,7 @@ class Sample:
         pos_label: Any,
         negative: str,
         feature_names: AnyArray | None = None,
-    ) -> Sample:
+    ) -> TrainingSample:
         """Check labels and weights."""
         signal, classes = split_labels(y, pos_label)
         weight = np.ones(signal.size) if sample_weight is None else check_weights(sample_weight, signal.size)
