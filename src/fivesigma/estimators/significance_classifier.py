@@ -107,7 +107,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             if hasattr(self, name):
                 delattr(self, name)
         if isinstance(X, Events):
-            self.data_hash_ = events_digest(X)  # so that a report can tell training events
+            self.data_hash_ = sample.data_hash  # so that a report can tell training events
             if X.columns is not None:  # so that other files are read alike
                 self.columns_ = asdict(X.columns)
         return self
@@ -141,8 +141,9 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self.classes_, self.n_features_in_ = sample.classes, sample.X.shape[1]
         if sample.feature_names is not None:
             self.feature_names_in_ = sample.feature_names
-        data = (sample.X, sample.signal, sample.weight, sample.process, splits)
-        checkpoint = Checkpoint.of(self, self._checkpoint_interval(), *data)
+        checkpoint = (
+            None if self.checkpoint is None else Checkpoint.of(self, self._checkpoint_interval(), sample.digest, splits)
+        )
         try:
             with explain_errors(sample.X, sample.feature_names):
                 return self._fit(sample, splits, checkpoint)
@@ -335,6 +336,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             feature_names=getattr(self, "feature_names_in_", None),
             pos_label=X.signal if isinstance(X, Events) and self.pos_label is None else self.pos_label,
             negative=self.negative_weights,
+            data_hash=events_digest(X) if isinstance(X, Events) else None,
         )
 
     def _check_table(self, X: Any, *, reset: bool) -> Any:
