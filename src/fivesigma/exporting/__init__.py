@@ -18,7 +18,7 @@ from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets.columns import Columns
 from fivesigma.errors import InputError
-from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.check import Comparison, compare, given_table, library_score, run_onnx, simulated_table
 from fivesigma.exporting.graph import Graph
 from fivesigma.exporting.operators import add_score
