@@ -136,7 +136,7 @@ def test_labels_must_be_two(tmp_path: Path, ending: str) -> None:
 @FORMATS
 def test_the_signal_is_not_guessed(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / f"a.{ending}", GOOD | {"Label": ["ggH", "ttbar", "ttbar"]})
-    refuse(path, r"the labels 'ggH', 'ttbar' in a\.\w+ do not say which is signal; name it with signal=$")
+    refuse(path, r"the labels 'ggH', 'ttbar' in a\.\w+ do not say which is signal; name it with signal= or --signal$")
     refuse(path, "no event .* has the signal label 'H'; the labels are 'ggH', 'ttbar'", signal="H")
     refuse(write(tmp_path / f"b.{ending}", GOOD | {"Label": [1, 2, 2]}), "the labels 1, 2 in")
 

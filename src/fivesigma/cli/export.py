@@ -16,7 +16,7 @@ from fivesigma.errors import InputError
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
 @click.option("--format", "kind", type=click.Choice(["onnx", "xgboost-json"]),
-              help="An ONNX graph, or XGBoost's JSON if the model is one booster; as FILE ends by default.")  # fmt: skip
+              help="An ONNX graph, or XGBoost's JSON if the model is one booster; as FILE ends.")  # fmt: skip
 @click.option("--precision", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
               help="Of the features that an ONNX graph takes, and of its score.")  # fmt: skip
 @click.option("--events", "files", multiple=True, metavar="FILE",

@@ -12,8 +12,8 @@ from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.blend import TINY as TINY_BLEND
 from fivesigma.blend import Blend
 from fivesigma.errors import InputError
-from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.blended import BlendedClassifier
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.graph import Graph
 from fivesigma.exporting.trees import add_forest, lightgbm_probability, regression, staircase, xgboost_probability
 from fivesigma.learners.decomposition import TINY as TINY_RATIO
