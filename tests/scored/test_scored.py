@@ -15,6 +15,7 @@ import fivesigma
 from fivesigma import AMS2, ScoredEvents, Varied, categorise, scan, yield_shifts
 from fivesigma.datasets import Events, from_arrays
 from fivesigma.errors import InputError
+from fivesigma.scored.scored_events import as_scored
 from tests.reporting.synthetic import Oracle
 
 pl = pytest.importorskip("polars")
@@ -198,10 +199,11 @@ def test_other_endings_are_refused(scored: ScoredEvents, tmp_path: Path, name: s
     ("columns", "sentence"),
     [
         ({"score": [[1.0]]}, "score must be one number per event, got float64 of shape (1, 1)"),
+        ({"score": [[0.3, 0.7]]}, "as predict_proba returns it: give the column of the signal, score[:, 1]"),
         ({"score": ["a"]}, "score must be one number per event"),
         ({"score": []}, "score is empty: there are no events"),
         ({"score": [1.0, np.nan]}, "score is NaN in 1 of 2 rows (at 1)"),
-        ({"score": [1.0], "signal": [1]}, "signal must be booleans, got int64"),
+        ({"score": [1.0], "signal": [2]}, "signal must be booleans, or zeros and ones, got int64"),
         ({"score": [1.0], "selected": [True, False]}, "selected has shape (2,) for 1 events"),
         ({"score": [1.0], "process": ["a", "b"]}, "process has shape (2,) for 1 events"),
         ({"score": [1.0], "weight": [np.inf]}, "sample_weight is NaN or infinite in 1 of 1 rows"),
@@ -297,3 +299,45 @@ def test_a_report_on_scored_events_has_no_features(events: Events, scored: Score
         fivesigma.report(Judge(), [])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="without a cut cannot be reported on"):
         fivesigma.report(LogisticRegression(), events)
+
+
+def test_zeros_and_ones_say_which_events_are_signal() -> None:
+    scored = ScoredEvents(np.arange(3.0), signal=np.array([0, 1, 1]))
+    assert scored.signal is not None
+    assert scored.signal.dtype == np.bool_
+    assert scored.signal.tolist() == [False, True, True]
+
+
+def test_arrays_become_scored_events_that_know_their_labels() -> None:
+    scored = as_scored([3, 1, 2], ["s", "b", "s"], [1.0, 2.0, 3.0], process=["h", "z", "h"])
+    score, signal, weight = scored.arrays()
+    assert score.dtype == np.float64
+    assert signal.tolist() == [True, False, True]
+    assert weight.tolist() == [1.0, 2.0, 3.0]
+    assert scored.classes == ("b", "s")
+    assert scored.signal_in(["b", "s"]).tolist() == [False, True]
+    assert scored.signal_in(np.array([True, False])).tolist() == [True, False]
+    with pytest.raises(InputError, match="y has the label 'x'; the nominal events have"):
+        scored.signal_in(["b", "x"])
+    assert as_scored(scored) is scored
+    assert as_scored(np.array([1, 2], dtype=np.float32), [0, 1], [1.0, 1.0]).score.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (([1.0, 2.0], None, [1.0, 1.0]), "y is None"),
+        (([1.0, 2.0], [0, 1]), "np.ones(len(y)) if every event counts as one"),
+        (([0, 1, 1], [0.1, 0.2, 0.3], np.ones(3)), "y has 3 labels: 0.1, 0.2, 0.3; the scores have two values only"),
+        (([1.0, 2.0, 3.0], [0, 1], [1.0, 1.0]), "score has shape (3,) for 2 events"),
+        ((as_scored([1.0, 2.0], [0, 1], [1.0, 1.0]), [0, 1]), "y is given beside ScoredEvents"),
+        (
+            (ScoredEvents(np.arange(2.0), np.array([True, True]), np.ones(2)),),
+            "are all signal; signal and background are both needed",
+        ),
+        ((ScoredEvents(np.arange(2.0), np.array([True, False])),), "these scored events have no weights"),
+    ],
+)
+def test_what_cannot_become_scored_events_is_refused(given: tuple[Any, ...], says: str) -> None:
+    with pytest.raises(InputError, match=re.escape(says)):
+        as_scored(*given)

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.panics import panics_unseen
 from fivesigma.datasets.columns import NEVER_FEATURES, matches
-from fivesigma.datasets.parquet_pages import check_pages
 from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
@@ -156,8 +154,7 @@ class _Table:
         """Turn what polars raises for a damaged file into one sentence."""
         errors = self.polars.exceptions
         try:
-            with panics_unseen():
-                yield
+            yield
         except errors.NoDataError as err:
             raise InputError(f"{self.name} is empty") from err
         except errors.PanicException as err:
@@ -170,11 +167,6 @@ class _Table:
 
 class ParquetFile(_Table):
     """A Parquet file; its columns have types."""
-
-    def __init__(self, path: Path) -> None:
-        if path.stat().st_size:
-            check_pages(path)
-        super().__init__(path)
 
     def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:  # noqa: ARG002 - the file knows its types
         return cast("LazyFrame", self.polars.scan_parquet(self.path, glob=False))

@@ -14,7 +14,7 @@ from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_with_digest
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.errors import InputError
-from fivesigma.yields import check_weights, name_rows, rescale
+from fivesigma.yields import check_weights, name_rows, rescale, split_labels
 
 if TYPE_CHECKING:
     from fivesigma.datasets.columns import Kind
@@ -35,8 +35,8 @@ class ScoredEvents:
     ----------
     score : array of shape (n_events,)
         Larger means more like signal.
-    signal : bool array of shape (n_events,), optional
-        Which events are signal; None if the events have no labels.
+    signal : array of shape (n_events,), optional
+        Which events are signal, as booleans or as zeros and ones; None if the events have no labels.
     weight : array of shape (n_events,), optional
         Physics weights; None if the events have none.
     selected : bool array of shape (n_events,), optional
@@ -46,7 +46,7 @@ class ScoredEvents:
     ids : array of shape (n_events,), optional
         Identifiers; a file gets row numbers if there are none.
     classes : (object, object), default=(0, 1)
-        How background and signal are called in a file.
+        How background and signal are called in a file, and in variations that are samples of their own.
 
     Examples
     --------
@@ -71,23 +71,16 @@ class ScoredEvents:
     classes: tuple[Any, Any] = (0, 1)
 
     def __post_init__(self) -> None:
-        score = np.asarray(self.score)
-        if score.ndim != 1 or score.dtype.kind not in "biuf":
-            raise InputError(f"score must be one number per event, got {score.dtype} of shape {score.shape}")
-        if score.size == 0:
-            raise InputError("score is empty: there are no events")
-        if np.isnan(score).any():
-            raise InputError(f"score is NaN in {name_rows(np.isnan(score))}")
+        score = _check_score(self.score)
         found: dict[str, Any] = {"score": score}
         for name in ("signal", "selected", "process", "ids"):
             value = getattr(self, name)
             if value is None:
                 continue
-            found[name] = column = np.asarray(value)
+            column = np.asarray(value)
             if column.shape != score.shape:
                 raise InputError(f"{name} has shape {column.shape} for {score.size} events")
-            if name in ("signal", "selected") and column.dtype != np.bool_:
-                raise InputError(f"{name} must be booleans, got {column.dtype}")
+            found[name] = _check_flags(name, column) if name in ("signal", "selected") else column
         if self.weight is not None:
             found["weight"] = check_weights(self.weight, score.size)
         for name, column in found.items():
@@ -250,6 +243,26 @@ class ScoredEvents:
             raise InputError(f"these scored events have no {lacking}; significance needs labels and weights")
         return self.score, self.signal, self.weight
 
+    def signal_in(self, labels: ArrayLike) -> BoolArray:
+        """Which of other events are signal, by the labels of these; booleans say it themselves.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n_others,)
+            One of the two `classes` for each event, such as those of a variation with a sample of its own.
+        """
+        given = np.asarray(labels)
+        if given.ndim != 1 or given.size == 0:
+            raise InputError(f"y must be one label per event, got shape {given.shape}")
+        if given.dtype == np.bool_:
+            return given
+        unknown = ~np.isin(given, np.array(self.classes))
+        if unknown.any():
+            raise InputError(
+                f"y has the label {given[unknown].tolist()[0]!r}; the nominal events have {list(self.classes)}"
+            )
+        return np.asarray(given == self.classes[1], dtype=np.bool_)
+
     def scaled_to(self, s: float, b: float) -> ScoredEvents:
         """Scale the weights of each class to its full yield, if these events stand for the whole.
 
@@ -260,6 +273,89 @@ class ScoredEvents:
         """
         _, signal, weight = self.arrays()
         return replace(self, weight=rescale(weight, signal, (s, b)))
+
+
+def as_scored(
+    score: ArrayLike | ScoredEvents,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    process: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> ScoredEvents:
+    """Turn what a public function was given into scored events with both classes and weights, checked once.
+
+    Parameters
+    ----------
+    score : array-like of shape (n_events,) or ScoredEvents
+        Scored events bring labels and weights with them: `y`, `sample_weight` and `pos_label` are then refused.
+    y, sample_weight : array-like of shape (n_events,)
+        Labels of two classes, and physics weights.
+    process : array-like of shape (n_events,), optional
+        Name of the process of each event; it replaces that of scored events.
+    pos_label : label, optional
+        The signal; see `fivesigma.yields.split_labels`.
+
+    Examples
+    --------
+    >>> from fivesigma.scored.scored_events import as_scored
+    >>> as_scored([0.9, 0.2], ["s", "b"], [0.5, 2.0])
+    ScoredEvents: 2 events, s = 0.500, b = 2.000
+    """
+    if isinstance(score, ScoredEvents):
+        for name, given in (("y", y), ("sample_weight", sample_weight), ("pos_label", pos_label)):
+            if given is not None:
+                raise InputError(f"{name} is given beside ScoredEvents, which know labels and weights; leave it out")
+        _, signal, _ = score.arrays()
+        if signal.all() or not signal.any():
+            kind = "signal" if signal.all() else "background"
+            raise InputError(f"the scored events are all {kind}; signal and background are both needed")
+        return score if process is None else replace(score, process=np.asarray(process))
+    if y is None:
+        raise InputError("y is None; an array of scores needs labels, unless ScoredEvents are given in its place")
+    if sample_weight is None:
+        raise InputError(
+            "sample_weight is None; significance needs the expected yield of each event: give the weights, or "
+            "np.ones(len(y)) if every event counts as one"
+        )
+    try:
+        signal, classes = split_labels(y, pos_label)
+    except InputError as error:
+        if _look_swapped(score, y):
+            raise InputError(f"{error}; the scores have two values only: are score and y swapped?") from None
+        raise
+    found: Any = {"process": process, "classes": tuple(classes.tolist())}
+    return ScoredEvents(_check_score(score, signal.size), signal, check_weights(sample_weight, signal.size), **found)
+
+
+def _check_score(score: Any, n_events: int | None = None) -> AnyArray:
+    """Scores as floats, of their own precision if they are floats of 32 or 16 bits."""
+    given = np.asarray(score)
+    if given.ndim == 2 and given.shape[1] == 2:
+        raise InputError(
+            f"score has shape {given.shape}, as predict_proba returns it: give the column of the signal, score[:, 1]"
+        )
+    if given.ndim != 1 or given.dtype.kind not in "biuf":
+        raise InputError(f"score must be one number per event, got {given.dtype} of shape {given.shape}")
+    if n_events is not None and given.size != n_events:
+        raise InputError(f"score has shape {given.shape} for {n_events} events")
+    if given.size == 0:
+        raise InputError("score is empty: there are no events")
+    if np.isnan(given.min()):  # one pass, and no array of flags unless there is something to say
+        raise InputError(f"score is NaN in {name_rows(np.isnan(given))}")
+    return given.astype(given.dtype if given.dtype in (np.float16, np.float32) else np.float64, copy=False)
+
+
+def _check_flags(name: str, column: AnyArray) -> BoolArray:
+    """Booleans, or numbers that are all zero or one."""
+    if column.dtype.kind not in "biuf" or not (column.dtype == np.bool_ or np.isin(column, (0, 1)).all()):
+        raise InputError(f"{name} must be booleans, or zeros and ones, got {column.dtype}")
+    return column.astype(np.bool_, copy=False)
+
+
+def _look_swapped(score: Any, y: Any) -> bool:
+    """Whether labels of many values stand beside scores of two."""
+    values, labels = np.asarray(score), np.asarray(y)
+    return values.ndim == labels.ndim == 1 and np.unique(values).size == 2 < np.unique(labels).size
 
 
 def arrays_of(
