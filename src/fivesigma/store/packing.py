@@ -116,7 +116,7 @@ class Unpacker:
     def _why_not(self, codec: Codec, where: str, err: Exception) -> str:
         """Say why a value could not be made; another version of its library is the likeliest reason."""
         then, now = self.versions.get(codec.library), version_of(codec.library)
-        trust = "; pass trusted=True if you trust its author" if isinstance(err, UncheckedError) else ""
+        trust = "; pass trusted=True or --trusted if you trust its author" if isinstance(err, UncheckedError) else ""
         if then is not None and now is not None and then != now:
             return (
                 f"{where} was written by {codec.library} {then}, and {codec.library} {now} cannot read it "
