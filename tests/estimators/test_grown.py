@@ -21,8 +21,8 @@ from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, check_library, grower
-from fivesigma.learners.parameters import known_parameters
+from fivesigma.learners import Binding, bind_grower, check_library
+from fivesigma.learners.libraries import known_parameters
 from fivesigma.yields import learner_weights, rescale, signal_and_background
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
@@ -111,7 +111,7 @@ def _seed_of(model: GrownCascadeClassifier) -> int:
 def test_weights_set_between_trees_change_the_trees(library: str) -> None:
     rows = np.arange(4000)
     binding = Binding(X, Y, rows, rows, 1, 1)
-    first, second = (grower(library, {"max_depth": 2}, binding) for _ in range(2))
+    first, second = (bind_grower(library, {"max_depth": 2}, binding) for _ in range(2))
     heavy, light = np.where(Y == 1, 1.9, 0.1), np.where(Y == 1, 0.1, 1.9)
     for g, late in ((first, heavy), (second, light)):
         g.set_weights(heavy)
@@ -122,7 +122,7 @@ def test_weights_set_between_trees_change_the_trees(library: str) -> None:
     # Even weights are not ignored.
     second.set_weights(np.ones(4000))
     second.grow()
-    third = grower(library, {"max_depth": 2}, binding)
+    third = bind_grower(library, {"max_depth": 2}, binding)
     for late in (heavy, light, light):
         third.set_weights(late)
         third.grow()
@@ -132,7 +132,7 @@ def test_weights_set_between_trees_change_the_trees(library: str) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_scores_of_the_cache_are_those_of_the_model(library: str) -> None:
     rows = np.arange(4000)
-    g = grower(library, {}, Binding(X, Y, rows[:3000], rows[3000:], 1, 1))
+    g = bind_grower(library, {}, Binding(X, Y, rows[:3000], rows[3000:], 1, 1))
     g.set_weights(np.ones(3000))
     for _ in range(5):
         g.grow()
@@ -355,10 +355,10 @@ def test_progress_bar_shows_tree_u_and_significance(capfd: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"library": "catboost"}, "library must be xgboost or lightgbm"),
+        ({"library": "cat"}, "library must be xgboost or lightgbm or catboost, got 'cat'; did you mean 'catboost'?"),
         (
             {"params": {"objective": "reg:squarederror"}},
-            "params['objective'] is not yours to set: the loss is logistic",
+            "params['objective'] cannot be set: the loss is logistic",
         ),
         ({"params": {"scale_pos_weight": 3.0}}, "the cascade weights the classes"),
         ({"params": {"seed": 3}}, "use random_state"),
@@ -375,7 +375,7 @@ def test_progress_bar_shows_tree_u_and_significance(capfd: pytest.CaptureFixture
         ),
         ({"params": {"rate_drop": 0.1}}, "params['rate_drop'] is not a parameter that xgboost uses"),
         ({"params": {"num_leafs": 3}, "library": "lightgbm"}, "lightgbm uses; did you mean 'num_leaf' or 'num_leaves'"),
-        ({"params": {"eta": 0.1, "learning_rate": 0.1}}, "another name of params['learning_rate']"),
+        ({"params": {"eta": 0.1, "learning_rate": 0.1}}, "params has 'learning_rate' under two names"),
         ({"params": {"tree_method": "exact"}}, "events are binned once"),
         ({"u_bounds": (0.1,)}, "must be two numbers"),
         ({"u_bounds": (0.5, 0.1)}, "must ascend"),
