@@ -18,7 +18,6 @@ _MOST = 1000  # characters of a message
 # What the library calls its parameters, and what they are called here.
 _OWN_WORDS = (
     (r"\bpass force=True\b", "add --force"),
-    (r"\bpass trusted=True\b", "add --trusted"),
     (r"\bpass ids=None if this column\b", "rename this column if it"),
     (r"\bset negative_weights to\b", "set --negative-weights to"),
     (r"\bnegative_weights\b", "--negative-weights"),
