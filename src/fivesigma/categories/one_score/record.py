@@ -256,7 +256,7 @@ class Categories:
             if self.ratio is not None:
                 raise InputError("the edges were chosen on class probabilities; ScoredFiles hold one score per event")
             if systematics or yields is not None:
-                raise InputError("ScoredFiles have their own yields= and no systematics; leave both out here")
+                raise InputError("ScoredFiles have their own yields and no systematics; leave both out here")
             return fill_files(
                 score,
                 self.edges,
