@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma import significance
 from fivesigma._types import AnyArray
 from fivesigma.cascade.rounds import History, Round
 from fivesigma.errors import StoreError
+from fivesigma.significance import UTILITIES
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 _NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 _TEXT = re.compile(r"[<>]U(\d{1,4})")
-_UTILITIES = ("AMS2", "AMS3", "SOverRootSB", "OnOff", "GaussianBackground", "RelativeBackground")
 _INLINE = 64  # numbers that may stand in the manifest
 _ROOM = 1 << 18  # characters that an array of texts may have beside those that are written
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -86,10 +85,11 @@ def _from_npy(content: bytes, where: str) -> AnyArray:
 
 def _unpack_utility(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     name = unpacker.typed(fields, "class", str, where)
-    if name not in _UTILITIES:
-        raise StoreError(f"{where} in the manifest is the utility {name[:40]!r}; known are {', '.join(_UTILITIES)}")
+    known = {kind.__name__: kind for kind in UTILITIES.values()}
+    if name not in known:
+        raise StoreError(f"{where} in the manifest is the utility {name[:40]!r}; known are {', '.join(known)}")
     parameters = unpacker.typed(fields, "parameters", dict, where)
-    return getattr(significance, name)(**{key: _number(value) for key, value in parameters.items()})
+    return known[name](**{key: _number(value) for key, value in parameters.items()})
 
 
 def _number(value: Any) -> float | int:
@@ -130,7 +130,7 @@ CODECS = (
     ),
     Codec(
         "utility",
-        lambda value: type(value).__name__ in _UTILITIES and isinstance(value, significance.Utility),
+        lambda value: type(value) in UTILITIES.values(),
         lambda packer, value, where: {"class": type(value).__name__, "parameters": packer.pack(asdict(value), where)},
         _unpack_utility,
     ),
