@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, scan
+from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, learners, scan
+from fivesigma._tools.extras import installed
 from fivesigma._types import IntArray
 from fivesigma.cascade.algorithm import Schedule
 from fivesigma.cascade.rounds import ClassWeights
@@ -31,7 +32,7 @@ xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 
 X, Y, W = make_blobs()
-LIBRARIES = ["xgboost", "lightgbm"]
+LIBRARIES = [name for name in learners.LIBRARIES if installed(name)]
 
 
 def grown(library: str = "xgboost", **options: Any) -> GrownCascadeClassifier:

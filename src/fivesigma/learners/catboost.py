@@ -173,7 +173,7 @@ def _regressor(n_trees: int, learning_rate: float, depth: int) -> Any:
 
 
 def _load(take: Callable[[str, Any], Any], read: Callable[[str], bytes]) -> CatBoostModel:
-    return CatBoostModel(_booster(read(take("file", str))), min(take("n_threads", int), available_cores()))
+    return CatBoostModel(_booster(read(take("file", str))), max(1, min(take("n_threads", int), available_cores())))
 
 
 LIBRARY = Library(
@@ -192,4 +192,5 @@ LIBRARY = Library(
     learners=("CatBoostClassifier", "CatBoostRegressor"),
     dump_learner=_content,
     load_learner=lambda estimator, content: estimator.load_model(blob=content),
+    ending=".cbm",
 )

@@ -149,7 +149,7 @@ def _load(take: Callable[[str, Any], Any], read: Callable[[str], bytes]) -> Ligh
     if not texts:
         raise InputError("it names no booster")
     boosters = tuple(need("lightgbm").Booster(model_str=text) for text in texts)
-    return LightGBMModel(boosters, min(take("n_threads", int), available_cores()))
+    return LightGBMModel(boosters, max(1, min(take("n_threads", int), available_cores())))
 
 
 # A fixed starting score, so that models at different class weights start alike.

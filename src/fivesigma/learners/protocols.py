@@ -178,8 +178,10 @@ class Library:
     learners : tuple of str
         Estimators that the store keeps by their parameters, as long as they are not fitted.
     dump_learner, load_learner : callables, optional
-        The file of a fitted estimator, and a fitted estimator from an unfitted one and its file; without them it is
-        left to skops.
+        The file of a fitted estimator, and what makes an unfitted one fitted by its file; without them it is left to
+        skops.
+    ending : str
+        Of that file.
     memory : tuple of str
         Which kinds of `Binding.memory` the grower takes.
     always_grows : bool
@@ -202,6 +204,7 @@ class Library:
     learners: tuple[str, ...] = ()
     dump_learner: Callable[[Any], bytes] | None = None
     load_learner: Callable[[Any, bytes], None] | None = None
+    ending: str = ""
     memory: tuple[str, ...] = ("all",)
     always_grows: bool = True
 

@@ -276,5 +276,6 @@ LIBRARY = Library(
     learners=("XGBClassifier", "XGBRegressor"),
     dump_learner=lambda estimator: bytes(estimator.get_booster().save_raw("ubj")),
     load_learner=lambda estimator, content: estimator.load_model(bytearray(content)),
+    ending=".ubj",
     memory=MEMORY,
 )
