@@ -72,7 +72,10 @@ def weights_at(rows: Any, u: float) -> Any:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_constant_u_is_plain_training_tree_for_tree(library: str) -> None:
     split = (np.flatnonzero(np.arange(4000) % 4 < 2), np.flatnonzero(np.arange(4000) % 4 >= 2))
-    model = grown(library, u_init=0.3, warmup=30, cv=[split], params={"max_depth": 3, "subsample": 1.0}).fit(X, Y, W)
+    more = (
+        {"rsm": 1.0, "subsample": 1.0, "random_strength": 0} if library == "catboost" else {"subsample": 1.0}
+    )  # it seeds each tree
+    model = grown(library, u_init=0.3, warmup=30, cv=[split], params={"max_depth": 3, **more}).fit(X, Y, W)
     assert {r.u for r in model.history_} == {0.3}
     weight, target = weights_at(split[0], 0.3), Y[split[0]]
     if library == "xgboost":
@@ -91,6 +94,15 @@ def test_constant_u_is_plain_training_tree_for_tree(library: str) -> None:
         seed = json.loads(ours.save_config())["learner"]["generic_param"]["seed"]
         plain = xgboost.train({**params, "seed": seed}, matrix, num_boost_round=30)
         assert ours.get_dump() == plain.get_dump()
+    elif library == "catboost":
+        catboost = pytest.importorskip("catboost")
+        pool = catboost.Pool(X[split[0]].astype(np.float32), target)
+        pool.quantize()
+        pool.set_weight(weight)
+        options = {"learning_rate": 0.05, "depth": 3, "iterations": 30, "bootstrap_type": "No", "thread_count": 1}
+        options |= {"loss_function": "Logloss", "boost_from_average": False, "random_strength": 0, "verbose": False}
+        plain = catboost.CatBoost({**options, "allow_writing_files": False}).fit(pool)
+        np.testing.assert_allclose(model.models_[0].booster.predict(X), plain.predict(X), rtol=1e-9)
     else:
         params = {"learning_rate": 0.05, "max_depth": 3, "num_leaves": 63, "feature_fraction": 0.8}
         params |= {"bagging_fraction": 1.0, "bagging_freq": 1, "objective": "binary", "boost_from_average": False}
@@ -112,7 +124,7 @@ def _seed_of(model: GrownCascadeClassifier) -> int:
 def test_weights_set_between_trees_change_the_trees(library: str) -> None:
     rows = np.arange(4000)
     binding = Binding(X, Y, rows, rows, 1, 1)
-    first, second = (bind_grower(library, {"max_depth": 2}, binding) for _ in range(2))
+    first, second = (bind_grower(library, check_library(library, {"max_depth": 2}), binding) for _ in range(2))
     heavy, light = np.where(Y == 1, 1.9, 0.1), np.where(Y == 1, 0.1, 1.9)
     for g, late in ((first, heavy), (second, light)):
         g.set_weights(heavy)
@@ -123,7 +135,7 @@ def test_weights_set_between_trees_change_the_trees(library: str) -> None:
     # Even weights are not ignored.
     second.set_weights(np.ones(4000))
     second.grow()
-    third = bind_grower(library, {"max_depth": 2}, binding)
+    third = bind_grower(library, check_library(library, {"max_depth": 2}), binding)
     for late in (heavy, light, light):
         third.set_weights(late)
         third.grow()

@@ -1,7 +1,8 @@
 """CatBoost: the pool is quantised once, and only weights change.
 
-CatBoost has no step of its own: each tree is a fit of one iteration that continues the trees before it. On a quantised
-pool that gives the trees of one long fit, bit by bit, and takes about a third longer.
+CatBoost has no step of its own: each tree is a fit of one iteration that continues a copy of the trees before it, since
+the booster itself would go on with the weights that it knows. The trees are those of one long fit; as each fit scores
+the events by all trees before it, 200 trees took 3.3 times as long as in one fit (50,000 events).
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class CatBoostGrower:
         """Add a tree."""
         seed = (self._seed + self._n_trees) % (1 << 31)
         booster = need("catboost").CatBoost({**self._params, "iterations": 1, "random_seed": seed})
-        booster.fit(self._pool, init_model=self._booster)
+        booster.fit(self._pool, init_model=None if self._booster is None else self._booster.copy())
         self._booster, self._n_trees = booster, self._n_trees + 1
 
     def score_held_out(self) -> Array:
