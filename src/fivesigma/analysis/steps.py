@@ -27,8 +27,8 @@ from fivesigma.analysis.summary import lines
 from fivesigma.analysis.templates import Template, templates_of
 from fivesigma.analysis.training import make_model, training_events
 from fivesigma.analysis.workspace import build_workspace, fitted, write_config
-from fivesigma.datasets.assemble import BACKGROUND, SIGNAL
 from fivesigma.datasets.events import Events
+from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.reporting import report
 from fivesigma.scored.scored_events import ScoredEvents

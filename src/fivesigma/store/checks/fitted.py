@@ -9,6 +9,7 @@ import numpy as np
 
 from fivesigma.blend import BLENDS, KNOTS, Blend
 from fivesigma.cascade.rounds import Round
+from fivesigma.datasets.columns import can_be
 from fivesigma.learners.decomposition import MeanWeight, RatioModel
 from fivesigma.learners.lightgbm import LightGBMModel
 from fivesigma.learners.sklearn import SklearnModel
@@ -100,17 +101,9 @@ def _are_columns(columns: Any, values: Mapping[str, Any]) -> bool:
     """Whether a dictionary says which column of a file plays which part."""
     if not isinstance(columns, dict) or not all(isinstance(key, str) for key in columns):
         return False
-    for key, value in columns.items():
-        if key in ("features", "keep"):
-            listed = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-            fits = value is None or (listed and (key == "keep" or len(value) == values["n_features_in_"]))
-        elif key == "missing":
-            fits = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-        else:
-            fits = value is None or isinstance(value, str)
-        if not fits:
-            return False
-    return True
+    features = columns.get("features")
+    fits = all(can_be(key, value) for key, value in columns.items())
+    return fits and (features is None or len(features) == values["n_features_in_"])
 
 
 def _numbers(values: Any) -> bool:
