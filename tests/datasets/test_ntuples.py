@@ -232,7 +232,7 @@ def test_other_formats_take_expressions_too(folder: Path, tmp_path: Path) -> Non
             "process 'ggH' has no cross section, while 'VH' has one: give it one, or None",
         ),
         ({"signal": ["VHH"]}, "signal names the process 'VHH', which has no files; did you mean 'VH'"),
-        ({"signal": None}, "signal= must name the processes that are signal"),
+        ({"signal": None}, "name the processes that are signal with signal= or --signal"),
         ({"signal": list(PROCESSES)}, "every process is signal"),
         ({"tree": "Nominl"}, r"no tree 'Nominl' in VH_0.root.*did you mean 'Nominal'.*\(process 'VH'\)"),
         ({"weight": "mcWeight * pileup"}, r"no column 'pileup' in VH_0.root; .*\(process 'VH'\)$"),

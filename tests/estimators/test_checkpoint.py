@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import gc
+import hashlib
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -29,9 +31,17 @@ from sklearn.model_selection import KFold
 from sklearn.naive_bayes import GaussianNB
 from xgboost import XGBClassifier
 
-from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, FDivergence, GrownCascadeClassifier
+from fivesigma import (
+    AutoClassifier,
+    CascadeClassifier,
+    CascadePool,
+    DecomposedClassifier,
+    FDivergence,
+    GrownCascadeClassifier,
+)
+from fivesigma.datasets import Events
 from fivesigma.errors import InputError
-from fivesigma.estimators import fits
+from fivesigma.estimators import member_fits
 from fivesigma.store.checkpoint import Checkpoint, _rendered, fingerprint
 from tests.estimators.blobs import make_blobs
 
@@ -386,7 +396,7 @@ class Mine(GaussianNB):
 def test_pool_that_a_checkpoint_cannot_hold_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any, words: str
 ) -> None:
-    monkeypatch.setattr(fits, "fit_task", None)  # training would fail with another error
+    monkeypatch.setattr(member_fits, "fit_task", None)  # training would fail with another error
     with pytest.raises(InputError, match=words) as caught:
         small_pool(tmp_path / "run", **options).fit(X, Y, W)
     assert "\n" not in str(caught.value)
@@ -604,3 +614,28 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path: Path, monkeypatch: pytest.
             grown(tmp_path / "run").fit(X, Y, W)
     again = grown(tmp_path / "run").fit(X, Y, W)
     assert np.array_equal(again.predict_proba(X), whole.predict_proba(X))
+
+
+@pytest.mark.parametrize("as_events", [False, True])
+def test_training_hashes_the_table_once(as_events: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool hands one sample to all of its fits, and each of them has a checkpoint of its own."""
+    hashed: list[int] = []
+
+    def count(data: Any, *args: Any, **kwargs: Any) -> str:
+        parts = data if isinstance(data, tuple) else ()
+        hashed.extend(len(part) for part in parts if isinstance(part, np.ndarray) and part.ndim == 2)
+        return str(original(data, *args, **kwargs))
+
+    def digest(features: Any, weight: Any, signal: Any) -> str:
+        hashed.append(len(features))
+        return hashlib.sha256(features.tobytes() + weight.tobytes() + signal.tobytes()).hexdigest()
+
+    original = joblib.hash
+    monkeypatch.setattr(joblib, "hash", count)
+    monkeypatch.setattr("fivesigma.datasets.digest.digest_of", digest)
+    names = tuple("abc"[: X.shape[1]])
+    events = Events(X=X.astype(np.float32), y=Y, weight=W, signal=1, feature_names=names)
+    model = AutoClassifier(n_trees=3, cv=2, checkpoint=tmp_path / "run", random_state=0, n_jobs=1)
+    model.fit(*((events,) if as_events else (X, Y, W)))
+    assert len(model.comparisons_) > 1
+    assert hashed == [len(X)]

@@ -222,7 +222,7 @@ sum_of_weights
             features = _expanded(self.features, source, [name for name in source.numbers if name not in taken])
         _refuse_repeated(features, kept)
         if not features:
-            raise InputError(f"no feature is left in {source.name}; name number columns with features=")
+            raise InputError(f"no feature is left in {source.name}; name number columns with features= or --features")
         return replace(known, features=features, keep=kept), left_out, held_back
 
     def _used(self, there: Collection[str]) -> list[Expression]:
@@ -324,7 +324,9 @@ def can_be(name: str, value: Any) -> bool:
     return name == "signal" or _is_text_or_none(value)
 
 
-_IF_UNLABELLED = "; name the column of the labels with label= or --label; label=None reads events without labels"
+_IF_UNLABELLED = (
+    "; name the column of the labels with label= or --label; label=None, or --label none, reads events without labels"
+)
 
 
 def require(name: str, source: Source, advice: str = "") -> None:
@@ -381,7 +383,9 @@ def known_signal(labels: Sequence[Any], signal: Any, where: str) -> Any:
     for first, second in KNOWN_PAIRS:
         if set(plain) == {first, second}:
             return plain[first]
-    raise InputError(f"the labels {some(labels)} in {where} do not say which is signal; name it with signal=")
+    raise InputError(
+        f"the labels {some(labels)} in {where} do not say which is signal; name it with signal= or --signal"
+    )
 
 
 def join_parts(name: str, parts: Sequence[tuple[str, NDArray[Any]]]) -> NDArray[Any]:

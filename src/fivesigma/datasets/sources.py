@@ -171,7 +171,7 @@ def find_inputs(path: Paths | Mapping[str, Paths], columns: Columns) -> tuple[li
     targets = find_targets(path)
     if columns.tree is not None and not all(target.name.lower().endswith(".root") for target in targets):
         other = next(target.name for target in targets if not target.name.lower().endswith(".root"))
-        raise InputError(f"tree= chooses within ROOT files, but {other} is not one")
+        raise InputError(f"a tree is chosen within ROOT files, but {other} is not one")
     if not targets:
         raise InputError("there is no file to read")
     return [Input(target, columns.tree, columns.varied) for target in targets], columns, []
@@ -182,7 +182,7 @@ def _find_processes(paths: Mapping[str, Paths], columns: Columns) -> tuple[list[
     if not paths:
         raise InputError("there is no process to read")
     if columns.signal is None:
-        raise InputError("signal= must name the processes that are signal, or be an empty list if none is")
+        raise InputError("name the processes that are signal with signal= or --signal")
     signals = (columns.signal,) if isinstance(columns.signal, str) else tuple(columns.signal)
     given = {"signal": signals, "cross_section": columns.cross_section, "sum_of_weights": columns.sum_of_weights}
     for kind, names in given.items():

@@ -578,7 +578,7 @@ def _refuse_duplicates(ids: AnyArray, rows: IntArray, name: str, source: str) ->
         first, second = (f"row {rows[order[again[0] + step]] + 1:,} of {source}" for step in (0, 1))
         raise InputError(
             f"identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
-            f"({len(again):,} duplicates in all): pass ids=None if this column does not identify events"
+            f"({len(again):,} duplicates in all): rename the column or pass ids=None if it does not identify events"
         )
 
 

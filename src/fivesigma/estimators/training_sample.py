@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.utils import _safe_indexing
@@ -25,7 +27,7 @@ from fivesigma.yields import (
 
 
 @dataclass(frozen=True)
-class Sample:
+class TrainingSample:
     """Checked training events.
 
     Attributes
@@ -44,6 +46,8 @@ class Sample:
         Full yields of signal and background.
     negative : str
         What a learner sees of negative weights.
+    data_hash : str, optional
+        Digest of the table, if it is known; else it is found when it is asked for.
     """
 
     X: Any
@@ -54,6 +58,7 @@ class Sample:
     feature_names: AnyArray | None
     totals: tuple[float, float]
     negative: str
+    data_hash: str | None = None
 
     @classmethod
     def checked(
@@ -66,7 +71,8 @@ class Sample:
         pos_label: Any,
         negative: str,
         feature_names: AnyArray | None = None,
-    ) -> Sample:
+        data_hash: str | None = None,
+    ) -> TrainingSample:
         """Check labels and weights."""
         signal, classes = split_labels(y, pos_label)
         weight = np.ones(signal.size) if sample_weight is None else check_weights(sample_weight, signal.size)
@@ -82,11 +88,17 @@ class Sample:
         if names is not None and names.shape != signal.shape:
             raise InputError(f"process has {names.size} entries for {signal.size} events")
         totals = signal_and_background(weight, signal)
-        return cls(X, signal, classes, weight, names, feature_names, totals, negative)
+        return cls(X, signal, classes, weight, names, feature_names, totals, negative, data_hash)
 
     def __sizeof__(self) -> int:
         """Bytes of the arrays, by which Dask knows that it is large."""
         return int(getattr(self.X, "nbytes", 4 * self.n_cells)) + 9 * self.signal.size
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the events; all fits of a pool have one sample, so that the table is hashed once."""
+        table = self.X if self.data_hash is None else self.data_hash
+        return str(joblib.hash((table, self.signal, self.weight, self.process), hash_name="sha1"))
 
     @property
     def n_cells(self) -> int:
