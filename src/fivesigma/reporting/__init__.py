@@ -15,11 +15,12 @@ from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.reporting.data import ReportData, gather
+from fivesigma.reporting.expectation import Expectation
 from fivesigma.reporting.provenance import data_hash
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility
 
-__all__ = ["Report", "ReportData", "data_hash", "report"]
+__all__ = ["Expectation", "Report", "ReportData", "data_hash", "report"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -30,11 +31,14 @@ class Report:
     ----------
     data : ReportData
         All its numbers; `fivesigma.plot` draws them for papers.
+    expectation : Expectation or None
+        What the analysis that the model belongs to expects; a section of its own.
     html : str
         The page: one document that needs no other file and no network.
     """
 
     data: ReportData
+    expectation: Expectation | None = None
 
     def __repr__(self) -> str:
         v = self.data.verdict
@@ -46,7 +50,7 @@ class Report:
         """The page as text."""
         from fivesigma.reporting.page import render
 
-        return render(self.data)
+        return render(self.data, self.expectation)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page; the file appears whole or not at all, and one that is there is replaced.

@@ -10,12 +10,13 @@ from typing import Any
 
 from fivesigma._tools.extras import need
 from fivesigma.reporting.data import ReportData, plain
+from fivesigma.reporting.expectation import Expectation
 
 _MINUS = "−"
 Table = tuple[list[str], list[list[str]]]
 
 
-def render(data: ReportData) -> str:
+def render(data: ReportData, expectation: Expectation | None = None) -> str:
     """Render a report. Text that comes from files or parameters is escaped, and only our own script may run."""
     jinja2 = need("jinja2")
     assets = files("fivesigma.reporting") / "assets"
@@ -31,6 +32,7 @@ def render(data: ReportData) -> str:
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     page: str = template.render(
         data=data,
+        expectation=expectation,
         payload=sent,
         tables={
             "cuts": cuts_table(data),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fivesigma.analysis.counting import table
-from fivesigma.analysis.record import Record
+from fivesigma.analysis.step_record import Record
 
 __all__ = ["lines"]
 
@@ -33,11 +33,13 @@ def lines(step: str, record: Record, *, blind: str | None) -> list[str]:
             f"expected significance {quoted['significance']:.3f} by cross-fitted edges ({seen:.3f} in sample): {path}",
         ]
     if step == "score":
-        expected = ", ".join(found["expected_data"])
-        return [f"ntuples in {folder / 'ntuples'}", *([f"expected data in {expected}"] if expected else [])]
+        return [f"ntuples in {folder / 'ntuples'}"]
     if step == "workspace":
-        if found["mu"] is None or found["significance"] is None:
-            return [*notes, "note: the fit of the workspace failed"]
+        expected = ", ".join(found["expected_data"])
         fit = f"mu = {found['mu']:.3f} +- {found['error']:.3f}, expected significance {found['significance']:.3f}"
-        return [*notes, f"{fit} (all regions); workspace in {folder / 'workspace.json'}"]
+        return [
+            *notes,
+            *([f"expected data in {expected}"] if expected else []),
+            f"{fit} (all regions); workspace in {folder / 'workspace.json'}",
+        ]
     return [f"report in {folder / 'report.html'}"]
