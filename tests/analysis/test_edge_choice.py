@@ -26,6 +26,11 @@ def events(n: int = 2000, shift: float = 0.0) -> ScoredEvents:
     return ScoredEvents(score, signal, weight, None, process, ids=rng.integers(0, 3, n))
 
 
+def yield_of(events: ScoredEvents, signal: bool) -> float:
+    _, is_signal, weight = events.arrays()
+    return float(weight[is_signal == signal].sum())
+
+
 @pytest.fixture(scope="module")
 def nominal() -> ScoredEvents:
     return events()
@@ -47,16 +52,13 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
     totals = {True: np.zeros(3), False: np.zeros(3)}
     for k in range(3):
         rest, own = take(nominal, nominal.ids != k), take(nominal, nominal.ids == k)
-        factor = {  # each class stands for its full yield
-            c: nominal.weight[nominal.signal == c].sum() / rest.weight[rest.signal == c].sum() for c in (True, False)
-        }
+        factor = {c: yield_of(nominal, c) / yield_of(rest, c) for c in (True, False)}  # it stands for the full yield
 
         def without(side: ScoredEvents | None, k: int = k, factor: dict[bool, float] = factor) -> Varied:
             assert side is not None
-            rows = side.ids != k
-            signal = side.signal[rows]
-            weight = side.weight[rows] * np.where(signal, factor[True], factor[False])
-            return Varied(side.score[rows], weight, signal, side.process[rows])
+            kept = take(side, side.ids != k)
+            score, signal, weight = kept.arrays()
+            return Varied(score, weight * np.where(signal, factor[True], factor[False]), signal, kept.process)
 
         scaled = without(rest)
         others = {name: (without(up), None if down is None else without(down)) for name, (up, down) in given.items()}
@@ -70,9 +72,10 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
             systematics=others or None,
         )
         place = chosen.assign(own.score)
+        _, signal, weight = own.arrays()
         for c in (True, False):
-            rows = (own.signal == c) & (place >= 0)
-            totals[c] += np.bincount(place[rows], own.weight[rows], minlength=3)
+            rows = (signal == c) & (place >= 0)
+            totals[c] += np.bincount(place[rows], weight[rows], minlength=3)
     for c in (True, False):
         np.testing.assert_allclose(found.yields(signal=c), totals[c])
 

@@ -12,6 +12,7 @@ import fivesigma
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import InputError
 from fivesigma.estimators.varied import scored_variations
+from fivesigma.likelihood.shifts import Varied, with_variations
 
 
 def with_systematics(cascade: Any, events: Events) -> tuple[Any, dict[str, Any]]:
@@ -29,12 +30,10 @@ def test_the_waterfall_ends_at_what_a_fit_finds(cascade: Any, test_events: Event
     page, given = with_systematics(cascade, test_events)
     found = page.data.systematics
     shifts = cascade.yield_shifts(test_events, None, None, given)
-    assert [(step.name, step.significance) for step in found.waterfall] == shifts.waterfall()
-    assert found.waterfall[-1].significance == pytest.approx(
-        found.known_background + sum(step.change for step in found.waterfall)
-    )
+    assert found.waterfall == shifts.waterfall()
+    assert found.waterfall[0][1] == found.known_background
     assert found.notes == ("Systematic 'nothing' moves no background at the cut: it changes nothing there.",)
-    assert f'<td id="fitted">{found.waterfall[-1].significance:.3f}</td>' in page.html
+    assert f'<td id="table-waterfall-fitted">{found.waterfall[-1][1]:.3f}</td>' in page.html
     assert found.notes[0].replace("'", "&#39;") in page.html
     for process in ("wjets", "ztautau"):  # as in the nominal events, which the other sample lacks
         np.testing.assert_array_equal(shifts.up["generator"][process], shifts.nominal[process].sum_of_weights)
@@ -60,10 +59,11 @@ def test_scored_events_take_varied_ones(cascade: Any, test_events: Events) -> No
     page, given = with_systematics(cascade, test_events)
     scored = fivesigma.ScoredEvents.of(cascade, test_events)
     labels = np.array(scored.classes)
-    varied = {
-        name: (up if up.y is None else replace(up, y=labels[np.asarray(up.y).astype(int)]), down)
-        for name, (up, down) in scored_variations(cascade, test_events.is_signal, given).items()
-    }
+
+    def relabelled(_: str, one: Varied) -> Varied:
+        return one if one.y is None else replace(one, y=labels[np.asarray(one.y).astype(int)])
+
+    varied = with_variations(scored_variations(cascade, test_events.is_signal, given), relabelled)
     found = fivesigma.report(cascade, scored, systematics=varied, n_boot=10)
     assert found.data.systematics == page.data.systematics
     with pytest.raises(

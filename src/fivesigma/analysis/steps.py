@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,13 @@ from fivesigma.analysis.histograms import Filled, Histograms, fill, read_histogr
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.region_model import make_model, training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
-from fivesigma.analysis.step_lines import lines
+from fivesigma.analysis.step_lines import expectation_section, lines
 from fivesigma.analysis.step_record import STEPS, Record, digest
 from fivesigma.analysis.templates import Template, by_tree, templates_of
 from fivesigma.datasets.assemble import BACKGROUND, SIGNAL
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.reporting import Expectation, report
-from fivesigma.reporting.expectation import waterfall_steps
+from fivesigma.reporting import report
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.store import load, save
 
@@ -405,19 +404,9 @@ class _Run:
         else:
             shown |= {"categories": self.chosen, "cross_fitted": found["cross_fitted"]["significance"]}
         title = f"{self.analysis.config['General']['Measurement']}, region {settings.region}"
-        expectation = Expectation(
-            significance=found["cross_fitted"]["significance"],
-            in_sample=found["in_sample"]["significance"],
-            n_categories=len(found["s"]),
-            waterfall=waterfall_steps([(name, value) for name, value in found["cross_fitted"]["waterfall"]]),
-            fitted=fit["significance"],
-            mu=fit["mu"],
-            error=fit["error"],
-            blind=self.hidden is not None,
-        )
+        shown["sections"] = [expectation_section(found, fit, blind=self.hidden is not None)]
         with bar(1, bool(self.verbose), "report") as advance:
-            page = replace(report(self.model, self.nominal, title=title, **shown), expectation=expectation)
-            path = page.write(self.folder / "report.html")
+            path = report(self.model, self.nominal, title=title, **shown).write(self.folder / "report.html")
             advance(1, "")
         return [path], {}
 

@@ -14,7 +14,7 @@ from fivesigma._tools.extras import need
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.graph import FEATURES, SCORE, SELECTED
 
 TOLERANCE = 1e-5  # largest difference of a score with which a file is written
@@ -59,7 +59,8 @@ def run_onnx(content: bytes, X: Array) -> tuple[Array, BoolArray]:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    score, selected = session.run([SCORE, SELECTED], {FEATURES: X})
+    asked = np.float32 if session.get_inputs()[0].type == "tensor(float)" else np.float64
+    score, selected = session.run([SCORE, SELECTED], {FEATURES: X.astype(asked, copy=False)})
     return score, selected
 
 

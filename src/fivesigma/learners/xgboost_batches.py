@@ -19,7 +19,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray
 from fivesigma.errors import InputError
-from fivesigma.learners.base import Binding, library_names
+from fivesigma.learners.protocols import Binding, library_names
 
 MEMORY = ("all", "bins", "disk")
 _BYTES_PER_CELL = 2.5  # of the files; 2.3 were measured
@@ -83,7 +83,7 @@ def _check_room(folder: Path, shape: tuple[int, int]) -> None:
     if free < wanted:
         raise InputError(
             f"the cache of {shape[0]:,} events needs {wanted / 1e9:.1f} GB, and {folder.parent} has "
-            f"{free / 1e9:.1f} GB left; choose another folder with cache="
+            f"{free / 1e9:.1f} GB left; choose another folder with cache= or --cache"
         )
 
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from dataclasses import fields, is_dataclass
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma.reporting.data import ReportData, plain
-from fivesigma.reporting.expectation import Expectation
+
+if TYPE_CHECKING:
+    from fivesigma.reporting import ReportData
 
 _MINUS = "−"
+DIGITS = 8  # significant digits that are sent
 Table = tuple[list[str], list[list[str]]]
 
 
-def render(data: ReportData, expectation: Expectation | None = None) -> str:
+def render(data: ReportData) -> str:
     """Render a report. Text that comes from files or parameters is escaped, and only our own script may run."""
     jinja2 = need("jinja2")
     assets = files("fivesigma.reporting") / "assets"
@@ -32,7 +37,6 @@ def render(data: ReportData, expectation: Expectation | None = None) -> str:
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     page: str = template.render(
         data=data,
-        expectation=expectation,
         payload=sent,
         tables={
             "cuts": cuts_table(data),
@@ -48,6 +52,28 @@ def render(data: ReportData, expectation: Expectation | None = None) -> str:
         script_hash=f"sha256-{digest}",
     )
     return page
+
+
+def plain(value: Any) -> Any:
+    """Turn records and arrays into what JSON knows; what is not finite becomes None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({"z": np.array([1.0, np.nan])})
+    {'z': [1.0, None]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [plain(v) for v in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
 
 
 def number(value: float | None) -> str:
