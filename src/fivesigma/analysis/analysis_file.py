@@ -318,14 +318,16 @@ def _check_names(analysis: Analysis) -> None:
     for name, value in analysis.fixed.items():
         if name not in parameters:
             hint = did_you_mean(name, parameters)
-            raise InputError(f"General fixes the parameter {name!r}, which is not there{hint}")
+            raise InputError(f"the block General fixes the parameter {name!r}, which is not there{hint}")
         for systematic in [s for s in analysis.systematics if s["Name"] == name]:
             if modifier_of(systematic) != name:
-                raise InputError(f"General fixes {name!r}, but its parameter is called {modifier_of(systematic)!r}")
+                raise InputError(
+                    f"the block General fixes {name!r}, but its parameter is called {modifier_of(systematic)!r}"
+                )
             if value != 0.0:
-                raise InputError(f"General fixes the systematic {name!r} at {value:g}; only 0 is supported")
+                raise InputError(f"the block General fixes the systematic {name!r} at {value:g}; only 0 is supported")
     if config["General"].get("POI", "") in analysis.fixed:
-        raise InputError(f"General fixes the POI {config['General']['POI']!r}; leave it free")
+        raise InputError(f"the block General fixes the POI {config['General']['POI']!r}; leave it free")
 
 
 def _check_regions(analysis: Analysis) -> None:
@@ -385,7 +387,7 @@ def _check_cross_sections(analysis: Analysis) -> None:
             "in CrossSections if its weights are right as they are"
         )
     if analysis.settings.luminosity is not None and not any(given.values()):
-        raise InputError("Luminosity is given without any CrossSections, so that it changes nothing; give both or none")
+        raise InputError("the Luminosity changes nothing without CrossSections; give both or none")
 
 
 def _check_systematics(analysis: Analysis) -> None:
