@@ -163,7 +163,9 @@ def test_a_file_may_name_its_tree(folder: Path) -> None:
     mixed: dict[str, Any] = {"VH": f"{folder / 'VH_0.root'}:JES_up", "Wjets": folder / "Wjets_0.root"}
     events = load_events(mixed, **options)
     assert np.count_nonzero(events.process == "VH") == N + TREES["JES_up"][1]
-    with pytest.raises(InputError, match=r"VH_0.root must have one tree.*choose one with tree= or --tree \(process 'VH'\)"):
+    with pytest.raises(
+        InputError, match=r"VH_0.root must have one tree.*choose one with tree= or --tree \(process 'VH'\)"
+    ):
         load_events({**mixed, "VH": folder / "VH_0.root"}, **options)
 
 

@@ -332,7 +332,7 @@ class EventStream:
             self._refuse_change(at)
             if self._counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
                 raise InputError(has_changed(source.name))
-        if not any(self._counts[at][0] for at in self._sources):
+        if self._sources and not any(self._counts[at][0] for at in self._sources):
             raise InputError(f"{self._where} holds no events")
 
     def _refuse_change(self, at: int) -> None:
