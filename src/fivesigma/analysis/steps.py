@@ -24,8 +24,8 @@ from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
 from fivesigma.analysis.step_lines import expectation_section, lines
 from fivesigma.analysis.step_record import STEPS, Record, digest
 from fivesigma.analysis.templates import Template, by_tree, templates_of
-from fivesigma.datasets.assemble import BACKGROUND, SIGNAL
 from fivesigma.datasets.events import Events
+from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.reporting import report
