@@ -83,6 +83,7 @@ def test_a_control_region_knows_a_norm_factor(small: Small) -> None:
     alone = norm_widths(analysis, control)["bkg"]
     rows = control["Control_region", "Background", None, None]
     weight = rows.yields**2 / (rows.yields + rows.squares)
+    assert alone is not None
     assert alone == pytest.approx(weight.sum() ** -0.5, rel=1e-6)
     assert alone < width
     assert norm_widths(analysis, {}) == {"bkg": None}
