@@ -609,7 +609,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("saved")
     write_events(make_htautau(3000, random_state=0), folder / "events.parquet")
     command = ("train", folder / "events.parquet", "-o", folder / "model", "--trees", "10", "--jobs", "1")
-    assert cli(*command, "--cascade", "grown").exit_code == 0
+    assert cli(*command, "--model", "grown").exit_code == 0
     return folder / "model", folder / "events.parquet"
 
 
