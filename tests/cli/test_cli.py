@@ -280,7 +280,7 @@ class TestTrain:
             ("tress = 3", "unknown key 'tress'; did you mean 'trees'"),
             ("force = true", "unknown key 'force'"),
             ("trees = true", "trees cannot be True"),
-            ("[model]\ntrees = 3", "unknown key 'model'"),
+            ("[models]\ntrees = 3", "unknown key 'models'"),
             ("trees = [1]", "trees cannot be [1]"),
             ("trees = ", "is not TOML"),
         ],
