@@ -248,7 +248,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
             )
         self.kept_ = [c.round for c in candidates]
         probability = np.asarray(np.mean([c.held_out for c in candidates], axis=0))
-        self.tune_on(held_out, probability)
+        self._tune_on(held_out, probability)
         self.models_ = self._final_models(learner, sample, candidates)
         return probability
 
