@@ -136,4 +136,5 @@ _RIGHT: dict[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "held_out_scores_": lambda value, _: isinstance(value, dict) and all(_numbers(v) for v in value.values()),
     "columns_": _are_columns,
     "data_hash_": lambda value, _: isinstance(value, str),
+    "training_rows_": lambda value, _: isinstance(value, np.ndarray) and value.dtype == np.uint64,
 }
