@@ -161,8 +161,8 @@ replicas_option = click.option(
     "--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Replicas of the bootstrap."
 )
 
-trusted_option = click.option(
-    "--trusted", is_flag=True, help="Skip the checks of the model's files; only for a model whose author you trust."
+untrusted_option = click.option(
+    "--untrusted", is_flag=True, help="Try the model in a child process first, for a model of a stranger."
 )
 
 
