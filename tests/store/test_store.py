@@ -97,7 +97,7 @@ def test_native_files_and_a_readable_manifest(tmp_path: Path) -> None:
     labels = np.where(y == 1, "s", "b")
     model = GrownCascadeClassifier("lightgbm", **GROWN).fit(frame, labels, weight)
     path = save(model, tmp_path / "model")
-    assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "part-000.npy", "part-001.txt"]
+    assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "part-000.npy", "part-001.txt", "part-002.npy"]
     assert (path / "part-001.txt").read_text().startswith("tree\n")
     assert stat.S_IMODE((path / "manifest.json").stat().st_mode) & 0o444 == 0o444
     manifest = json.loads((path / "manifest.json").read_text())
