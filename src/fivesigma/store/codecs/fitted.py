@@ -11,11 +11,10 @@ from fivesigma.blend import BLENDS, KNOTS, Blend
 from fivesigma.cascade.rounds import Round
 from fivesigma.datasets.columns import can_be
 from fivesigma.learners.decomposition import RatioModel
-from fivesigma.learners.lightgbm import LightGBMModel
+from fivesigma.learners.libraries import LIBRARIES
 from fivesigma.learners.sklearn import SklearnModel
-from fivesigma.learners.xgboost import XGBoostModel
 
-MODELS = (XGBoostModel, LightGBMModel, SklearnModel, RatioModel)
+MODELS = (*(library.model for library in LIBRARIES.values()), SklearnModel, RatioModel)
 
 
 def wrong_attribute(values: Mapping[str, Any]) -> str | None:
