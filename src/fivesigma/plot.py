@@ -337,7 +337,7 @@ def overtraining(report: Report | ReportData, ax: Any = None, **label: Unpack[La
     data, ax = _data(report), axes_or_current(ax)
     found = data.overtraining
     if found is None:
-        raise InputError("this report does not know the training events; give fivesigma.report trained_on=")
+        raise InputError("this report does not know the training events; give fivesigma.report(..., trained_on=events)")
     centre = (found.edges[:-1] + found.edges[1:]) / 2
     top = 0.0
     for one, colour in zip(found.classes, (SIGNALS[0], BACKGROUNDS[0]), strict=True):
