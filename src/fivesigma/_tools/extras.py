@@ -28,6 +28,7 @@ EXTRAS = {
     "onnx": ("onnx", "onnxruntime"),
     "analysis": ("uproot", "pyhf", "hist", "jinja2", "cabinetry", "pyyaml"),
     "dask": ("dask", "distributed"),
+    "higgsml": ("polars", "pooch"),
 }
 
 EXTRA_OF = {
@@ -44,7 +45,9 @@ EXTRA_OF = {
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "polars": "parquet",
+    "pooch": "higgsml",
     "pyhf": "stats",
+    "requests": "higgsml",
     "safetensors": "torch",
     "skops": "store",
     "torch": "torch",
