@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fivesigma._tools.files import refuse_special
 from fivesigma.errors import InputError
 
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
@@ -65,14 +66,16 @@ samples_options = several(
         "cross_sections",
         multiple=True,
         metavar="PROCESS=PB",
-        help="Scale the weights of this process to this cross section, in pb; may be repeated.",
+        help="Scale the weights of this process to this cross section, in pb; none if its weights are expected yields "
+        "already; may be repeated.",
     ),
     click.option(
         "--sum-of-weights",
         "sums_of_weights",
         multiple=True,
         metavar="PROCESS=SUM",
-        help="Divide by this sum of weights, or by the sum of the histogram of this name; may be repeated.",
+        help="Divide by this sum of weights, or by what ROOT files have as HISTOGRAM, HISTOGRAM[BIN] or TREE/BRANCH; "
+        "may be repeated.",
     ),
 )
 keep_option = click.option(
@@ -109,7 +112,8 @@ def source_options(
         "signal": None if signal is None else [] if signal == "none" else signal.split(","),
         "luminosity": luminosity,
         "cross_section": {
-            name: _number("--cross-section", text) for name, text in _pairs("--cross-section", cross_sections)
+            name: None if text == "none" else _number("--cross-section", text)
+            for name, text in _pairs("--cross-section", cross_sections)
         },
         "sum_of_weights": {name: _number_or_name(text) for name, text in _pairs("--sum-of-weights", sums_of_weights)},
     }
@@ -202,5 +206,6 @@ def check_output(path: Path, *, force: bool) -> None:
         raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file")
+    refuse_special(path)
     if path.exists() and not force:
         raise InputError(f"{path} is there already; choose another name or add --force")
