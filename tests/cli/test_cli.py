@@ -122,8 +122,10 @@ class TestFrontDoor:
         assert shown.keys() == {f"[{extra}" for extra in extras if extra != "all"}
         for extra, text in shown.items():
             assert {each.split()[0] for each in text.split(", ")} == added(extra[1:])
-        others = {"xgboost", "catboost"}  # xgboost-cpu is the same module; CatBoost is asked for
-        assert added("all") == set().union(*(added(extra[1:]) for extra in shown)) - others
+        assert added("all") == set().union(*(added(extra[1:]) for extra in shown)) - {
+            "xgboost",
+            "catboost",
+        }  # xgboost-cpu is it; CatBoost is asked for
 
         def missing(name: str) -> str:
             raise metadata.PackageNotFoundError(name)
