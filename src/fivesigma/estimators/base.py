@@ -102,7 +102,10 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self
         """
         self.check_parameters()
-        sample = self._check_sample(X, y, sample_weight, process)
+        return self._fit_checked(X, self._check_sample(X, y, sample_weight, process))
+
+    def _fit_checked(self, X: Any, sample: Sample) -> Self:
+        """Train on what was checked, and keep what tells how the events were read."""
         self.fit_sample(sample, self._splits_of(X, sample))
         for name in ("columns_", "data_hash_"):  # of an earlier fit
             if hasattr(self, name):
