@@ -22,8 +22,7 @@ from fivesigma import Categories, ScoredEvents, categorise, plot, scan
 from fivesigma._tools.drawing import poisson_interval
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.reporting import Report
-from fivesigma.reporting.data import ReportData
+from fivesigma.reporting import Report, ReportData
 from tests.reporting.synthetic import synthetic
 
 plt = pytest.importorskip("matplotlib.pyplot")

@@ -24,7 +24,7 @@ from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.challenge import B_REG
 from fivesigma.datasets import make_htautau
-from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners.lightgbm import GROWER_DEFAULTS as LIGHTGBM
 from fivesigma.learners.lightgbm import GROWER_FIXED as LIGHTGBM_FIXED
 from fivesigma.learners.xgboost import GROWER_DEFAULTS as XGBOOST
@@ -126,7 +126,7 @@ def _child(n: int, what: str, library: str) -> None:
 
 def _split(X: AnyArray, y: AnyArray, w: Array) -> tuple[IntArray, IntArray, Array]:
     """The split of the estimators, and class-balanced learner weights."""
-    sample = Sample.checked(X, y, w, None, pos_label=None, negative="error")
+    sample = TrainingSample.checked(X, y, w, None, pos_label=None, negative="error")
     ((train, held_out),) = sample.splits(0.25, 0)
     return train, held_out, sample.learner_weights(train, sample.balanced(train))
 

@@ -46,11 +46,10 @@ from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.challenge import YIELDS
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.estimators.auto import BINS, MORE_TREES
-from fivesigma.estimators.blend_choice import WINDOW, Choice, compare_blends, gains
-from fivesigma.estimators.blended import held_out_scores
-from fivesigma.estimators.fits import Fit
-from fivesigma.estimators.gauge import Gauge
-from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.blended import WINDOW, Choice, compare_blends, gains, held_out_scores
+from fivesigma.estimators.member_fits import MemberFit
+from fivesigma.estimators.split_steps import TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 HERE = Path(__file__).parent
@@ -138,9 +137,9 @@ class Tried(NamedTuple):
 class Recorded(AutoClassifier):
     """Keeps the fits of all members, so that other rules can choose among them."""
 
-    recorded: tuple[Sample, list[Fit], int]
+    recorded: tuple[TrainingSample, list[MemberFit], int]
 
-    def _choose(self, sample: Sample, fits: list[Fit], root: int) -> Choice:
+    def _choose(self, sample: TrainingSample, fits: list[MemberFit], root: int) -> Choice:
         self.recorded = sample, fits, root
         return super()._choose(sample, fits, root)
 
@@ -154,7 +153,7 @@ class Recorded(AutoClassifier):
     def simplest(self) -> tuple[str, ...]:
         """Return the blend with the fewest members that is within a standard error of the best one."""
         sample, fits, root = self.recorded
-        gauge = Gauge.of(sample, np.arange(sample.signal.size), self.utility_)
+        gauge = TuningEvents.of(sample, np.arange(sample.signal.size), self.utility_)
         blends, z = compare_blends(held_out_scores(fits, sample.signal.size), gauge, root)
         behind = gains(z[:, [int(np.argmax(z[0]))]] - z)
         return next(members for members, (loss, error) in zip(blends, behind, strict=True) if loss <= error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -331,10 +332,10 @@ def waterfall(report: Report | ReportData, ax: Any = None, **label: Unpack[Label
     if data.systematics is None:
         raise InputError("this report has no systematics; give fivesigma.report systematics=")
     steps = data.systematics.waterfall
-    first, last = steps[0].significance, steps[-1].significance
-    labels = ["statistics alone", *(step.name for step in steps[1:-1]), "statistics of\nthe simulation", "fit"]
-    left = [0.0, *(step.significance for step in steps[1:]), 0.0]
-    width = [first, *(-step.change for step in steps[1:]), last]
+    values = [value for _, value in steps]
+    labels = ["statistics alone", *(name for name, _ in steps[1:-1]), "statistics of\nthe simulation", "fit"]
+    left = [0.0, *values[1:], 0.0]
+    width = [values[0], *(before - after for before, after in pairwise(values)), values[-1]]
     colours = [BACKGROUNDS[0], *[SIGNALS[0]] * (len(steps) - 1), BACKGROUNDS[0]]
     ax.barh(np.arange(len(labels)), width, left=left, color=colours)
     ax.set_yticks(np.arange(len(labels)), labels)

@@ -164,10 +164,13 @@ def test_pyhf_and_cabinetry_agree(example: Done) -> None:
 
 def test_the_report_shows_both_numbers_and_the_waterfall(example: Done) -> None:
     html, found = (example.out / "report.html").read_text(), example.found["record"]["categorise"]
-    assert f'<b id="expected">{found["cross_fitted"]["significance"]:.3f}</b>' in html
-    assert f'<span id="in-sample">{found["in_sample"]["significance"]:.3f}</span>' in html
-    for name, value in found["cross_fitted"]["waterfall"]:
-        assert f"<td>{name}</td><td>{value:.3f}</td>" in html
+    assert f'<b id="expectation-value">{found["cross_fitted"]["significance"]:.3f}</b>' in html
+    assert f"in sample {found['in_sample']['significance']:.3f}</span>" in html
+    section = html[html.index('id="expectation-waterfall"') : html.index('id="verdict"')]
+    for name, value in found["cross_fitted"]["waterfall"][1:-1]:
+        assert f'<th scope="row">{name}</th>' in section
+        assert f"<td>{value:.3f}</td>" in section
+    assert f'<td id="expectation-waterfall-fitted">{found["cross_fitted"]["waterfall"][-1][1]:.3f}</td>' in section
     assert html.index('<a href="#expectation">') < html.index('<section id="expectation">') < html.index('id="verdict"')
 
 

@@ -16,11 +16,11 @@ from fivesigma._types import Array
 from fivesigma.blend import Blend
 from fivesigma.datasets import from_arrays
 from fivesigma.errors import InputError
-from fivesigma.estimators import auto, blended, fits
-from fivesigma.estimators.blend_choice import WINDOW, Choice, choose_blend
-from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators import auto, blended, member_fits
+from fivesigma.estimators.blended import WINDOW, Choice, choose_blend
 from fivesigma.estimators.parallel import spread_seeds
-from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.split_steps import TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
 from fivesigma.learners import Binding
 from tests.estimators.blobs import YIELDS, make_blobs
@@ -30,12 +30,12 @@ SMALL: dict[str, Any] = {"n_trees": 8, "cv": 3, "random_state": 1, "n_jobs": 1, 
 MEMBERS = ("plain", "cascade", "decomposed")
 
 
-def sample_of(X: Any, y: Any, w: Any) -> Sample:
-    return Sample.checked(X, y, w, None, pos_label=1, negative="error")
+def sample_of(X: Any, y: Any, w: Any) -> TrainingSample:
+    return TrainingSample.checked(X, y, w, None, pos_label=1, negative="error")
 
 
-def gauge_of(y: Any, w: Any) -> Gauge:
-    return Gauge.of(sample_of(np.zeros((y.size, 1)), y, w), np.arange(y.size), AMS2())
+def gauge_of(y: Any, w: Any) -> TuningEvents:
+    return TuningEvents.of(sample_of(np.zeros((y.size, 1)), y, w), np.arange(y.size), AMS2())
 
 
 def test_members_share_their_folds_and_all_events_are_scored() -> None:
@@ -251,7 +251,7 @@ def test_resumed_it_is_the_same_and_counts_no_trees_again(tmp_path: Path, monkey
     options = {**SMALL, "n_trees": None, "checkpoint": tmp_path}
     whole = AutoClassifier(**{**options, "checkpoint": None}).fit(X, Y, W)
     begun: list[str] = []
-    fit = fits.fit_task
+    fit = member_fits.fit_task
 
     def dies(pool: Any, member: Any, task: Any, *rest: Any, **options: Any) -> Any:
         begun.append(task.key)
@@ -259,7 +259,7 @@ def test_resumed_it_is_the_same_and_counts_no_trees_again(tmp_path: Path, monkey
             raise MemoryError
         return fit(pool, member, task, *rest, **options)
 
-    monkeypatch.setattr(fits, "fit_task", dies)
+    monkeypatch.setattr(member_fits, "fit_task", dies)
     with pytest.raises(MemoryError):
         AutoClassifier(**options).fit(X, Y, W)
 
@@ -280,7 +280,7 @@ def test_killed_between_the_fit_of_the_search_and_its_number(tmp_path: Path, mon
     """It then searches again: a number is never there without its fit."""
     options = {**SMALL, "n_trees": None, "checkpoint": tmp_path}
     whole = AutoClassifier(**{**options, "checkpoint": None}).fit(X, Y, W)
-    keep = fits.keep_fit
+    keep = member_fits.keep_fit
 
     def dies(*given: Any) -> None:
         keep(*given)

@@ -41,7 +41,7 @@ from fivesigma import (
 )
 from fivesigma.datasets import Events
 from fivesigma.errors import InputError
-from fivesigma.estimators import fits
+from fivesigma.estimators import member_fits
 from fivesigma.store.checkpoint import Checkpoint, _rendered, fingerprint
 from tests.estimators.blobs import make_blobs
 
@@ -396,7 +396,7 @@ class Mine(GaussianNB):
 def test_pool_that_a_checkpoint_cannot_hold_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any, words: str
 ) -> None:
-    monkeypatch.setattr(fits, "fit_task", None)  # training would fail with another error
+    monkeypatch.setattr(member_fits, "fit_task", None)  # training would fail with another error
     with pytest.raises(InputError, match=words) as caught:
         small_pool(tmp_path / "run", **options).fit(X, Y, W)
     assert "\n" not in str(caught.value)

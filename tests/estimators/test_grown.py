@@ -20,7 +20,7 @@ from fivesigma.cascade.algorithm import Schedule
 from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
-from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import Binding, check_library, grower
 from fivesigma.learners.parameters import known_parameters
 from fivesigma.yields import learner_weights, rescale, signal_and_background
@@ -64,7 +64,7 @@ def test_a_round_for_each_tree_and_u_follows_the_yields_of_the_round_before(libr
 
 
 def weights_at(rows: Any, u: float) -> Any:
-    sample = Sample.checked(X, Y, W, None, pos_label=None, negative="error")
+    sample = TrainingSample.checked(X, Y, W, None, pos_label=None, negative="error")
     return sample.learner_weights(rows, Schedule(AMS2()).at(u))
 
 

@@ -78,7 +78,7 @@ def test_the_model_is_that_of_all_in_memory(files: str, memory: str, more: dict[
 @pytest.mark.parametrize("memory", ["bins", "disk"])
 @pytest.mark.parametrize("cv", [0.25, 3])
 def test_arrays_go_batch_by_batch_too(files: str, memory: str, cv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fivesigma.learners.base.BATCH", 900)
+    monkeypatch.setattr("fivesigma.learners.protocols.BATCH", 900)
     events = load_events(files)
     whole = GrownCascadeClassifier(cv=cv, **SETTINGS).fit(events)
     batched = GrownCascadeClassifier(cv=cv, memory=memory, refit=False, **SETTINGS).fit(events)

@@ -46,8 +46,8 @@ from fivesigma import (
 )
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.estimators.gauge import Gauge
-from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.split_steps import TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.yields import rescale
 from tests.estimators.blobs import YIELDS, make_blobs
 
@@ -645,11 +645,11 @@ def test_the_cut_is_tuned_on_the_blend_of_the_kept_rounds() -> None:
 def test_repeated_splits_do_not_make_thin_selections_valid() -> None:
     """An event that is held out five times is one event: the floor of effective events counts it once."""
     rng = np.random.default_rng(0)
-    sample = Sample.checked(
+    sample = TrainingSample.checked(
         np.zeros((400, 1)), np.arange(400) % 2, np.ones(400), None, pos_label=None, negative="error"
     )
     rows = np.arange(400)
-    once, often = (Gauge.of(sample, np.tile(rows, n), AMS2()) for n in (1, 5))
+    once, often = (TuningEvents.of(sample, np.tile(rows, n), AMS2()) for n in (1, 5))
     score = rng.normal(size=400) + sample.signal
     score[sample.signal] += 100 * (rng.random(200) < 0.2)  # the tightest cuts keep hardly any background
     a, b = once.scan(score, "peak"), often.scan(np.tile(score, 5), "peak")
@@ -660,9 +660,9 @@ def test_repeated_splits_do_not_make_thin_selections_valid() -> None:
 
 def test_repeated_splits_do_not_make_a_small_sample_large() -> None:
     signal = np.arange(120) % 2 == 0
-    sample = Sample.checked(np.zeros((120, 1)), signal, np.ones(120), None, pos_label=None, negative="error")
+    sample = TrainingSample.checked(np.zeros((120, 1)), signal, np.ones(120), None, pos_label=None, negative="error")
     for n in (1, 5):
-        gauge = Gauge.of(sample, np.tile(np.arange(120), n), AMS2())
+        gauge = TuningEvents.of(sample, np.tile(np.arange(120), n), AMS2())
         assert gauge.floor == 1.0
         with pytest.warns(SmallSampleWarning, match=r"60\.0 effective background events decide"):
             gauge.warn_if_small()

@@ -11,7 +11,7 @@ from fivesigma import AMS2, History, Round, Varied
 from fivesigma._types import Array
 from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.datasets import from_arrays
-from fivesigma.reporting.data import ReportData, gather
+from fivesigma.reporting import ReportData, report
 
 UTILITY = AMS2()
 
@@ -64,4 +64,4 @@ def synthetic() -> ReportData:
     moved = [Varied(score=score + shift) for shift in (0.01, -0.01)]
     heavier = Varied(weight=weight * np.where(process == "top", 1.2, 1.0))
     systematics = {"scale": (moved[0], moved[1]), "top": (heavier, None)}
-    return gather(model, events, systematics=systematics, n_boot=20)
+    return report(model, events, systematics=systematics, n_boot=20).data

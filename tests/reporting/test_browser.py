@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,6 @@ def test_systematics_follow_the_slider(browser: Any, tmp_path: Path) -> None:
     steps = data.systematics.waterfall
     widths = [bar.size["width"] for bar in bars]
     assert len(widths) == len(steps) + 1
-    shares = [1.0, *(-step.change / steps[0].significance for step in steps[1:])]
+    shares = [1.0, *((before - after) / steps[0][1] for (_, before), (_, after) in pairwise(steps))]
     np.testing.assert_allclose(np.divide(widths[:-1], widths[0]), shares, atol=0.02)
     assert browser.get_log("browser") == []

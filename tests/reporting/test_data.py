@@ -18,7 +18,7 @@ from fivesigma.datasets import Events, from_arrays, make_htautau
 from fivesigma.errors import InputError
 from fivesigma.reporting import Report, data_hash
 from fivesigma.reporting.cuts import usual_utilities, utility_label
-from fivesigma.reporting.data import plain
+from fivesigma.reporting.page import plain
 from fivesigma.yields import yields
 from tests.reporting.conftest import B_REG, grown
 from tests.reporting.synthetic import Oracle
@@ -307,7 +307,7 @@ def test_many_processes_are_taken_together(test_events: Events, cascade: Any) ->
 
 
 def test_a_long_cascade_is_thinned(train: Events, test_events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fivesigma.reporting.rounds.MOST_ROUNDS", 10)
+    monkeypatch.setattr("fivesigma.reporting.minorants.MOST_ROUNDS", 10)
     model = grown(train[:4000], n_trees=37)
     (series,) = fivesigma.report(model, test_events, n_boot=10).data.progress.series
     assert len(series.round) <= 11

@@ -15,9 +15,8 @@ import pytest
 import fivesigma
 from fivesigma.datasets import Events, from_arrays
 from fivesigma.errors import InputError
-from fivesigma.reporting import Report
-from fivesigma.reporting.data import plain
-from fivesigma.reporting.page import number, share, signed
+from fivesigma.reporting import Report, Section
+from fivesigma.reporting.page import number, plain, share, signed
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -202,3 +201,28 @@ def test_bad_categories(cascade: Any, test_events: Events) -> None:
         fivesigma.report(cascade, test_events, categories=[0.5], n_boot=50)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="give categories too"):
         fivesigma.report(cascade, test_events, cross_fitted=1.0, n_boot=50)
+
+
+def test_sections_of_others_stand_before_the_verdict(cascade: Any, test_events: Events) -> None:
+    """Their text is escaped, and the bars of their waterfall belong to their numbers."""
+    section = Section(
+        "expected",
+        "What <b> is expected",
+        headline=("2.345", "σ & more"),
+        text=("first", "<i>second</i>"),
+        waterfall=[("known background", 4.0), ("JES", 3.0), ("simulation", 2.0)],
+        tables=(("normalisation", ("process", "factor"), [("ttbar", "0.5")]),),
+        notes=("careful",),
+    )
+    page = fivesigma.report(cascade, test_events, sections=[section], n_boot=10).html
+    found = page[page.index('<section id="expected">') : page.index('<section id="verdict">')]
+    assert '<a href="#expected">What &lt;b&gt; is expected</a> <a href="#verdict">' in page
+    for text in (
+        '<b id="expected-value">2.345</b> <span>σ &amp; more</span>',
+        "&lt;i&gt;second&lt;/i&gt;",
+        "margin-left:75.00%;width:25.00%",
+        '<td id="expected-waterfall-fitted">2.000</td>',
+        "<td>ttbar</td><td>0.5</td>",
+        "<b>note:</b> careful",
+    ):
+        assert text in found

@@ -18,7 +18,7 @@ from fivesigma._types import Array
 from fivesigma.analysis import choosing, counting, ntuples
 from fivesigma.analysis.configuration import Analysis, read_analysis
 from fivesigma.analysis.layout import Layout, by_tree, layout_of
-from fivesigma.analysis.page import with_expectation
+from fivesigma.analysis.page import expectation_section
 from fivesigma.analysis.reading import Reader
 from fivesigma.analysis.record import STEPS, Record, digest
 from fivesigma.analysis.rewriting import NTUPLES, cabinetry_config
@@ -334,8 +334,8 @@ class _Run:
             else:
                 shown["categories"] = choosing.best_categories(scores, self.variations, settings, len(self.edges) - 1)
                 shown["cross_fitted"] = found["categorise"]["cross_fitted"]["significance"]
-            html = report(self.model, scored, title=title, **shown).html
-            page = with_expectation(html, found["categorise"], found["workspace"], blind=self.layout.blind is not None)
-            beside.write_text(page, encoding="utf-8")
+            blind = self.layout.blind is not None
+            shown["sections"] = [expectation_section(found["categorise"], found["workspace"], blind=blind)]
+            beside.write_text(report(self.model, scored, title=title, **shown).html, encoding="utf-8")
             advance(1, "")
         return [path], {}

@@ -133,8 +133,8 @@ def report_command(
     if found.data.systematics is not None:
         for note in found.data.systematics.notes:
             click.echo(f"note: {note}", err=True)
-        for step in found.data.systematics.waterfall:
-            click.echo(f"{step.significance:8.4f}  {step.name}")
+        for name, value in found.data.systematics.waterfall:
+            click.echo(f"{value:8.4f}  {name}")
     low, high = found.data.verdict.interval
     click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
 

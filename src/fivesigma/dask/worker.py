@@ -22,14 +22,13 @@ from fivesigma._tools.progress import listener
 from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade.rounds import ClassWeights, Round
-from fivesigma.dask.gauge import GroupGauge
 from fivesigma.dask.group import Group, PeerError
+from fivesigma.dask.group_tuning import GroupTuningEvents
 from fivesigma.dask.share import LocalEvents, Share, read_share
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.grown import GrownCascadeClassifier
-from fivesigma.estimators.growth import Growth, Weigher
-from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.split_steps import Growth, TuningEvents, Weigher
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import check_library
 from fivesigma.learners.xgboost_batches import cache_folder
 from fivesigma.significance import resolve_utility
@@ -187,7 +186,7 @@ class _Member(GrownCascadeClassifier):
             raise PeerError("the run was given up")
         return answer == STOP or super()._should_stop(n_trees, judged)
 
-    def tune_on(self, held_out: Gauge, probability: Array) -> None:
+    def tune_on(self, held_out: TuningEvents, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on the held-out events of all workers."""
         self.cut_ = self._cut_on(held_out, probability)
         selected, n = self._group.sum(float(np.count_nonzero(probability >= self.cut_)), float(probability.size))
@@ -204,7 +203,9 @@ class _GroupGrowth(Growth):
         none = np.empty(0)  # weights are scaled in the share
         negative = model.negative_weights
         super().__init__(
-            Sample(share.table, share.signal, np.array(share.classes), none, None, None, share.totals, negative),
+            TrainingSample(
+                share.table, share.signal, np.array(share.classes), none, None, None, share.totals, negative
+            ),
             [(share.train.rows, share.held_out.rows)],
             library=model.library,
             params=check_library(model.library, model.params),
@@ -223,9 +224,9 @@ class _GroupGrowth(Growth):
             booster.start(seed)  # type: ignore[attr-defined]  # XGBoost alone grows on a cluster
 
     @cached_property
-    def training(self) -> Gauge:
+    def training(self) -> TuningEvents:
         """Training rows of all workers."""
-        return GroupGauge.shared(self._train.signal, self._train.weight, self.held_out.utility, self._group)
+        return GroupTuningEvents.shared(self._train.signal, self._train.weight, self.held_out.utility, self._group)
 
 
 def _bound(  # noqa: PLR0917 - what `train_share` has
@@ -242,7 +243,7 @@ def _bound(  # noqa: PLR0917 - what `train_share` has
     if not (s > 0 and b > 0):
         raise InputError("one class has no positive weight; signal and background both need some")
     weigh = Weigher(base, side.signal, (s, b), int(n_rows))
-    held_out = GroupGauge.shared(share.held_out.signal, share.held_out.weight, model.utility_, group)
+    held_out = GroupTuningEvents.shared(share.held_out.signal, share.held_out.weight, model.utility_, group)
     options = {"seed": job.seed, "threads": note_threads(job.threads), "memory": memory, "cache": cache}
     growth = group.agree(lambda: _GroupGrowth(share, group, model, weigh, held_out=held_out, **options))
     growth.start()

@@ -12,18 +12,16 @@ from fivesigma._tools.extras import installed, need
 from fivesigma._tools.threads import threads_for
 from fivesigma._types import Array
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.estimators.base import SignificanceClassifier
-from fivesigma.estimators.blend_choice import Choice, choose_blend
-from fivesigma.estimators.blended import BlendedClassifier, held_out_scores
+from fivesigma.estimators.blended import BlendedClassifier, Choice, choose_blend, held_out_scores
 from fivesigma.estimators.decomposed import DecomposedClassifier
-from fivesigma.estimators.fits import Fit, Task, fit_task, keep_fit, plan, run_fits
-from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.grown import GrownCascadeClassifier
+from fivesigma.estimators.member_fits import MemberFit, Task, fit_task, keep_fit, plan, run_fits
 from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.retrained import CascadeClassifier
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
+from fivesigma.estimators.split_steps import Splits, TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import EVERY, PlainSearch, find_tree_count
 from fivesigma.learners import Binding, check_library, lightgbm, xgboost
 from fivesigma.learners.decomposition import default_regressor
@@ -164,7 +162,7 @@ class AutoClassifier(BlendedClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+    def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         if self.cut == "zero":
             raise InputError("cut='zero' is the sign of a margin, and a blend of ranks has none: use another cut")
         library = _installed_library() if self.library == "auto" else self.library
@@ -188,14 +186,14 @@ class AutoClassifier(BlendedClassifier):
 
     def _count_trees(
         self,
-        sample: Sample,
+        sample: TrainingSample,
         first: Task,
         library: str,
         params: dict[str, Any],
         *,
         more: float,
         checkpoint: Checkpoint | None,
-    ) -> tuple[int, dict[str, Fit]]:
+    ) -> tuple[int, dict[str, MemberFit]]:
         """Take the number of trees as given, as an interrupted run found it, or as held-out events advise.
 
         A search that grows trees has then made the plain model of the first split, which is returned too.
@@ -222,13 +220,13 @@ class AutoClassifier(BlendedClassifier):
             checkpoint.write({"fits": [], **state, "n_trees": found}, {})
         return found, ready
 
-    def _choose(self, sample: Sample, fits: list[Fit], root: int) -> Choice:
+    def _choose(self, sample: TrainingSample, fits: list[MemberFit], root: int) -> Choice:
         """Compare blends on events that every member scored without having seen them."""
         scores = held_out_scores(fits, sample.signal.size)
         if len(scores) == 1:
             return Choice(tuple(scores), {})
         rows = np.flatnonzero(np.isfinite([*scores.values()]).all(axis=0))
-        gauge = Gauge.of(sample, rows, self.utility_)
+        gauge = TuningEvents.of(sample, rows, self.utility_)
         return choose_blend({name: score[rows] for name, score in scores.items()}, gauge, root)
 
     def _learners(self) -> tuple[()]:

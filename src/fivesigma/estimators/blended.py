@@ -1,10 +1,11 @@
-"""What the estimators that blend members have in common: the blend, its cut, and how events are scored."""
+"""What the estimators that blend members have in common: which are blended, the cut, and how events are scored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from itertools import combinations
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils import _safe_indexing
@@ -14,15 +15,18 @@ from fivesigma._tools.threads import wanted_cores
 from fivesigma._types import Array, IntArray
 from fivesigma.blend import Blend, quantiles
 from fivesigma.cascade.rounds import History
+from fivesigma.cut.bootstrap import PoissonCounts
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.estimators.base import SignificanceClassifier
-from fivesigma.estimators.fits import Fit, mean_by_member
-from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators.member_fits import MemberFit, mean_by_member
 from fivesigma.estimators.parallel import run_parallel
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
+from fivesigma.estimators.split_steps import Splits, TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.yields import significance_or_nan, valid_yields
 
+N_BOOT = 100
+WINDOW = np.geomspace(0.7, 1.4, 9)  # cuts over which blends are compared, as multiples of the first member's share
 _ENOUGH, _ENOUGH_SELECTED = 2_000, 250  # events, and selected ones, whose scores by all fits say where the cut lies
 
 
@@ -46,14 +50,20 @@ class BlendedClassifier(SignificanceClassifier):
     }
 
     def _blend_members(
-        self, sample: Sample, fits: list[Fit], *, kind: str = "rank", keep: int | None = None, weigh: bool = False
+        self,
+        sample: TrainingSample,
+        fits: list[MemberFit],
+        *,
+        kind: str = "rank",
+        keep: int | None = None,
+        weigh: bool = False,
     ) -> None:
         """Choose members, weigh them, and tune the cut, all on held-out scores.
 
         Parameters
         ----------
-        sample : Sample
-        fits : list of Fit
+        sample : TrainingSample
+        fits : list of MemberFit
             Of all members.
         kind : {"rank", "margin", "probability"}
             Scale of the mean.
@@ -67,7 +77,7 @@ class BlendedClassifier(SignificanceClassifier):
         names = list(self.held_out_scores_)
         rows = np.flatnonzero(np.isfinite([*self.held_out_scores_.values()]).all(axis=0))
         scores = {name: score[rows] for name, score in self.held_out_scores_.items()}
-        gauge = Gauge.of(sample, rows, self.utility_)
+        gauge = TuningEvents.of(sample, rows, self.utility_)
         gauge.warn_if_small()
         z = {name: gauge.scan(score).significance for name, score in scores.items()}
         self.member_significance_ = z
@@ -100,7 +110,7 @@ class BlendedClassifier(SignificanceClassifier):
         """Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`."""
         return History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
 
-    def _splits_of(self, X: Any, sample: Sample) -> Splits | None:
+    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:
         if self.by is None:
             return None
         if not isinstance(X, Events):
@@ -156,7 +166,7 @@ class BlendedClassifier(SignificanceClassifier):
         return self.blend_(list(self._member_scores(X).values()))
 
 
-def held_out_scores(fits: Iterable[Fit], n_events: int) -> dict[str, Array]:
+def held_out_scores(fits: Iterable[MemberFit], n_events: int) -> dict[str, Array]:
     """Mean score of each event by the fits of a member that were not fitted on it; NaN if it was never held out."""
     total: dict[str, Array] = {}
     count: dict[str, Array] = {}
@@ -170,7 +180,7 @@ def held_out_scores(fits: Iterable[Fit], n_events: int) -> dict[str, Array]:
         return {name: total[name] / count[name] for name in total}
 
 
-def score_as_if_new(fit: Fit, sample: Sample, rows: IntArray) -> Array:
+def score_as_if_new(fit: MemberFit, sample: TrainingSample, rows: IntArray) -> Array:
     """Scores of events as if a fit had seen none of them.
 
     Scores of its training events lie too far apart: they are mapped to the distribution of scores of its held-out ones.
@@ -181,3 +191,110 @@ def score_as_if_new(fit: Fit, sample: Sample, rows: IntArray) -> Array:
         below = np.searchsorted(np.sort(score[seen]), score[seen], "right") / np.count_nonzero(seen)
         score[seen] = quantiles(fit.held_out_score, below)
     return score
+
+
+class Choice(NamedTuple):
+    """What was chosen, and what it was compared with.
+
+    Attributes
+    ----------
+    members : tuple of str
+        Blended evenly.
+    comparisons : dict of str to (float, float)
+        Gain of each blend over the first member alone, and its standard error.
+    """
+
+    members: tuple[str, ...]
+    comparisons: dict[str, tuple[float, float]]
+
+
+def name_of(members: Sequence[str]) -> str:
+    """Name of a blend."""
+    return " + ".join(members)
+
+
+def choose_blend(scores: Mapping[str, Array], gauge: TuningEvents, random_state: int = 0) -> Choice:
+    """Take the even blend of all members, unless another blend is better by more than a standard error.
+
+    A blend of many is the safe choice: it loses little where members are alike, and single members differ from sample
+    to sample more than held-out events can tell. Significance is the mean over nine cuts around the best one of the
+    first member, which is less noisy than that of one cut. The error is that of the difference of two blends, from a
+    Poisson bootstrap in which both have the same events.
+
+    Parameters
+    ----------
+    scores : mapping of str to array of shape (n_events,)
+        Held-out scores of each member, the simplest first.
+    gauge : TuningEvents
+        Labels and weights of the same events.
+    random_state : int
+        Seed of the bootstrap.
+    """
+    blends, z = compare_blends(scores, gauge, random_state)
+    with np.errstate(invalid="ignore"):
+        over_all, over_first = gains(z - z[:, -1:]), gains(z - z[:, :1])
+    comparisons = {name_of(m): pair for m, pair in zip(blends, over_first, strict=True)}
+    better = [k for k, (gain, error) in enumerate(over_all) if gain > error]
+    chosen = max(better, key=lambda k: over_all[k][0], default=len(blends) - 1)
+    return Choice(blends[chosen], comparisons)
+
+
+def compare_blends(
+    scores: Mapping[str, Array], gauge: TuningEvents, random_state: int = 0
+) -> tuple[list[tuple[str, ...]], Array]:
+    """Measure every even blend, from single members to all of them.
+
+    Parameters
+    ----------
+    scores, gauge, random_state
+        As in `choose_blend`.
+
+    Returns
+    -------
+    list of tuple of str, array of shape (1 + n_replicas, n_blends)
+        Members of each blend, and its mean significance over the window: of the sample, then of its replicas.
+    """
+    names = tuple(scores)
+    blends = [m for size in range(1, len(names) + 1) for m in combinations(names, size)]
+    share = gauge.scan(scores[names[0]], "model").fraction
+    return blends, _replicas([_cells(_blended(scores, m), share) for m in blends], gauge, random_state)
+
+
+def gains(differences: Array) -> list[tuple[float, float]]:
+    """Difference on the sample, and its standard deviation over those replicas in which it is defined."""
+    out = []
+    for column in differences.T:
+        replicas = column[1:][np.isfinite(column[1:])]
+        out.append((float(column[0]), float(np.std(replicas)) if replicas.size > 1 else float("nan")))
+    return out
+
+
+def _blended(scores: Mapping[str, Array], members: tuple[str, ...]) -> Array:
+    chosen = [scores[name] for name in members]
+    return chosen[0] if len(chosen) == 1 else Blend.fitted("rank", chosen)(chosen)
+
+
+def _cells(score: Array, share: float) -> IntArray:
+    """Number of the cell of each event: k if it is kept by the cut k of the window and by no tighter one."""
+    ends = np.clip(np.round(WINDOW * share * score.size), 1, score.size).astype(np.intp)
+    cell = np.empty(score.size, dtype=np.intp)
+    cell[np.argsort(-score, kind="stable")] = np.searchsorted(ends, np.arange(score.size), side="right")
+    return cell
+
+
+def _replicas(cells: list[IntArray], gauge: TuningEvents, random_state: int) -> Array:
+    """Mean significance over the window of each blend: of the sample, then of its replicas."""
+    loosest = WINDOW.size
+    used = np.flatnonzero(np.min(cells, axis=0) < loosest)
+    signal, weight = gauge.signal[used], gauge.weight[used]
+    # Cells of signal and background in one count.
+    places = [c[used] + np.where(signal, 0, loosest + 1) for c in cells]
+    source = PoissonCounts(random_state, used.size)
+    sums = np.empty((N_BOOT + 1, len(cells), 2 * loosest + 2))
+    for i in range(N_BOOT + 1):
+        w = weight if i == 0 else weight * source.draw(used.size)
+        for k, place in enumerate(places):
+            sums[i, k] = np.bincount(place, w, 2 * loosest + 2)
+    s, b = (np.cumsum(part[..., :-1], axis=-1) for part in np.split(sums, 2, axis=-1))
+    # A blend has a value only where all cuts of the window have.
+    return np.asarray(np.mean(significance_or_nan(gauge.utility, s, b, valid_yields(s, b)), axis=-1))

@@ -14,12 +14,11 @@ from fivesigma._types import Array, IntArray
 from fivesigma.cascade.algorithm import Outcome, Schedule, plain_round
 from fivesigma.cascade.rounds import ClassWeights, History
 from fivesigma.errors import InputError
-from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
-from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parallel import spread_seeds
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
+from fivesigma.estimators.split_steps import Splits, TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import Binding, check_learner, default_learner
 from fivesigma.learners.decomposition import RatioModel, check_regressor, default_regressor, fit_ratio
 from fivesigma.significance import Utility
@@ -138,13 +137,13 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+    def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         classifier, regressor = self._learners()
         check_learner(classifier, weighted=False)
         check_regressor(regressor)
         split_seed, seed = spread_seeds(self.random_state, 2)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
-        held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        held_out = TuningEvents.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
         held_out.warn_if_small()
         with reporting(self, 1, "decomposed") as report:
             clock = time.perf_counter()
@@ -165,7 +164,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         return probability
 
     def _fit_splits(
-        self, sample: Sample, trains: list[IntArray], seed: int, checkpoint: Checkpoint | None
+        self, sample: TrainingSample, trains: list[IntArray], seed: int, checkpoint: Checkpoint | None
     ) -> list[RatioModel]:
         """Train on each split, or take its models from the checkpoint."""
         models: list[RatioModel] = []
@@ -184,7 +183,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
                 checkpoint.write({"models": packed}, files)
         return models
 
-    def _fit_rows(self, sample: Sample, rows: IntArray, seed: int) -> RatioModel:
+    def _fit_rows(self, sample: TrainingSample, rows: IntArray, seed: int) -> RatioModel:
         """Train on some rows, without those of which learners see nothing."""
         weight = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
         seen = weight > 0

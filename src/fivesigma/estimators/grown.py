@@ -17,15 +17,13 @@ from fivesigma.cascade.algorithm import Schedule, cascade
 from fivesigma.cascade.rounds import ClassWeights, History
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError
-from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting, with_callbacks
-from fivesigma.estimators.gauge import Gauge
-from fivesigma.estimators.growth import Growth, Weigher
 from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits
+from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
+from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
 from fivesigma.estimators.streamed import StreamedEvents, read_stream
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import Binding, StagedModel, check_library, grower
 from fivesigma.learners.xgboost_batches import MEMORY, cache_folder
 from fivesigma.significance import Utility, resolve_utility
@@ -298,7 +296,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
     def _checkpoint_interval(self) -> int:
         return self.checkpoint_every
 
-    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+    def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         split_seed, seed = spread_seeds(self.random_state, 2)
         if splits is None:
             few = self.update == "cross-fit" and isinstance(self.cv, float)
@@ -309,12 +307,14 @@ class GrownCascadeClassifier(SignificanceClassifier):
             self.models_ = [self._grow_on_all(sample, seed)]
         return probability
 
-    def _growth(self, sample: Sample, splits: Splits, seed: int, cache: Path | None) -> tuple[Growth, ClassWeights]:
+    def _growth(
+        self, sample: TrainingSample, splits: Splits, seed: int, cache: Path | None
+    ) -> tuple[Growth, ClassWeights]:
         """Bind the boosters to their events; return the class weights of the first round too."""
         growth = Growth(
             sample,
             splits,
-            Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_),
+            TuningEvents.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_),
             library=self.library,
             params=check_library(self.library, self.params),
             seed=seed,
@@ -399,7 +399,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         """How many of the trees that have grown are kept."""
         return _best_end(judged) if self.early_stopping else n_trees
 
-    def _grow_on_all(self, sample: Sample, seed: int) -> StagedModel:
+    def _grow_on_all(self, sample: TrainingSample, seed: int) -> StagedModel:
         """Grow one booster on all events with the class weights of the rounds that were kept."""
         rows = np.flatnonzero(sample.weight)
         params, threads = check_library(self.library, self.params), threads_for(self.n_jobs, sample.n_cells)

@@ -13,9 +13,9 @@ from sklearn.utils.metaestimators import _BaseComposition
 from fivesigma._types import Array
 from fivesigma.blend import BLENDS
 from fivesigma.errors import InputError
-from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.blended import BlendedClassifier
-from fivesigma.estimators.fits import (
+from fivesigma.estimators.grown import GrownCascadeClassifier
+from fivesigma.estimators.member_fits import (
     as_member,
     check_members,
     check_storable,
@@ -23,11 +23,11 @@ from fivesigma.estimators.fits import (
     plan,
     run_fits,
 )
-from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
+from fivesigma.estimators.split_steps import Splits
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -194,7 +194,7 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         self._set_params("estimators", **params)
         return self
 
-    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+    def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         self._validate_names([name for name, _ in self.estimators])
         if self.cut == "zero" and self.blend == "rank":
             raise InputError(
@@ -213,7 +213,7 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
         return score
 
-    def _splits(self, sample: Sample, given: Splits | None, root: int) -> Callable[[int], Splits]:
+    def _splits(self, sample: TrainingSample, given: Splits | None, root: int) -> Callable[[int], Splits]:
         """Splits of each member by its number, all repeats one after the other."""
 
         def repeats(member: int) -> Splits:

@@ -17,9 +17,7 @@ from fivesigma._types import Array
 from fivesigma.cascade.algorithm import Schedule, cascade, until_no_increase
 from fivesigma.cascade.rounds import ClassWeights, History, Round
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.estimators.base import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.callbacks import reporting
-from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parallel import (
     on_cluster,
     run_on_cluster,
@@ -28,8 +26,9 @@ from fivesigma.estimators.parallel import (
     threads_of_worker,
 )
 from fivesigma.estimators.parameters import whole
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits, SplitStep
+from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
+from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import Binding, Model, bind, check_learner, default_learner
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
@@ -194,14 +193,14 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+    def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         learner = self._learner()
         check_learner(learner)
         is_plain = self._is_plain()
         saved = (checkpoint.read() if checkpoint else None) or ({}, {})
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
-        held_out = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        held_out = TuningEvents.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
         held_out.warn_if_small()
         schedule = Schedule(self.utility_, floor=held_out.floor)
         if self.u_init == "auto":
@@ -308,7 +307,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _preference(self, c: _Candidate) -> tuple[bool, float]:
         return not self._may_be_kept(c.round), -c.round.significance
 
-    def _final_models(self, learner: Any, sample: Sample, candidates: list[_Candidate]) -> list[Model]:
+    def _final_models(self, learner: Any, sample: TrainingSample, candidates: list[_Candidate]) -> list[Model]:
         if not self.refit:
             return [model for c in candidates for model in c.models]
         rows = np.flatnonzero(sample.weight)
@@ -326,7 +325,9 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         return default_learner() if self.estimator is None else self.estimator
 
 
-def _restart_elsewhere(sample: Sample, settings: tuple[Any, ...], seed: int) -> tuple[History, list[_Candidate]]:
+def _restart_elsewhere(
+    sample: TrainingSample, settings: tuple[Any, ...], seed: int
+) -> tuple[History, list[_Candidate]]:
     """One of several restarts, on a worker of a cluster."""
     model, learner, splits, held_out, schedule, start, most = settings
     threads = threads_of_worker(model.n_jobs)
@@ -351,9 +352,9 @@ class Retraining(SplitStep):
     def __init__(
         self,
         learner: Any,
-        sample: Sample,
+        sample: TrainingSample,
         splits: Splits,
-        held_out: Gauge,
+        held_out: TuningEvents,
         *,
         update_cut: str,
         seed: int,

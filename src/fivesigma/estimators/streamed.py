@@ -13,8 +13,8 @@ from fivesigma._types import AnyArray
 from fivesigma.datasets.digest import canonical
 from fivesigma.datasets.stream import EventStream, held_out_rows
 from fivesigma.errors import InputError
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits
+from fivesigma.estimators.split_steps import Splits
+from fivesigma.estimators.training_sample import TrainingSample
 
 
 class StreamedTable:
@@ -35,7 +35,7 @@ class StreamedTable:
         if found is not None:
             self._found, self._digest = found, found.hexdigest()
 
-    def digest(self, sample: Sample) -> str:
+    def digest(self, sample: TrainingSample) -> str:
         """The digest that `fivesigma.datasets.digest.events_digest` finds of the same events."""
         found = self._found.copy()
         for values in (sample.weight, sample.signal):
@@ -50,7 +50,7 @@ class StreamedTable:
 class StreamedEvents(NamedTuple):
     """A sample whose features are in files, and its one split."""
 
-    sample: Sample
+    sample: TrainingSample
     splits: Splits
     table: StreamedTable
 
@@ -92,7 +92,7 @@ def read_stream(stream: EventStream, fraction: float, seed: int, *, pos_label: A
             raise InputError(f"pos_label={pos_label!r} is not among the labels {list(classes)}")
         classes = classes if classes[1] == pos_label else classes[::-1]
     table = StreamedTable(stream, weight.size)
-    sample = Sample.checked(
+    sample = TrainingSample.checked(
         table,
         is_first if first == classes[1] else ~is_first,
         weight,

@@ -15,8 +15,8 @@ from fivesigma._tools.threads import limited
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade.rounds import History
 from fivesigma.estimators.grown import GrownCascadeClassifier
-from fivesigma.estimators.growth import Growth, Weigher
-from fivesigma.estimators.sample import Sample
+from fivesigma.estimators.split_steps import Growth, Weigher
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import Binding
 from fivesigma.significance import Utility
 
@@ -89,12 +89,12 @@ class PlainSearch(GrownCascadeClassifier):
         return round(self.more * _best(judged))
 
 
-def find_tree_count(sample: Sample, binding: Binding, params: dict[str, Any]) -> int:
+def find_tree_count(sample: TrainingSample, binding: Binding, params: dict[str, Any]) -> int:
     """Find the number for scikit-learn's histogram boosting.
 
     Parameters
     ----------
-    sample : Sample
+    sample : TrainingSample
     binding : Binding
         The split, the seed and the threads.
     params : dict
@@ -125,7 +125,7 @@ def _best(losses: list[float]) -> int:
     return (int(np.argmin(losses)) + 1) * EVERY
 
 
-def _loss(probability: Array, sample: Sample, rows: IntArray) -> float:
+def _loss(probability: Array, sample: TrainingSample, rows: IntArray) -> float:
     p = np.clip(probability.astype(np.float64), 1e-12, 1 - 1e-12)
     weight = sample.learner_weights(rows, sample.balanced(rows))
     return float(-np.average(np.log(np.where(sample.signal[rows], p, 1 - p)), weights=weight))

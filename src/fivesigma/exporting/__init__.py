@@ -15,7 +15,7 @@ import fivesigma
 from fivesigma._tools.files import written_whole
 from fivesigma.datasets.columns import Columns
 from fivesigma.errors import InputError
-from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.check import Comparison, compare, given_table, library_score, simulated_table
 from fivesigma.exporting.formats import prepare_booster, prepare_onnx
 from fivesigma.learners.net.classifier import NetClassifier

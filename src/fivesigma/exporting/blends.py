@@ -11,8 +11,8 @@ from fivesigma._types import Array
 from fivesigma.blend import TINY as TINY_BLEND
 from fivesigma.blend import Blend
 from fivesigma.errors import InputError
-from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.blended import BlendedClassifier
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.graph import FEATURES, Graph
 from fivesigma.exporting.linear import logistic_probability, transformed
 from fivesigma.exporting.nets import net_probability

@@ -14,7 +14,7 @@ from fivesigma._tools.extras import need
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.graph import FEATURES, SCORE, SELECTED
 
 TOLERANCE = 1e-5  # largest difference of a score with which a file is written

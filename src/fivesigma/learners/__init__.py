@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fivesigma.learners.base import Binding, Grower, Model, StagedModel, Trainer
 from fivesigma.learners.checks import check_learner, default_learner
 from fivesigma.learners.choose import bind, check_library, grower
+from fivesigma.learners.protocols import Binding, Grower, Model, StagedModel, Trainer
 
 __all__ = [
     "Binding",

@@ -8,8 +8,8 @@ from typing import Any
 from fivesigma._tools.extras import need
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.learners import lightgbm, xgboost
-from fivesigma.learners.base import Binding, Grower, Trainer
 from fivesigma.learners.parameters import check_names
+from fivesigma.learners.protocols import Binding, Grower, Trainer
 from fivesigma.learners.sklearn import SklearnTrainer
 
 LIBRARIES: dict[str, Callable[[dict[str, Any], Binding], Grower]] = {

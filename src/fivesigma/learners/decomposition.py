@@ -13,8 +13,8 @@ from fivesigma._tools.extras import installed, need
 from fivesigma._tools.threads import limited, threads_for
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
-from fivesigma.learners.base import Binding, Model
 from fivesigma.learners.choose import bind
+from fivesigma.learners.protocols import Binding, Model
 from fivesigma.learners.sklearn import SklearnModel, guarded, seeded
 
 _CONSTANT = 1e-9  # relative width below which the weights of a class are one number

@@ -13,7 +13,7 @@ from scipy.special import expit
 from fivesigma._tools.extras import need
 from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array
-from fivesigma.learners.base import Binding, library_names
+from fivesigma.learners.protocols import Binding, library_names
 from fivesigma.learners.sklearn import seeded
 
 # What LGBMClassifier keeps for itself; all else is an alias of one of LightGBM's own parameters.

@@ -15,8 +15,8 @@ from sklearn.utils.validation import has_fit_parameter
 from fivesigma._tools.threads import limited, threads_for
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.learners.base import Binding
 from fivesigma.learners.checks import weight_parameter
+from fivesigma.learners.protocols import Binding
 
 _THREADS = ("n_jobs", "nthread", "num_threads", "thread_count")
 

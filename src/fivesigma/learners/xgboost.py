@@ -17,7 +17,7 @@ from scipy.special import expit
 from fivesigma._tools.extras import need
 from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array
-from fivesigma.learners.base import Binding, is_categorical, library_names
+from fivesigma.learners.protocols import Binding, is_categorical, library_names
 from fivesigma.learners.sklearn import seeded
 from fivesigma.learners.xgboost_batches import batched_matrices
 

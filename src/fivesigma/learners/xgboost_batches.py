@@ -19,7 +19,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray
 from fivesigma.errors import InputError
-from fivesigma.learners.base import Binding, library_names
+from fivesigma.learners.protocols import Binding, library_names
 
 MEMORY = ("all", "bins", "disk")
 _BYTES_PER_CELL = 2.5  # of the files; 2.3 were measured

@@ -14,12 +14,50 @@ from fivesigma.categories import Categories
 from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.reporting.data import ReportData, gather
-from fivesigma.reporting.provenance import data_hash
-from fivesigma.scored.scored_events import ScoredEvents
+from fivesigma.reporting.cuts import CutTable, cut_table
+from fivesigma.reporting.histogram import ProcessRow, ScoreHistogram, process_rows, score_histogram
+from fivesigma.reporting.minorants import Progress, progress_of
+from fivesigma.reporting.provenance import (
+    Provenance,
+    data_hash,
+    feature_names_of,
+    provenance_of,
+    python_call,
+    shared_events,
+)
+from fivesigma.reporting.sections import (
+    CategoryTable,
+    Importance,
+    Section,
+    ShiftTable,
+    category_table,
+    importance_of,
+    score_systematics,
+    shift_table,
+)
+from fivesigma.reporting.verdict import Verdict, verdict_of
+from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
+from fivesigma.yields import number_processes, signal_and_background
 
-__all__ = ["Report", "ReportData", "data_hash", "report"]
+__all__ = ["Report", "ReportData", "Section", "data_hash", "report"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """What a report shows, figure by figure: histograms and curves of a bounded size, never events."""
+
+    title: str
+    sections: tuple[Section, ...]
+    verdict: Verdict
+    progress: Progress
+    cuts: CutTable
+    scores: ScoreHistogram
+    processes: list[ProcessRow]
+    categories: CategoryTable | None
+    systematics: ShiftTable | None
+    importance: Importance | None
+    provenance: Provenance
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -77,10 +115,11 @@ def report(
     baseline: Any = None,
     yields: tuple[float, float] | None = None,
     utilities: Sequence[Utility] | None = None,
-    systematics: Mapping[str, tuple[Any, Any]] | None = None,
+    systematics: Mapping[str, Any] | None = None,
     categories: Categories | ScoreCategories | None = None,
     cross_fitted: float | None = None,
     trained_on: Events | None = None,
+    sections: Sequence[Section] = (),
     title: str | None = None,
     command: str | None = None,
     level: float = 0.68,
@@ -92,7 +131,8 @@ def report(
     Parameters
     ----------
     model : estimator
-        A fitted `CascadeClassifier`, `GrownCascadeClassifier` or `CascadePool`.
+        A fitted `AutoClassifier`, `CascadeClassifier`, `GrownCascadeClassifier`, `DecomposedClassifier` or
+        `CascadePool`: anything with a cut of its own.
     events : Events or ScoredEvents
         Labelled and weighted events that were used for nothing else. Scored events must have the scores of this model;
         `baseline` and `trained_on` need features and therefore `Events`.
@@ -114,6 +154,8 @@ def report(
     trained_on : Events, optional
         The training events: events that are also here lead to a warning. Without them a model that has ``data_hash_``
         is compared by that.
+    sections : sequence of Section, optional
+        Sections to show before the verdict.
     title : str, optional
         Of the page.
     command : str, optional
@@ -136,21 +178,76 @@ def report(
     >>> found.data.verdict.significance == model.significance(test.X, test.y, test.weight)
     True
     """
+    scored = _scored(model, events, yields, {"baseline": baseline, "trained_on": trained_on})
+    score, signal, weight = scored.arrays()
+    selected = score >= model.cut_
+    utility: Utility = model.utility_
+    varied = score_systematics(model, events, scored, systematics)
+    table = cut_table(scored, utility, float(model.cut_), utilities, varied)
+    processes = number_processes(signal, scored.process, split_mixed=True)
+    other = None
+    if baseline is not None and isinstance(events, Events):
+        _need_cut(baseline)
+        other = baseline, signal_probability(baseline, events) >= baseline.cut_
+    verdict = verdict_of(
+        model,
+        scored,
+        table,
+        utility,
+        other,
+        shared_events=shared_events(events, model, trained_on),
+        training_yields=None if trained_on is None else signal_and_background(trained_on.weight, trained_on.is_signal),
+        level=level,
+        n_boot=n_boot,
+        random_state=random_state,
+    )
+    again = python_call(
+        {"baseline": baseline, "trained_on": trained_on, "utilities": utilities, "systematics": systematics},
+        {"yields": yields, "title": title, "level": level, "n_boot": n_boot, "random_state": random_state},
+    )
     return Report(
-        gather(
-            model,
-            events,
-            baseline=baseline,
-            yields=yields,
-            utilities=utilities,
-            systematics=systematics,
-            categories=categories,
-            cross_fitted=cross_fitted,
-            trained_on=trained_on,
-            title=title,
-            command=command,
-            level=level,
-            n_boot=n_boot,
-            random_state=random_state,
+        ReportData(
+            title=f"{type(model).__name__} on {len(events):,} events" if title is None else title,
+            sections=tuple(sections),
+            verdict=verdict,
+            progress=progress_of(model, utility, table),
+            cuts=table,
+            scores=score_histogram(score, weight, processes),
+            processes=process_rows(weight, selected, processes),
+            categories=category_table(categories, cross_fitted),
+            systematics=shift_table(scored, float(model.cut_), varied),
+            importance=importance_of(model, feature_names_of(model, events)),
+            provenance=provenance_of(model, events, trained_on, again if command is None else command),
         )
     )
+
+
+def _scored(
+    model: Any, events: Events | ScoredEvents, yields: tuple[float, float] | None, need_features: Mapping[str, Any]
+) -> ScoredEvents:
+    """Events with the model's scores, if they are such that there is something to report."""
+    _need_cut(model)
+    if isinstance(events, ScoredEvents):
+        for name, given in need_features.items():
+            if given is not None:
+                raise InputError(f"{name} needs the features of the events: give Events, not ScoredEvents")
+        scored = events if yields is None else events.scaled_to(*yields)
+    elif isinstance(events, Events):
+        scored = ScoredEvents.of(model, events, yields)
+    else:
+        raise InputError(
+            f"events must be Events, as load_events makes them, or ScoredEvents, got {type(events).__name__}"
+        )
+    score, signal, _ = scored.arrays()
+    if not signal.any() or signal.all():
+        raise InputError("a report needs signal and background events, and one of the two is not there")
+    if not ((score >= model.cut_) & ~signal).any():
+        raise InputError(f"the model's cut at {model.cut_:.6g} keeps no background of these events; report on more")
+    return scored
+
+
+def _need_cut(model: Any) -> None:
+    if not hasattr(model, "cut_"):
+        raise InputError(
+            f"a {type(model).__name__} without a cut cannot be reported on; fit a model of fivesigma first"
+        )

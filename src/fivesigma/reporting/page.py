@@ -5,13 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from dataclasses import fields, is_dataclass
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma.reporting.data import ReportData, plain
+
+if TYPE_CHECKING:
+    from fivesigma.reporting import ReportData
 
 _MINUS = "−"
+DIGITS = 8  # significant digits that are sent
 Table = tuple[list[str], list[list[str]]]
 
 
@@ -46,6 +52,28 @@ def render(data: ReportData) -> str:
         script_hash=f"sha256-{digest}",
     )
     return page
+
+
+def plain(value: Any) -> Any:
+    """Turn records and arrays into what JSON knows; what is not finite becomes None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({"z": np.array([1.0, np.nan])})
+    {'z': [1.0, None]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [plain(v) for v in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
 
 
 def number(value: float | None) -> str:

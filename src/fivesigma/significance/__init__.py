@@ -10,10 +10,10 @@ the tangent is minus the paper's R(g, u) = b f*(u) + s~ u - p u, where s~ = p - 
 
 from __future__ import annotations
 
-from fivesigma.significance.base import Utility, VariationalUtility
 from fivesigma.significance.names import resolve_utility
 from fivesigma.significance.paper import AMS2, AMS3, FDivergence, SOverRootSB
 from fivesigma.significance.uncertain_background import GaussianBackground, OnOff, RelativeBackground
+from fivesigma.significance.utility import Utility, VariationalUtility
 
 __all__ = [
     "AMS2",

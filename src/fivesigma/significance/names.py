@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.significance.base import Utility
 from fivesigma.significance.paper import AMS2, AMS3, SOverRootSB
 from fivesigma.significance.uncertain_background import GaussianBackground, OnOff, RelativeBackground
+from fivesigma.significance.utility import Utility
 
 # The name and, for those that have one, the number they take.
 _PLAIN: dict[str, type[AMS2 | AMS3 | SOverRootSB]] = {"ams2": AMS2, "ams3": AMS3, "s_over_root_sb": SOverRootSB}

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.significance.base import VariationalUtility, refuse_outside
 from fivesigma.significance.numerics import expm1mx, log1pmx, poisson_f
+from fivesigma.significance.utility import VariationalUtility, refuse_outside
 
 _LARGEST_T = 1e12  # s/b beyond which the slope of a user's f is not searched
 

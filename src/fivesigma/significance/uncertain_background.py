@@ -10,8 +10,8 @@ import numpy as np
 
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.significance.base import USUAL, Utility, VariationalUtility
 from fivesigma.significance.numerics import expm1mx, log1pmx, poisson_f
+from fivesigma.significance.utility import USUAL, Utility, VariationalUtility
 
 
 def _on_off(t: Array, epsilon: Array) -> tuple[Array, Array, Array, Array]:

@@ -27,7 +27,7 @@ from fivesigma.yields import (
 
 
 @dataclass(frozen=True)
-class Sample:
+class TrainingSample:
     """Checked training events.
 
     Attributes
@@ -72,7 +72,7 @@ class Sample:
         negative: str,
         feature_names: AnyArray | None = None,
         data_hash: str | None = None,
-    ) -> Sample:
+    ) -> TrainingSample:
         """Check labels and weights."""
         signal, classes = split_labels(y, pos_label)
         weight = np.ones(signal.size) if sample_weight is None else check_weights(sample_weight, signal.size)

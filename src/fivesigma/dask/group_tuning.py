@@ -10,7 +10,7 @@ from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cut.best_cut import CutScan, floor_for, scan_ranking
 from fivesigma.cut.binned_ranking import BinnedRanking, Levels
 from fivesigma.dask.group import Group
-from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.scored.score_bins import SAMPLE, ArrayPartitions, BinSums, sample_scores
 from fivesigma.significance import Utility
 
@@ -43,7 +43,7 @@ class GroupRanking(BinnedRanking):
 
 
 @dataclass(frozen=True)
-class GroupGauge(Gauge):
+class GroupTuningEvents(TuningEvents):
     """Events of this worker, measured together with those of all others.
 
     Attributes
@@ -57,7 +57,7 @@ class GroupGauge(Gauge):
     available: float
 
     @classmethod
-    def shared(cls, signal: BoolArray, weight: Array, utility: Utility, group: Group) -> GroupGauge:
+    def shared(cls, signal: BoolArray, weight: Array, utility: Utility, group: Group) -> GroupTuningEvents:
         """Gather events whose weights are scaled already."""
         available = _effective(*group.sum(*_sum_and_squares(weight[~signal])).tolist())
         return cls(signal, weight, utility, floor_for(available), 1.0, group, available)

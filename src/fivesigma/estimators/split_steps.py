@@ -1,22 +1,135 @@
-"""How boosters grow side by side, one for each split, while u follows their yields."""
+"""The steps of a cascade on one or more splits: train on each, then look at the yields that drive u."""
 
 from __future__ import annotations
 
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.cascade.algorithm import Outcome
 from fivesigma.cascade.rounds import ClassWeights
-from fivesigma.errors import InputError
-from fivesigma.estimators.gauge import Gauge
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits, SplitStep
+from fivesigma.cut.best_cut import MIN_EFFECTIVE, CutScan, floor_for, scan
+from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import Binding, StagedModel, grower
-from fivesigma.yields import signal_and_background
+from fivesigma.significance import Utility
+from fivesigma.yields import effective_count, signal_and_background, yields_of
+
+
+@dataclass(frozen=True)
+class TuningEvents:
+    """Events on which selections are measured: where u, the stop and the cut are decided. Usually they are held out.
+
+    Attributes
+    ----------
+    signal, weight : arrays
+        Of the rows of all splits, one after the other, each class scaled to its full yield.
+    utility : Utility
+    floor : float
+        Effective background count that a selection must keep to count.
+    copies : float
+        How often an event stands here on average; repeated splits repeat events, which makes them no more precise.
+    """
+
+    signal: BoolArray
+    weight: Array
+    utility: Utility
+    floor: float
+    copies: float
+
+    @classmethod
+    def of(cls, sample: TrainingSample, rows: IntArray, utility: Utility) -> TuningEvents:
+        """Gather rows."""
+        signal = sample.signal[rows]
+        weight = sample.rescaled(rows)
+        copies = rows.size / np.unique(rows).size
+        return cls(signal, weight, utility, floor_for(effective_count(weight[~signal]) / copies), copies)
+
+    def warn_if_small(self) -> None:
+        """Say so if the floor had to be lowered."""
+        self._warn(effective_count(self.weight[~self.signal]) / self.copies)
+
+    def _warn(self, available: float) -> None:
+        if self.floor < MIN_EFFECTIVE:
+            warnings.warn(
+                f"{available:.1f} effective background events decide; selections that keep as few as one of them count",
+                SmallSampleWarning,
+                stacklevel=4,
+            )
+
+    def at(self, selected: BoolArray) -> tuple[float, float, float]:
+        """Yields s and b of a selection, and its effective background count."""
+        kept = yields_of(selected, self.signal, self.weight)
+        return kept.s, kept.b, kept.effective_b / self.copies
+
+    def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
+        """Scan all cuts on P(signal)."""
+        return scan(probability, self.signal, self.weight, self.utility, rule, min_effective=self.floor * self.copies)
+
+
+Splits = list[tuple[IntArray, IntArray]]
+"""Rows to train on and rows to hold out, of each split."""
+
+
+class SplitStep(ABC):
+    """What the cascades share.
+
+    Parameters
+    ----------
+    sample : TrainingSample
+    splits : list of (train, held-out) rows
+    held_out : TuningEvents
+        Held-out rows of all splits, one after the other.
+    update_cut : {"zero", "plateau"}
+        Cut at which the yields are formed.
+    on_train : bool
+        Whether the training events drive u.
+    """
+
+    def __init__(
+        self, sample: TrainingSample, splits: Splits, held_out: TuningEvents, *, update_cut: str, on_train: bool = False
+    ) -> None:
+        self.sample, self.splits, self.held_out = sample, splits, held_out
+        self._update_cut, self._on_train = update_cut, on_train
+
+    @abstractmethod
+    def train(self, weights: ClassWeights) -> None:
+        """Train on every split with class weights."""
+
+    @abstractmethod
+    def score_held_out(self) -> Array:
+        """P(signal) of the held-out rows of all splits."""
+
+    @abstractmethod
+    def score_train(self) -> Array:
+        """P(signal) of the training rows of all splits."""
+
+    @cached_property
+    def training(self) -> TuningEvents:
+        """Training rows of all splits, one after the other."""
+        return TuningEvents.of(self.sample, np.concatenate([rows for rows, _ in self.splits]), self.held_out.utility)
+
+    @property
+    def gauge(self) -> TuningEvents:
+        """Events that drive u."""
+        return self.training if self._on_train else self.held_out
+
+    def measure(self, *, tuned: bool, monitored: bool) -> Outcome:
+        """Yields of the present classifiers on the events that drive u."""
+        p = self.score_train() if self._on_train else self.score_held_out()
+        best = self.gauge.scan(p) if tuned or self._update_cut == "plateau" else None
+        threshold = 0.5 if best is None or self._update_cut == "zero" else best.cut
+        s, b, effective = self.gauge.at(p >= threshold)
+        seen = self.training.at(self.score_train() >= threshold)[:2] if monitored else None
+        return Outcome(s, b, effective, tuned=(best.s, best.b) if best and tuned else None, train=seen)
+
 
 _PIECE = 1 << 16
 
@@ -39,7 +152,7 @@ class Weigher:
         self._base, self._signal, self._sums, self._n = base, signal, sums, n
 
     @classmethod
-    def of(cls, sample: Sample, rows: IntArray) -> Weigher:
+    def of(cls, sample: TrainingSample, rows: IntArray) -> Weigher:
         """Weigh some rows of a sample."""
         signal = sample.signal[rows]
         base = sample.learner_weights(rows, ClassWeights(1.0, 1.0))
@@ -74,9 +187,9 @@ class Growth(SplitStep):
 
     def __init__(
         self,
-        sample: Sample,
+        sample: TrainingSample,
         splits: Splits,
-        held_out: Gauge,
+        held_out: TuningEvents,
         *,
         library: str,
         params: dict[str, Any],

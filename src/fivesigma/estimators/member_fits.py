@@ -14,12 +14,12 @@ from sklearn.base import clone
 from fivesigma._tools.threads import spread_threads
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, StoreError
-from fivesigma.estimators.base import SignificanceClassifier
 from fivesigma.estimators.callbacks import PoolProgress
 from fivesigma.estimators.parallel import on_cluster, run_on_cluster, run_parallel, threads_of_worker
 from fivesigma.estimators.retrained import CascadeClassifier
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
+from fivesigma.estimators.split_steps import Splits
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import check_learner
 from fivesigma.store import load_value, save_value, to_parts
 from fivesigma.store.checkpoint import Checkpoint
@@ -43,7 +43,7 @@ class Task(NamedTuple):
         return f"{self.name}-{self.number}"
 
 
-class Fit(NamedTuple):
+class MemberFit(NamedTuple):
     """One fit that is done: the model, and its P(signal) of the held-out rows."""
 
     task: Task
@@ -107,11 +107,11 @@ def run_fits(
     pool: Any,
     members: Sequence[SignificanceClassifier],
     tasks: list[Task],
-    sample: Sample,
+    sample: TrainingSample,
     checkpoint: Checkpoint | None,
     *,
-    ready: Mapping[str, Fit] = MappingProxyType({}),
-) -> list[Fit]:
+    ready: Mapping[str, MemberFit] = MappingProxyType({}),
+) -> list[MemberFit]:
     """Run the fits; those of a member that a callback stopped in between are left out.
 
     Parameters
@@ -121,9 +121,9 @@ def run_fits(
     members : sequence of estimators
         What is cloned and fitted.
     tasks : list of Task
-    sample : Sample
+    sample : TrainingSample
     checkpoint : Checkpoint, optional
-    ready : mapping of str to Fit, optional
+    ready : mapping of str to MemberFit, optional
         Fits that are done already, by the keys of their tasks.
     """
     workers, threads = spread_threads(pool.n_jobs, len(tasks), sample.n_cells)
@@ -133,7 +133,7 @@ def run_fits(
     done |= set(ready)
     with PoolProgress(pool, {t.key: rounds_of(members[t.member]) for t in tasks}).showing() as progress:
 
-        def work(task: Task) -> Fit | None:
+        def work(task: Task) -> MemberFit | None:
             if progress.stopped and task.member > 0:  # a pool needs one member
                 return None
             with progress.fit(task.key):
@@ -142,7 +142,7 @@ def run_fits(
                 if checkpoint and task.key in done:
                     with checkpoint.resuming():
                         stored = load_value(checkpoint.folder / task.key, trusted=True)
-                        return Fit(task, stored["model"], _held_out(stored["held_out"], task))
+                        return MemberFit(task, stored["model"], _held_out(stored["held_out"], task))
                 return fit_task(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
 
         try:
@@ -162,17 +162,17 @@ def _run_on_cluster(  # noqa: PLR0917 - what `run_fits` has
     pool: Any,
     members: Sequence[SignificanceClassifier],
     tasks: list[Task],
-    sample: Sample,
+    sample: TrainingSample,
     checkpoint: Checkpoint | None,
     done: set[str],
     progress: PoolProgress,
-    stored: Callable[[Task], Fit | None],
-) -> list[Fit | None]:
+    stored: Callable[[Task], MemberFit | None],
+) -> list[MemberFit | None]:
     """Run the fits on the workers of a cluster; what is finished is kept here, not what is half done."""
     settings = SimpleNamespace(utility_=pool.utility_, negative_weights=pool.negative_weights, n_jobs=pool.n_jobs)
     missing = [t for t in tasks if t.key not in done]
     new = run_on_cluster(_fit_elsewhere, [(settings, members[t.member], t, sample) for t in missing])
-    fits: list[Fit | None] = []
+    fits: list[MemberFit | None] = []
     for task in tasks:
         if task.key in done:
             fits.append(stored(task))
@@ -185,7 +185,7 @@ def _run_on_cluster(  # noqa: PLR0917 - what `run_fits` has
     return fits
 
 
-def _fit_elsewhere(settings: Any, member: SignificanceClassifier, task: Task, sample: Sample) -> Fit:
+def _fit_elsewhere(settings: Any, member: SignificanceClassifier, task: Task, sample: TrainingSample) -> MemberFit:
     return fit_task(settings, member, task, sample, threads=threads_of_worker(settings.n_jobs), checkpoint=None)
 
 
@@ -201,11 +201,11 @@ def fit_task(
     pool: Any,
     member: SignificanceClassifier,
     task: Task,
-    sample: Sample,
+    sample: TrainingSample,
     *,
     threads: int,
     checkpoint: Checkpoint | None,
-) -> Fit:
+) -> MemberFit:
     """Fit a member on one split, and keep the fit in the checkpoint.
 
     Parameters
@@ -215,7 +215,7 @@ def fit_task(
     member : estimator
         Cloned and fitted.
     task : Task
-    sample : Sample
+    sample : TrainingSample
     threads : int
     checkpoint : Checkpoint, optional
     """
@@ -232,13 +232,13 @@ def fit_task(
     score = model.fit_sample(sample, [(task.train, task.held_out)])
     if checkpoint:
         model.set_params(checkpoint=None)
-    fit = Fit(task, model, score)
+    fit = MemberFit(task, model, score)
     if checkpoint:
         keep_fit(checkpoint, fit)
     return fit
 
 
-def keep_fit(checkpoint: Checkpoint, fit: Fit) -> None:
+def keep_fit(checkpoint: Checkpoint, fit: MemberFit) -> None:
     """Write a finished fit; in this order a kill between any two steps leaves a fit that is finished or can resume."""
     key = fit.task.key
     keep_value(checkpoint, key, {"model": fit.model, "held_out": fit.held_out_score})

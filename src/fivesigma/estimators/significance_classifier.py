@@ -22,12 +22,11 @@ from fivesigma.datasets.digest import events_digest
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
-from fivesigma.estimators.gauge import Gauge
 from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, one_of
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits
+from fivesigma.estimators.split_steps import Splits, TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.varied import scored_variations
-from fivesigma.learners.complaints import explained
+from fivesigma.learners.library_errors import explain_errors
 from fivesigma.likelihood.shifts import Systematics, YieldShifts, scaled, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility, resolve_utility
@@ -71,7 +70,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     }
 
     @abstractmethod
-    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+    def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         """Train, tune the cut, and return P(signal) of the held-out rows, each by models that were not fitted on it."""
 
     @abstractmethod
@@ -116,7 +115,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
                 self.columns_ = asdict(X.columns)
         return self
 
-    def _splits_of(self, X: Any, sample: Sample) -> Splits | None:  # noqa: ARG002 - for those that know folds
+    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:  # noqa: ARG002 - for those that know folds
         """Splits that the events themselves decide; None for those that `cv` describes."""
         return None
 
@@ -127,12 +126,12 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             check(name, getattr(self, name))
 
     @with_callbacks
-    def fit_sample(self, sample: Sample, splits: Splits | None = None) -> Array:
+    def fit_sample(self, sample: TrainingSample, splits: Splits | None = None) -> Array:
         """Train on checked events; a pool calls it with splits of its own.
 
         Parameters
         ----------
-        sample : Sample
+        sample : TrainingSample
         splits : list of (train, held-out) rows, optional
             By default those that `cv` describes.
 
@@ -149,7 +148,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             None if self.checkpoint is None else Checkpoint.of(self, self._checkpoint_interval(), sample.digest, splits)
         )
         try:
-            with explained(sample.X, sample.feature_names):
+            with explain_errors(sample.X, sample.feature_names):
                 return self._fit(sample, splits, checkpoint)
         finally:
             if checkpoint:
@@ -195,7 +194,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         """
         check_is_fitted(self)
         table = self._check_table(X, reset=False)
-        with explained(table, getattr(self, "feature_names_in_", None)):
+        with explain_errors(table, getattr(self, "feature_names_in_", None)):
             p = self.score_checked(table)
         return np.column_stack([1.0 - p, p])
 
@@ -322,7 +321,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         weight = check_weights(sample_weight, labels.size)
         return signal, weight if yields is None else rescale(weight, signal, yields)
 
-    def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any) -> Sample:
+    def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any) -> TrainingSample:
         """Check all input of `fit`."""
         y, sample_weight, process = _brought_along(X, y, sample_weight, process)
         if y is None:
@@ -332,7 +331,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         check_consistent_length(table, labels)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
-        return Sample.checked(
+        return TrainingSample.checked(
             table,
             labels,
             sample_weight,
@@ -372,12 +371,12 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return table
         return need("polars").DataFrame(table, schema=[str(name) for name in fitted])  # its learner has seen frames
 
-    def tune_on(self, held_out: Gauge, probability: Array) -> None:
+    def tune_on(self, held_out: TuningEvents, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""
         self.cut_ = self._cut_on(held_out, probability)
         self.selected_fraction_ = float(np.mean(probability >= self.cut_))
 
-    def _cut_on(self, held_out: Gauge, probability: Array) -> float:
+    def _cut_on(self, held_out: TuningEvents, probability: Array) -> float:
         if self.cut == "zero":
             return 0.5
         return held_out.scan(probability, self.cut).cut if isinstance(self.cut, str) else float(self.cut)

@@ -19,7 +19,7 @@ _NO_BINS = "window shape cannot be larger"  # what scikit-learn's binning says o
 
 
 @contextmanager
-def explained(X: Any, names: AnyArray | None) -> Iterator[None]:
+def explain_errors(X: Any, names: AnyArray | None) -> Iterator[None]:
     """Turn an error of a boosting library into one of ours, at no cost while there is none.
 
     Parameters

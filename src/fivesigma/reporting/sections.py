@@ -1,0 +1,255 @@
+"""Sections of a page that not every model has: features, categories, systematics, and those of other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fivesigma._types import Array
+from fivesigma.categories import Categories
+from fivesigma.categories.several_signals import ScoreCategories
+from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.events import Events
+from fivesigma.errors import InputError
+from fivesigma.estimators.varied import scored_variations
+from fivesigma.likelihood.shifts import Systematics, Varied, scaled, yield_shifts
+from fivesigma.scored.scored_events import ScoredEvents
+
+MOST_FEATURES = 25
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section that a user of the report adds before the verdict, such as the expectation of an analysis.
+
+    All text is escaped where it is shown.
+
+    Attributes
+    ----------
+    name : str
+        Anchor of the section: letters and hyphens.
+    title : str
+    headline : (str, str), optional
+        A number, and what it is.
+    text : tuple of str
+        Paragraphs.
+    waterfall : sequence of (str, float)
+        The significance after each uncertainty, the first without any of them; drawn as bars.
+    tables : tuple of (str, heads, rows)
+        Caption, heads of the columns, and rows of text.
+    notes : tuple of str
+    """
+
+    name: str
+    title: str
+    headline: tuple[str, str] | None = None
+    text: tuple[str, ...] = ()
+    waterfall: Sequence[tuple[str, float]] = ()
+    tables: tuple[tuple[str, Sequence[str], Sequence[Sequence[str]]], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Share of each feature, the largest first.
+
+    Attributes
+    ----------
+    names : list of str
+    share : list of float
+    rest : float
+        Share of all features that are not listed.
+    n_rest : int
+        How many these are.
+    """
+
+    names: list[str]
+    share: list[float]
+    rest: float
+    n_rest: int
+
+
+def importance_of(model: Any, names: tuple[str, ...]) -> Importance | None:
+    """Importance of features, or None if the model has none; members of a pool count alike."""
+    trained = Columns.of_model(model).feature_names or names
+    share = _shares(model, len(trained))
+    if share is None:
+        return None
+    order = np.argsort(-share, kind="stable")
+    shown, rest = order[:MOST_FEATURES], order[MOST_FEATURES:]
+    return Importance([str(trained[j]) for j in shown], share[shown].tolist(), float(share[rest].sum()), rest.size)
+
+
+def _shares(model: Any, n_features: int) -> Array | None:
+    """Shares that sum to one."""
+    parts = [m for _, m in getattr(model, "members_", [])]
+    if not hasattr(model, "feature_importances_"):
+        parts = parts or [getattr(m, "estimator", m) for m in getattr(model, "models_", [])]
+        found = [s for s in (_shares(part, n_features) for part in parts) if s is not None]
+        return np.asarray(np.mean(found, axis=0)) if found else None
+    share = np.asarray(model.feature_importances_, dtype=np.float64)
+    if share.shape != (n_features,) or not share.sum() > 0:
+        return None
+    return np.asarray(share / share.sum())
+
+
+@dataclass(frozen=True)
+class CategoryRow:
+    """One category: what it is called, its yields by process, and the effective background in it."""
+
+    name: str
+    yields: list[float]
+    effective_b: float
+    significance: float | None
+
+
+@dataclass(frozen=True)
+class CategoryTable:
+    """All categories.
+
+    Attributes
+    ----------
+    significance : dict of str to float
+        Of all categories together; of each signal if there are several.
+    cross_fitted : float or None
+        The same with edges that were chosen without the events that fill them.
+    held_out : bool
+        Whether the edges were chosen on other events than these.
+    bound : float or None
+        What no such categories exceed on the events that chose them.
+    processes : list of str
+        Heads of the yields, signals first.
+    rows : list of CategoryRow
+    notes : tuple of str
+    """
+
+    significance: dict[str, float]
+    cross_fitted: float | None
+    held_out: bool
+    bound: float | None
+    processes: list[str]
+    rows: list[CategoryRow]
+    notes: tuple[str, ...]
+
+
+def category_table(categories: Any, cross_fitted: float | None = None) -> CategoryTable | None:
+    """Table of categories of either kind; None if there are none.
+
+    Parameters
+    ----------
+    categories : Categories or ScoreCategories, optional
+    cross_fitted : float, optional
+    """
+    if categories is None:
+        if cross_fitted is not None:
+            raise InputError("cross_fitted is the significance of categories: give categories too")
+        return None
+    if isinstance(categories, Categories):
+        edges = categories.edges
+        names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)]
+        each: list[float | None] = list(map(float, categories.by_category))
+        together, bound = {"significance": categories.significance}, categories.bound
+    elif isinstance(categories, ScoreCategories):
+        names, each = [str(k) for k in range(len(categories))], [None] * len(categories)
+        together, bound = dict(categories.z), categories.bound.value
+    else:
+        raise InputError(f"categories must be of categorise or categorise_scores, got {type(categories).__name__}")
+    by_process = categories.by_process
+    ordered = sorted(by_process, key=lambda name: not by_process[name].signal)
+    columns = [by_process[name].sum_of_weights for name in ordered]
+    effective = np.asarray(categories.effective_b)
+    rows = [
+        CategoryRow(name, [float(column[k]) for column in columns], float(effective[k]), each[k])
+        for k, name in enumerate(names)
+    ]
+    return CategoryTable(together, cross_fitted, categories.held_out, bound, ordered, rows, categories.notes)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One systematic: relative changes of the yields at the cut, one standard deviation up and down."""
+
+    name: str
+    s_up: float
+    s_down: float
+    b_up: float
+    b_down: float
+
+
+@dataclass(frozen=True)
+class ShiftTable:
+    """All systematics, and what they cost at the cut.
+
+    Attributes
+    ----------
+    shifts : list of Shift
+    significance, known_background : float
+        Of a counting experiment at the cut (no b_reg) whose background moves along, and of one that is known.
+    waterfall : list of (str, float)
+        From statistics alone to what a fit will find: the significance after each systematic, the one that costs most
+        first, and after the statistics of the simulation.
+    notes : tuple of str
+        A sentence for each systematic that moves nothing.
+    """
+
+    shifts: list[Shift]
+    significance: float
+    known_background: float
+    waterfall: list[tuple[str, float]]
+    notes: tuple[str, ...]
+
+
+def score_systematics(
+    model: Any, events: Events | ScoredEvents, scored: ScoredEvents, given: Mapping[str, Any] | None
+) -> Systematics | None:
+    """Systematics as the model scores them, with weights as those of the scored events; None if there are none.
+
+    Parameters
+    ----------
+    model : estimator
+    events : Events or ScoredEvents
+        As they were given.
+    scored : ScoredEvents
+        Scaled to the yields that they stand for.
+    given : mapping of str to (up, down), optional
+        As in `fivesigma.report`.
+    """
+    if given is None:
+        return None
+    _, signal, weight = scored.arrays()
+    if isinstance(events, ScoredEvents):
+        for name, pair in given.items():
+            if not all(moved is None or isinstance(moved, Varied) for moved in pair):
+                raise InputError(f"systematics[{name!r}] must be Varied, with scores, where ScoredEvents are given")
+    found = scored_variations(model, signal, given)
+    before = events.arrays()[2] if isinstance(events, ScoredEvents) else events.weight
+    if weight is before or np.array_equal(weight, before):
+        return found
+    return scaled(found, signal, *(float(weight[c].sum() / before[c].sum()) for c in (signal, ~signal)))
+
+
+def shift_table(scored: ScoredEvents, cut: float, systematics: Systematics | None) -> ShiftTable | None:
+    """Tabulate what systematics do at the cut, if there are any."""
+    if systematics is None:
+        return None
+    found = yield_shifts([cut, np.inf], scored, systematics=systematics)
+    moves = dict(zip(found.up, found.background_shifts(), strict=True))
+    notes = tuple(
+        f"Systematic {name!r} moves no background at the cut: it changes nothing there."
+        for name, (up, down) in moves.items()
+        if not (up.any() or down.any())
+    )
+
+    def change(name: str, *, signal: bool, up: bool) -> float:
+        moved = found.yields(signal=signal, of=(found.up if up else found.down)[name]).sum()
+        return float(moved / found.yields(signal=signal).sum() - 1)
+
+    shifts = [
+        Shift(name, *(change(name, signal=signal, up=up) for signal in (True, False) for up in (True, False)))
+        for name in found.up
+    ]
+    return ShiftTable(shifts, found.significance, found.known_background, found.waterfall(), notes)
