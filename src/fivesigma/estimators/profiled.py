@@ -20,10 +20,9 @@ from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.auto import BINS, _classifier, _installed_library
-from fivesigma.estimators.base import SignificanceClassifier
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.callbacks import PoolProgress
-from fivesigma.estimators.fits import derived_seed, finished, keep_value
-from fivesigma.estimators.gauge import Gauge
+from fivesigma.estimators.member_fits import derived_seed, finished, keep_value
 from fivesigma.estimators.held_out_bins import NOMINAL, HeldOutBins
 from fivesigma.estimators.moved_events import (
     Contrast,
@@ -34,11 +33,11 @@ from fivesigma.estimators.moved_events import (
 )
 from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import one_of
-from fivesigma.estimators.sample import Sample
-from fivesigma.estimators.step import Splits
+from fivesigma.estimators.split_steps import Splits, TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
 from fivesigma.learners import Binding, check_learner
-from fivesigma.learners.base import Model
+from fivesigma.learners.protocols import Model
 from fivesigma.learners.density_ratios import fit_contrast, log_odds, relative_shift
 from fivesigma.likelihood.least_favourable import (
     efficient_direction,
@@ -82,7 +81,7 @@ class ProfiledRound(NamedTuple):
 
 
 @dataclass(frozen=True)
-class VariedSample(Sample):
+class VariedSample(TrainingSample):
     """Training events with their systematics as they were given."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -167,13 +166,13 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         )
         return self._fit_checked(X, varied)
 
-    def _fit(self, sample: Sample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+    def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         if not isinstance(sample, VariedSample):  # as a member of a pool
             sample = VariedSample(**vars(sample))
         split_seed, root, search_seed = spread_seeds(self.random_state, 3)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
-        gauge = Gauge.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
-        gauge.warn_if_small()
+        tuning = TuningEvents.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        tuning.warn_if_small()
         home = home_of(splits, sample.signal.size)
         nominal = FoldedEvents(sample.X, sample.signal, sample.weight, sample.process, home)
         systematics = self._read(sample, nominal, split_seed)
@@ -222,7 +221,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         probability = self._probability(excess)
         self.held_out_score_ = np.where(home >= 0, probability, np.nan)
         rows = np.concatenate([rows for _, rows in splits])
-        self.tune_on(gauge, probability[rows])
+        self.tune_on(tuning, probability[rows])
         return probability[rows]
 
     def _solve(self, weight, r_s, r, constrained):
@@ -285,7 +284,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         reader = SystematicsReader(nominal, sample.classes, ids, partial(self._features, sample), folds, seed)
         return reader.read(sample.given)
 
-    def _features(self, sample: Sample, label: str, moved: Any) -> Any:
+    def _features(self, sample: TrainingSample, label: str, moved: Any) -> Any:
         names = None if sample.feature_names is None else [str(name) for name in sample.feature_names]
         try:
             if isinstance(moved, Events):
@@ -311,7 +310,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         total = bins.fill(flat)
         check_size(total.up, total.yields(signal=False), total.background_shifts())
 
-    def _find_learners(self, sample: Sample, split: tuple[IntArray, IntArray], seed: int, checkpoint: Checkpoint | None) -> tuple[Any, Any]:
+    def _find_learners(self, sample: TrainingSample, split: tuple[IntArray, IntArray], seed: int, checkpoint: Checkpoint | None) -> tuple[Any, Any]:
         shape = self.shape_estimator
         if self.estimator is not None:
             check_learner(self.estimator)
@@ -342,7 +341,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _learners(self) -> Iterable[Any]:
         return [e for e in (self.estimator, self.shape_estimator) if e is not None]
 
-    def _splits_of(self, X: Any, sample: Sample) -> Splits | None:
+    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:
         if self.by is None:
             return None
         if not isinstance(X, Events):
