@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.decomposed import DecomposedClassifier
     from fivesigma.estimators.grown import GrownCascadeClassifier
     from fivesigma.estimators.pool import CascadePool
+    from fivesigma.estimators.profiled import ProfiledClassifier
     from fivesigma.estimators.retrained import CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer
     from fivesigma.exporting import Exported, export
@@ -52,6 +53,7 @@ _HOME = {
     "DecomposedClassifier": "estimators.decomposed",
     "GrownCascadeClassifier": "estimators.grown",
     "CascadePool": "estimators.pool",
+    "ProfiledClassifier": "estimators.profiled",
     "CascadeClassifier": "estimators.retrained",
     "make_scorer": "estimators.scorer",
     "Exported": "exporting",
@@ -103,6 +105,7 @@ __all__ = [
     "NetClassifier",
     "Normalisation",
     "OnOff",
+    "ProfiledClassifier",
     "RelativeBackground",
     "Report",
     "Round",

@@ -165,7 +165,7 @@ class AutoClassifier(BlendedClassifier):
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         if self.cut == "zero":
             raise InputError("cut='zero' is the sign of a margin, and a blend of ranks has none: use another cut")
-        library = _installed_library() if self.library == "auto" else self.library
+        library = installed_library() if self.library == "auto" else self.library
         params = _checked_params(library, self.params)
         if library == "xgboost":
             params = {"max_bin": BINS, **params}
@@ -233,7 +233,8 @@ class AutoClassifier(BlendedClassifier):
         return ()
 
 
-def _installed_library() -> str:
+def installed_library() -> str:
+    """Name of the best library of trees that is installed."""
     return next((name for name in ("xgboost", "lightgbm") if installed(name)), "histogram")
 
 
@@ -260,7 +261,7 @@ def _members(
     library: str, params: dict[str, Any], n_trees: int, of_cascade: int, *, plain_only: bool
 ) -> dict[str, Any]:
     """The members by name, the simplest first; the cut is tuned on the blend, not on them."""
-    classifier = _classifier(library, params, n_trees)
+    classifier = make_booster(library, params, n_trees)
     members: dict[str, Any] = {}
     if library == "histogram":
         members[PLAIN] = CascadeClassifier(classifier, cascade=False, cut="zero")
@@ -275,7 +276,7 @@ def _members(
     return {PLAIN: members[PLAIN]} if plain_only else members
 
 
-def _classifier(library: str, params: dict[str, Any], n_trees: int) -> Any:
+def make_booster(library: str, params: dict[str, Any], n_trees: int) -> Any:
     """A classifier of the library with the settings of the grown models."""
     if library == "xgboost":
         settings = {**xgboost.GROWER_DEFAULTS, **params}

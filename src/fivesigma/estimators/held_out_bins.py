@@ -1,4 +1,4 @@
-"""What a score is worth on held-out events with systematics: bins of the score, filled with nominal and varied events."""
+"""What a score is worth with systematics: its bins, filled with held-out events, nominal and varied."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from fivesigma._types import Array, BoolArray
 from fivesigma.estimators.moved_events import FoldedEvents, TrainingSystematic
 from fivesigma.likelihood.least_favourable import Solution, efficient_direction
-from fivesigma.likelihood.profile import Counts, lowest
-from fivesigma.likelihood.shifts import Varied, YieldShifts, yield_shifts
+from fivesigma.likelihood.profile import lowest
+from fivesigma.likelihood.shifts import Normalisation, Varied, YieldShifts, counts_of, yield_shifts
+from fivesigma.significance import AMS2
 
 N_BINS = 30
 MIN_EFFECTIVE = 25.0  # background events of a bin: the noise of fewer events' shifts would look like a constraint
@@ -57,14 +58,14 @@ class HeldOutBins:
         score, signal, weight = scores[NOMINAL][held], self.nominal.signal[held], weight[held]
         process = None if self.nominal.process is None else self.nominal.process[held]
         edges = bin_edges(score, signal, weight)
-        variations = {one.name: self._variation(one, scores, held, weight) for one in self.systematics}
-        return yield_shifts(edges, score, signal, weight, variations, process=process)
+        variations = {one.name: self._variation(one, scores, held) for one in self.systematics}
+        return yield_shifts(edges, score, signal, weight, variations, process=process, free=self.free)
 
     def _variation(
-        self, one: TrainingSystematic, scores: Mapping[str, Array], held: BoolArray, weight: Array
-    ) -> tuple[Varied, Varied | None]:
-        if one.moves is not None:
-            return Varied(weight=np.where(one.moves[held], 1 + one.size, 1.0) * weight), None
+        self, one: TrainingSystematic, scores: Mapping[str, Array], held: BoolArray
+    ) -> tuple[Varied, Varied | None] | Normalisation:
+        if one.normalisation is not None:
+            return one.normalisation
 
         def side(name: str, events: FoldedEvents) -> Varied:
             if events.X is self.nominal.X:
@@ -73,7 +74,7 @@ class HeldOutBins:
             process = None if events.process is None else events.process[there]
             return Varied(scores[name][there], events.representative[there], events.signal[there], process)
 
-        assert one.up is not None  # noqa: S101 - one of the two is given
+        assert one.up is not None  # where there is no normalisation
         up = side(f"{one.name} up", one.up)
         return up, None if one.down is None else side(f"{one.name} down", one.down)
 
@@ -87,21 +88,18 @@ class HeldOutBins:
             Systematics that count; all by default.
         """
         used = list(shifts.up) if names is None else list(names)
-        constrained = np.array([name not in self.free for name in used], dtype=np.bool_)
         s, b = shifts.yields(signal=True), shifts.yields(signal=False)
-        valid = (b > 0) & (s >= 0)
-        if self.goal == "measurement":
-            n = (s + b)[valid]
-            moved = [
-                sum(shifts.yields(signal=c, of=shifts.up[k]) - shifts.yields(signal=c, of=shifts.down[k]) for c in (0, 1))
-                for k in used
-            ]
-            delta = np.array(moved).reshape(-1, s.size)[:, valid] / 2
-            return efficient_direction(n, s[valid] / n, delta / n, constrained)
-        moves = dict(zip(shifts.up, shifts.background_shifts(), strict=True))
-        up, down = (np.array([moves[k][i] for k in used]).reshape(-1, s.size)[:, valid] for i in (0, 1))
-        found = lowest(Counts((s + b)[valid], b[valid], up, down))
-        return Solution(found.theta, float(np.sqrt(2 * max(float(found.objective), 0.0))))
+        if self.goal == "discovery":
+            found = lowest(counts_of(AMS2(), s, b, shifts, names=used))
+            return Solution(found.theta, float(np.sqrt(2 * max(float(found.objective), 0.0))))
+        n, valid = s + b, s + b > 0
+        up, down = (
+            np.array([shifts.yields(signal=True, of=side[k]) + shifts.yields(signal=False, of=side[k]) for k in used])
+            for side in (shifts.up, shifts.down)
+        )
+        delta = ((up - down) / 2).reshape(-1, s.size)[:, valid]
+        constraint = np.array([float(k not in shifts.free) for k in used])
+        return efficient_direction(n[valid], s[valid] / n[valid], delta / n[valid], constraint)
 
 
 def bin_edges(score: Array, signal: BoolArray, weight: Array) -> Array:

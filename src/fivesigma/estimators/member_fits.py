@@ -263,8 +263,7 @@ def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
 
 def finished(checkpoint: Checkpoint | None) -> set[str]:
     """Fits that a checkpoint holds."""
-    saved = None if checkpoint is None else checkpoint.read()
-    if saved is None:
+    if checkpoint is None or (saved := checkpoint.read()) is None:
         return set()
     with checkpoint.resuming():
         return {key for key in saved[0].get("fits", []) if Path(checkpoint.folder / key).exists()}

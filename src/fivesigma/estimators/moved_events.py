@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,19 +12,10 @@ from sklearn.utils import _safe_indexing
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.events import Events
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError
 from fivesigma.learners.density_ratios import ONE_SIDED, OPPOSITE, SHARE, stack_tables
-from fivesigma.likelihood.shifts import Varied
+from fivesigma.likelihood.shifts import Normalisation, Varied
 from fivesigma.yields import check_weights
-
-try:
-    from fivesigma.likelihood.shifts import Normalisation
-except ImportError:
-
-    @dataclass(frozen=True)
-    class Normalisation:
-        process: Any
-        fraction: Any = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +62,10 @@ class FoldedEvents:
             np.append(self.home, other.home),
         )
 
+    def among(self, processes: str | Sequence[str]) -> BoolArray:
+        """Which events belong to some processes."""
+        return np.isin(self.kinds, processes)
+
     @property
     def kinds(self) -> AnyArray:
         """Process of each event or, where processes have no names, whether it is signal."""
@@ -107,8 +102,9 @@ class Contrast:
 
     @property
     def log_prior(self) -> float:
-        """Log of the ratio of their sums of weights."""
-        return float(np.log(self.first.weight.sum() / self.second.weight.sum()))
+        """Log of the ratio of their sums of weights; infinite where one of them is empty."""
+        with np.errstate(divide="ignore"):
+            return float(np.log(self.first.weight.sum()) - np.log(self.second.weight.sum()))
 
     def training(self, split: int) -> tuple[Any, BoolArray, Array]:
         """Table, membership of the first sample and weights of the events that a split trains on."""
@@ -124,32 +120,29 @@ class TrainingSystematic:
     Attributes
     ----------
     name : str
-    moves : bool array or None
-        Nominal events that a normalisation scales.
-    size : float
-        Relative size of a normalisation.
+    normalisation : Normalisation or None
     up, down : FoldedEvents or None
         Events one standard deviation away.
     """
 
     name: str
-    moves: BoolArray | None = None
-    size: float = 1.0
+    normalisation: Normalisation | None = None
     up: FoldedEvents | None = None
     down: FoldedEvents | None = None
 
     def contrast(self, nominal: FoldedEvents, *, with_signal: bool) -> Contrast:
         """Samples that tell how it moves the background or, with signal, all events."""
         counts = np.ones(nominal.signal.size, dtype=np.bool_) if with_signal else ~nominal.signal
-        if self.moves is not None:
-            first, second = (nominal.where(counts & side) for side in (self.moves, ~self.moves))
-            return Contrast(first, second, SHARE, self.size)
+        if self.normalisation is not None:
+            moves = nominal.among(self.normalisation.process)
+            first, second = (nominal.where(counts & side) for side in (moves, ~moves))
+            return Contrast(first, second, SHARE, self.normalisation.fraction or 1.0)
 
         def completed(side: FoldedEvents) -> FoldedEvents:
             there = side.where(np.ones(side.signal.size, dtype=np.bool_) if with_signal else ~side.signal)
             return there.joined(nominal.where(counts & ~np.isin(nominal.kinds, side.kinds)))
 
-        assert self.up is not None  # noqa: S101 - one of the two is given
+        assert self.up is not None  # where there is no normalisation
         if self.down is None:
             return Contrast(completed(self.up), nominal.where(counts), ONE_SIDED)
         return Contrast(completed(self.up), completed(self.down), OPPOSITE)
@@ -191,13 +184,8 @@ class SystematicsReader:
     folds: Callable[[Events], IntArray] | None
     seed: int
 
-    def read(self, systematics: Mapping[str, Any]) -> list[TrainingSystematic]:
-        """Check them one by one."""
-        if not isinstance(systematics, Mapping):
-            raise InputError(f"systematics must map names to (up, down), got {type(systematics).__name__}")
-        return [self._one(str(name), value) for name, value in systematics.items()]
-
-    def _one(self, name: str, value: Any) -> TrainingSystematic:
+    def read(self, name: str, value: Any) -> TrainingSystematic:
+        """Check one systematic."""
         if isinstance(value, Normalisation):
             return self._normalisation(name, value)
         if not isinstance(value, tuple | list) or len(value) != 2 or value[0] is None:
@@ -214,26 +202,20 @@ class SystematicsReader:
         return TrainingSystematic(name, up=up, down=down)
 
     def _normalisation(self, name: str, value: Normalisation) -> TrainingSystematic:
-        wanted = [value.process] if isinstance(value.process, str) else list(value.process)
         if self.nominal.process is None:
-            raise InputError(f"systematic {name!r} scales {', '.join(map(repr, wanted))}, and the events have no process")
-        there = np.unique(self.nominal.process).tolist()
-        for process in wanted:
-            if process not in there:
-                hint = did_you_mean(process, there) or f"; there are {', '.join(map(repr, there))}"
-                raise InputError(f"systematic {name!r} scales the process {process!r}, of which there are no events{hint}")
-        size = 1.0 if value.fraction is None else float(value.fraction)
-        if value.fraction is not None and not 0 < size < 1:
             raise InputError(
-                f"systematic {name!r} scales its processes by {size:g}: one standard deviation down would leave no "
-                "background or less; the fraction must be between 0 and 1, or None if it is free"
+                f"systematic {name!r} scales {', '.join(map(repr, value.process))}, and the events have no process"
             )
-        return TrainingSystematic(name, moves=np.isin(self.nominal.process, wanted), size=size)
+        names, at = np.unique(self.nominal.process, return_index=True)
+        value.check(name, dict(zip(names.tolist(), self.nominal.signal[at].tolist(), strict=True)))
+        return TrainingSystematic(name, value)
 
     def _side(self, label: str, moved: Any) -> FoldedEvents:
         if isinstance(moved, Varied):
             if moved.score is not None or moved.y is not None or moved.weight is None:
-                raise InputError(f"{label} has scores, and a model learns from features: give Events, a table or weights")
+                raise InputError(
+                    f"{label} has scores, and a model learns from features: give Events, a table or weights"
+                )
             moved = moved.weight
         if isinstance(moved, Events):
             return self._own(label, moved)

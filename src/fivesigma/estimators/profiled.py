@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
@@ -15,14 +15,10 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.validation import check_is_fitted
 
-from fivesigma._tools.threads import spread_threads, threads_for
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.estimators.auto import BINS, _classifier, _installed_library
-from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.estimators.callbacks import PoolProgress
-from fivesigma.estimators.member_fits import derived_seed, finished, keep_value
+from fivesigma.estimators.contrast_fits import default_learners, fit_contrasts, held_out_probability
 from fivesigma.estimators.held_out_bins import NOMINAL, HeldOutBins
 from fivesigma.estimators.moved_events import (
     Contrast,
@@ -31,38 +27,32 @@ from fivesigma.estimators.moved_events import (
     TrainingSystematic,
     home_of,
 )
-from fivesigma.estimators.parallel import run_parallel, spread_seeds
+from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import one_of
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
-from fivesigma.learners import Binding, check_learner
-from fivesigma.learners.protocols import Model
-from fivesigma.learners.density_ratios import fit_contrast, log_odds, relative_shift
+from fivesigma.learners import Model, check_learner
+from fivesigma.learners.density_ratios import SHARE, fit_log_prior, log_odds, relative_shift
+from fivesigma.learners.library_errors import explain_errors
 from fivesigma.likelihood.least_favourable import (
+    Solution,
     efficient_direction,
     efficient_score,
     least_favourable,
     likelihood_ratio,
 )
-from fivesigma.likelihood.shifts import check_size
-from fivesigma.store import load_value
+from fivesigma.likelihood.shifts import Normalisation, YieldShifts, check_size
 from fivesigma.store.checkpoint import Checkpoint
 
 GOALS = ("discovery", "measurement")
+ROUNDS = 3  # in which the pulls are updated
+LEAST_COST = 0.005  # share of the significance that a systematic must cost by itself to have a part in the score
 PLAIN = "plain"
-ROUNDS = 3  # updates of the pulls
-LEAST_COST = 0.005  # share of the significance that a systematic must cost to have a part in the score
-
-# Settings of the trees that learn shapes, by library: the difference is small, and noise in it is a fake constraint.
-SHAPE_TREES: dict[str, dict[str, Any]] = {
-    "xgboost": {"max_depth": 4, "min_child_weight": 50.0},
-    "lightgbm": {"num_leaves": 15, "min_child_samples": 200},
-    "histogram": {"max_leaf_nodes": 15, "min_samples_leaf": 200},
-}
 
 
-class ProfiledRound(NamedTuple):
+@dataclass(frozen=True)
+class ProfiledRound:
     """One score on held-out events.
 
     Attributes
@@ -70,9 +60,9 @@ class ProfiledRound(NamedTuple):
     index : int
         Round 0 is the plain score.
     pulls : dict of str to float
-        Pulls of the score (of a measurement: coefficients of its efficient score).
+        Pulls theta of the score; for a measurement the coefficients a of its efficient score.
     value : float
-        Profiled significance (or uncertainty) in bins of the score.
+        Profiled significance in bins of the score on held-out events; for a measurement the uncertainty.
     """
 
     index: int
@@ -95,8 +85,92 @@ class VariedSample(TrainingSample):
 
 
 class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
-    """Score."""
+    """The one score that a discovery, or a measurement, with systematics needs.
 
+    With systematics the hypothesis without signal is a background b + theta.Delta, where Delta_j is the shift of the
+    j-th one and theta are its pulls. The best categories are intervals of t = ln (s + b)/(b + theta.Delta) at the
+    least favourable pulls: those at which the background resembles signal plus background most. Pure events of an
+    uncertain background get the lowest t, so that the score makes its own control regions.
+
+    Classifiers give the ratios s/b and Delta_j/b: signal against background, a process whose yield is uncertain against
+    the others, events up against events down. They are cross-fitted on folds. The held-out ratios of all events choose
+    theta, and bins of t, filled with held-out events as they are, correct it in further rounds. The round with the
+    largest profiled significance is kept; the plain score s/b is round 0.
+
+    Edges must know the systematics too: ``fivesigma.categorise(..., systematics=...)``. One cut cannot profile.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        Any classifier that takes ``sample_weight``. By default the booster of `AutoClassifier`, with as many trees as
+        held-out events advise.
+    goal : {"discovery", "measurement"}, default="discovery"
+        Significance of the signal, or uncertainty of its strength mu at mu = 1. The score of a measurement is the
+        efficient one, (s - a.Delta)/(s + b), where Delta is the shift of signal and background.
+    shape_estimator : classifier, optional
+        Tells events up from events down. By default `estimator`, or half as many shallow trees with strong
+        regularisation where it is not given: the difference is small, and noise in it would look like a constraint.
+    cv : int, float or splitter, default=5
+        Folds. Every event is held out at most once.
+    by : str, optional
+        Name of a kept column of integers, such as an event number, by which folds are made; see `CascadePool`.
+    cut : {"model", "plateau", "peak", "smooth"} or float, default="model"
+        Cut of `predict`, tuned on held-out events for a known background.
+    pos_label : label, optional
+        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    negative_weights : {"error", "zero", "abs"}, default="error"
+        What learners see of negative weights; yields always keep the sign.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+    checkpoint : path, optional
+        Folder to which each finished fit is written; the same call resumes from there.
+    random_state : int, RandomState or None, default=None
+        Seed of splits and learners.
+    n_jobs : int, optional
+        Cores to use; all by default.
+
+    Attributes
+    ----------
+    pulls_ : dict of str to float
+        Pulls of the score by systematic; zero for those that have no part in it. For a measurement the coefficients a.
+    bound_ : float
+        Profiled significance (or uncertainty) without binning, as the ratios of held-out events have it: a plug-in
+        estimate, which timid classifiers make too low.
+    history_ : list of ProfiledRound
+        Pulls, and significance (or uncertainty) on held-out events, of each round.
+    choice_ : str
+        What was chosen and why.
+    left_out_ : list of str
+        Systematics without a part in the score, because each costs less than 0.5 % of the significance. They belong in
+        the likelihood all the same.
+    held_out_score_ : array of shape (n_events,)
+        ``predict_proba(X)[:, 1]`` of each event by models that were not fitted on it; NaN for events that were never
+        held out. With ``by`` it is what `predict_proba` gives.
+    models_ : list of Model
+        Signal against background, one for each split.
+    cut_, selected_fraction_ : float
+        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
+    classes_ : array of shape (2,)
+        (background, signal).
+
+    Examples
+    --------
+    Z is known to a tenth and lies where the signal lies, a little beside it. The score measures Z there:
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fivesigma import Normalisation, ProfiledClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> process = np.repeat(["H", "W", "Z"], 4000)
+    >>> X = rng.normal(size=(12000, 2)) + np.repeat([[2, 0], [0, 0], [2, 1]], 4000, axis=0)
+    >>> y, w = process == "H", np.where(process == "H", 0.05, 1.0)
+    >>> model = ProfiledClassifier(LogisticRegression(), random_state=0, n_jobs=1)
+    >>> model = model.fit(X, y, w, process=process, systematics={"Z": Normalisation("Z", 0.1)})
+    >>> print(model.choice_)
+    the likelihood ratio of round 1, held-out significance 2.295; the plain score has 1.838, a known background 3.356
+    """
+
+    # The utility of a profiled likelihood ratio; b_reg has no place in it.
     utility = "ams2"
     b_reg = None
 
@@ -104,20 +178,26 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     _stored: ClassVar = {
         **SignificanceClassifier._stored,
         "models_": list,
+        "log_prior_": float,
         "shift_models_": list,
         "shift_terms_": dict,
-        "log_prior_": float,
         "pulls_": dict,
         "bound_": float,
-        "choice_": str,
-        "history_": list,
+        "rounds_": list,
         "left_out_": list,
+        "choice_": str,
     }
 
     models_: list[Model]
-    shift_models_: list[dict[str, Model]]
-    shift_terms_: dict[str, tuple[str, float, float]]
+    log_prior_: float  # log s/b of all events, as held-out ones have it
+    shift_models_: list[dict[str, Model]]  # of each split, by systematic
+    shift_terms_: dict[str, tuple[str, float, float]]  # how odds become shifts: kind, size, log of the prior odds
     pulls_: dict[str, float]
+    bound_: float
+    rounds_: list[tuple[dict[str, float], float]]
+    left_out_: list[str]
+    choice_: str
+    held_out_score_: Array
 
     def __init__(
         self,
@@ -148,7 +228,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(  # noqa: PLR0917 - as every estimator has it
+    def fit(  # noqa: PLR0917 - in the order of every estimator
         self,
         X: Any,
         y: Any = None,
@@ -157,227 +237,302 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         systematics: Mapping[str, Any] | None = None,
         free: Sequence[str] = (),
     ) -> Self:
-        """Train."""
+        """Train on weighted events and their systematics.
+
+        Parameters
+        ----------
+        X, y, sample_weight, process
+            As in the other estimators; X may be `Events`.
+        systematics : mapping of str to (up, down) or Normalisation, optional
+            For each name the events one standard deviation up and down: `Events`, which are samples of their own and of
+            which a process that is not there is as in the nominal events; a table like X or weights like sample_weight,
+            of the same events in the same order. None as the second means as much down as up. Or the uncertain yield of
+            some processes. Varied `Events` belong to the fold of the event with the same number (`by`) or the same
+            identifier, else to a random one.
+        free : sequence of str, default=()
+            Names of systematics that have no constraint.
+
+        Returns
+        -------
+        self
+        """
         self.check_parameters()
         sample = self._check_sample(X, y, sample_weight, process)
-        given = {} if systematics is None else systematics
-        varied = VariedSample(
-            **vars(sample), given=given, free=_check_free(free, given), events=X if isinstance(X, Events) else None
-        )
-        return self._fit_checked(X, varied)
+        names = (free,) if isinstance(free, str) else tuple(free)
+        given = _freed({} if systematics is None else systematics, names)
+        events = X if isinstance(X, Events) else None
+        return self._fit_checked(X, VariedSample(**_fields(sample), given=given, free=names, events=events))
 
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+        if self.cut == "zero":
+            raise InputError("cut='zero' is the sign of a margin, which this score does not have: use another cut")
         if not isinstance(sample, VariedSample):  # as a member of a pool
-            sample = VariedSample(**vars(sample))
-        split_seed, root, search_seed = spread_seeds(self.random_state, 3)
+            sample = VariedSample(**_fields(sample))
+        split_seed, search_seed, *seeds = spread_seeds(self.random_state, 4)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
-        tuning = TuningEvents.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
+        rows = np.concatenate([rows for _, rows in splits])
+        tuning = TuningEvents.of(sample, rows, self.utility_)
         tuning.warn_if_small()
         home = home_of(splits, sample.signal.size)
         nominal = FoldedEvents(sample.X, sample.signal, sample.weight, sample.process, home)
-        systematics = self._read(sample, nominal, split_seed)
-        bins = HeldOutBins(nominal, systematics, sample.free, self.goal)
-        self._check_sizes(bins)
-        learner, of_shapes = self._find_learners(sample, splits[0], search_seed, checkpoint)
-        train = partial(self._train, len(splits), root, sample.n_cells, checkpoint)
+        bins = HeldOutBins(nominal, self._read(sample, nominal, split_seed), sample.free, self.goal)
+        check_sizes(bins)
+        for learner in self._learners():
+            check_learner(learner)
+        learners = [self.estimator, self.estimator]
+        if self.estimator is None:
+            learners = default_learners(self, sample, splits, search_seed, checkpoint)
+        if self.shape_estimator is not None:
+            learners[1] = self.shape_estimator
+        train = partial(fit_contrasts, self, n_splits=len(splits), checkpoint=checkpoint)
 
-        plain = {"": Contrast(nominal.where(sample.signal), nominal.where(~sample.signal), "odds")}
-        self.models_ = [models[""] for models in train(plain, lambda _: learner)]
-        self.log_prior_ = plain[""].log_prior
+        contrast = Contrast(nominal.where(sample.signal), nominal.where(~sample.signal), SHARE)
+        fits = train({PLAIN: (contrast, learners[0])}, stem=PLAIN, seed=seeds[0])
+        self.models_ = [models[PLAIN] for models in fits]
         samples = bins.samples()
-        r_s = {key: np.exp(log_odds(_held_out(self.models_, events), self.log_prior_)) for key, events in samples.items()}
-        shifts = bins.fill(r_s)
-        first = bins.judge(shifts)
-        known = bins.judge(shifts, []).value
-        used = [one for one in systematics if _costs(bins.judge(shifts, [one.name]).value, known)]
-        self.left_out_ = [one.name for one in systematics if one not in used]
+        p = {key: held_out_probability(self.models_, events) for key, events in samples.items()}
+        held = home >= 0
+        self.log_prior_ = fit_log_prior(p[NOMINAL][held], sample.signal[held], sample.weight[held])
+        r_s = {key: np.exp(log_odds(p[key], self.log_prior_)) for key in samples}
+        plain = bins.fill(r_s)
+        used = self._choose_systematics(bins, plain)
 
-        contrasts = {one.name: one.contrast(nominal, with_signal=self.goal == "measurement") for one in used}
-        self.shift_terms_ = {name: (c.kind, c.size, c.log_prior) for name, c in contrasts.items()}
-        trained = {name: c for name, c in contrasts.items() if np.isfinite(c.log_prior)}
-        self.shift_models_ = train(trained, lambda c: learner if c.kind == "share" else of_shapes)
-        r = {key: self._shifts(events.signal.size, lambda name, e=events: _held_out([m[name] for m in self.shift_models_], e)) for key, events in samples.items()}
-
-        names = list(contrasts)
-        constrained = np.array([name not in sample.free for name in names], dtype=np.bool_)
-        held = (home >= 0) & (nominal.representative > 0)
-        args = nominal.representative[held], r_s[NOMINAL][held], r[NOMINAL][:, held], constrained
-        found = self._solve(*args)
+        r = self._fit_shifts(used, bins, partial(train, stem="shift", seed=seeds[1]), learners)
+        names = list(self.shift_terms_)
+        weight = nominal.representative
+        seen = weight > 0
+        constraint = np.array([float(name not in plain.free) for name in names])
+        found = self._solve(weight[seen], r_s[NOMINAL][seen], r[NOMINAL][:, seen], constraint)
         self.bound_ = found.value
-        rounds = [ProfiledRound(0, {}, first.value)]
+        self.rounds_ = [({}, bins.judge(plain).value)]
         pulls = found.pulls
-        for index in range(1, ROUNDS + 1 if names else 1):
-            scores = {key: self._excess(r_s[key], r[key], pulls) for key in samples}
-            judged = bins.fill(scores)
-            value = bins.judge(judged).value
-            rounds.append(ProfiledRound(index, dict(zip(names, pulls.tolist(), strict=True)), value))
-            pulls = bins.judge(judged, names).pulls
-        self.history_ = rounds
-        better = max if self.goal == "discovery" else min
-        best = better(rounds, key=lambda r: r.value)
+        for _ in range(ROUNDS if names else 0):
+            shifts = bins.fill({key: self._excess(r_s[key], r[key], pulls) for key in samples})
+            value = bins.judge(shifts).value
+            self.rounds_.append((dict(zip(names, pulls.tolist(), strict=True)), value))
+            pulls = bins.judge(shifts, names).pulls
+        best = (max if self.goal == "discovery" else min)(self.history_, key=lambda one: one.value)
         self.pulls_ = {**dict.fromkeys(sample.given, 0.0), **best.pulls}
-        self.choice_ = self._sentence(best, known)
-        excess = self._excess(r_s[NOMINAL], r[NOMINAL], self._vector())
-        probability = self._probability(excess)
-        self.held_out_score_ = np.where(home >= 0, probability, np.nan)
-        rows = np.concatenate([rows for _, rows in splits])
-        self.tune_on(tuning, probability[rows])
-        return probability[rows]
+        self.choice_ = self._sentence(best, bins.judge(plain, []).value)
 
-    def _solve(self, weight, r_s, r, constrained):
+        score = self._probability(self._excess(r_s[NOMINAL], r[NOMINAL], self._pull_vector()))
+        self.held_out_score_ = np.where(held, score, np.nan)
+        self.tune_on(tuning, score[rows])
+        out: Array = score[rows]
+        return out
+
+    def _choose_systematics(self, bins: HeldOutBins, plain: YieldShifts) -> list[TrainingSystematic]:
+        """Systematics that cost something in bins of the plain score; the others need no classifier."""
+        known = bins.judge(plain, []).value
+        used = [one for one in bins.systematics if abs(bins.judge(plain, [one.name]).value / known - 1) > LEAST_COST]
+        kept = {one.name for one in used}
+        self.left_out_ = [one.name for one in bins.systematics if one.name not in kept]
+        return used
+
+    def _fit_shifts(
+        self,
+        used: Sequence[TrainingSystematic],
+        bins: HeldOutBins,
+        train: Callable[..., list[dict[str, Model]]],
+        learners: Sequence[Any],
+    ) -> dict[str, Array]:
+        """Learn the shifts; return those of all held-out events, nominal and varied."""
+        nominal, with_signal = bins.nominal, self.goal == "measurement"
+        contrasts = {one.name: one.contrast(nominal, with_signal=with_signal) for one in used}
+        # Where every event moves there is nothing to tell apart.
+        trained = {name: c for name, c in contrasts.items() if np.isfinite(c.log_prior)}
+        self.shift_models_ = train({name: (c, learners[c.kind != SHARE]) for name, c in trained.items()})
+        self.shift_terms_ = {name: (c.kind, c.size, c.log_prior) for name, c in contrasts.items()}
+        samples = bins.samples()
+        p = {
+            key: {name: held_out_probability([m[name] for m in self.shift_models_], events) for name in trained}
+            for key, events in samples.items()
+        }
+        for one in used:
+            if one.normalisation is not None and one.name in trained:
+                seen = (nominal.home >= 0) & (with_signal | ~nominal.signal)
+                moves = nominal.among(one.normalisation.process)
+                prior = fit_log_prior(p[NOMINAL][one.name][seen], moves[seen], nominal.weight[seen])
+                self.shift_terms_[one.name] = (*self.shift_terms_[one.name][:2], prior)
+        return {key: self._shifts(p[key], events.signal.size) for key, events in samples.items()}
+
+    def _shifts(self, probability: Mapping[str, Array], n_events: int) -> Array:
+        """Relative shifts of events, one row for each systematic of the score."""
+        out = np.empty((len(self.shift_terms_), n_events))
+        for row, (name, (kind, size, prior)) in zip(out, self.shift_terms_.items(), strict=True):
+            odds = log_odds(probability[name], prior) if name in probability else np.full(n_events, prior)
+            row[:] = relative_shift(kind, size, odds)
+        return out
+
+    def _solve(self, weight: Array, r_s: Array, r: Array, constraint: Array) -> Solution:
+        """Pulls of the score by held-out events, without bins."""
         if self.goal == "measurement":
-            return efficient_direction(weight, r_s / (1 + r_s), r, constrained)
-        return least_favourable(weight, r_s, r, constrained)
+            return efficient_direction(weight, r_s / (1 + r_s), r, constraint)
+        return least_favourable(weight, r_s, r, constraint)
 
     def _excess(self, r_s: Array, r: Array, pulls: Array) -> Array:
+        """n/m - 1, or the efficient score: zero where signal plus background is like the background."""
         if self.goal == "measurement":
             return efficient_score(r_s / (1 + r_s), r, pulls)
         return likelihood_ratio(r_s, r, pulls)
 
-    def _vector(self) -> Array:
+    def _pull_vector(self) -> Array:
         return np.array([self.pulls_[name] for name in self.shift_terms_])
 
-    def _shifts(self, n: int, probability: Callable[[str], Array]) -> Array:
-        out = np.empty((len(self.shift_terms_), n))
-        for row, (name, (kind, size, prior)) in zip(out, self.shift_terms_.items(), strict=True):
-            row[:] = relative_shift(kind, size, log_odds(probability(name), prior) if np.isfinite(prior) else np.full(n, prior))
-        return out
-
     def _probability(self, excess: Array) -> Array:
+        """A rising function of the score that spreads it: with a plain score about P(signal) at equal yields."""
         return np.asarray(expit(np.arcsinh(excess * np.exp(-self.log_prior_) / 2)))
 
-    def _train(self, n_splits: int, root: int, n_cells: int, checkpoint: Checkpoint | None, contrasts: Mapping[str, Contrast], learner_of: Callable[[Contrast], Any]) -> list[dict[str, Model]]:
-        tasks = [(name, k) for name in contrasts for k in range(n_splits)]
-        workers, threads = spread_threads(self.n_jobs, len(tasks), n_cells)
-        done = finished(checkpoint)
-        keys = {task: f"{task[0] or PLAIN}-{task[1]}" if not task[0] else f"shift-{list(contrasts).index(task[0])}-{task[1]}" for task in tasks}
-        with PoolProgress(self, dict.fromkeys(keys.values(), 1)).showing() as progress:
-            def work(name: str, k: int) -> Model:
-                key = keys[name, k]
-                with progress.fit(key):
-                    if checkpoint and key in done:
-                        with checkpoint.resuming():
-                            return load_value(checkpoint.folder / key, trusted=True)
-                    X, first, weight = contrasts[name].training(k)
-                    seed = derived_seed(root, *name.encode(), k)
-                    model = fit_contrast(learner_of(contrasts[name]), X, first, weight, negative=self.negative_weights, seed=seed, n_threads=threads)
-                    if checkpoint:
-                        keep_value(checkpoint, key, model)
-                    return model
-            try:
-                models = run_parallel(work, tasks, workers)
-            except KeyboardInterrupt:
-                if checkpoint:
-                    checkpoint.say_interrupted(progress.finished, len(finished(checkpoint)), "fit")
-                raise
-        out: list[dict[str, Model]] = [{} for _ in range(n_splits)]
-        for (name, k), model in zip(tasks, models, strict=True):
-            out[k][name] = model
-        return out
+    def _sentence(self, best: ProfiledRound, known: float) -> str:
+        """What was chosen and why."""
+        what = "significance" if self.goal == "discovery" else "uncertainty"
+        score = "likelihood ratio" if self.goal == "discovery" else "efficient score"
+        plain = self.rounds_[0][1]
+        if not self.shift_terms_:
+            said = "the plain score, since no systematic costs anything" if self.left_out_ else "the plain score"
+            said += f"; held-out {what} {plain:.3f}"
+        elif best.index == 0:
+            other = self.rounds_[1][1]
+            said = f"the plain score, held-out {what} {plain:.3f}; the {score} has {other:.3f}"
+        else:
+            said = (
+                f"the {score} of round {best.index}, held-out {what} {best.value:.3f}; the plain score has {plain:.3f}"
+            )
+        said += f", a known background {known:.3f}" * bool(self.shift_terms_)
+        if self.left_out_:
+            said += f"; left out of the score, since they cost less than {LEAST_COST:.1%}: {', '.join(self.left_out_)}"
+        return said
+
+    @property
+    def history_(self) -> list[ProfiledRound]:  # type: ignore[override]  # rounds of pulls, not of a cascade
+        """Pulls, and significance or uncertainty on held-out events, of each round."""
+        return [ProfiledRound(index, pulls, value) for index, (pulls, value) in enumerate(self.rounds_)]
+
+    def _learners(self) -> list[Any]:
+        return [learner for learner in (self.estimator, self.shape_estimator) if learner is not None]
 
     def _read(self, sample: VariedSample, nominal: FoldedEvents, seed: int) -> list[TrainingSystematic]:
-        folds = None
-        if self.by is not None and sample.events is not None:
-            known = np.unique(sample.events.folds(int(self.cv), by=self.by))
-            folds = lambda events: np.searchsorted(known, events.folds(int(self.cv), by=self.by))
-        ids = None if sample.events is None else sample.events.ids
-        reader = SystematicsReader(nominal, sample.classes, ids, partial(self._features, sample), folds, seed)
-        return reader.read(sample.given)
+        """Check the systematics; each varied event belongs to a split."""
+        folds, ids = None, None
+        if sample.events is not None:
+            ids = sample.events.ids
+            if self.by is not None:
+                known = np.unique(sample.events.folds(int(self.cv), by=self.by))
 
-    def _features(self, sample: TrainingSample, label: str, moved: Any) -> Any:
-        names = None if sample.feature_names is None else [str(name) for name in sample.feature_names]
-        try:
-            if isinstance(moved, Events):
-                table = moved.X if names is None else moved.table(names)
-            elif hasattr(moved, "columns"):
-                table = moved if names is None else moved[names]
-                if isinstance(sample.X, np.ndarray):
-                    table = np.asarray(table)
-            else:
-                table = check_array(moved, ensure_all_finite="allow-nan", accept_sparse=["csr", "csc"], dtype=None)
-        except (InputError, KeyError) as err:
-            raise InputError(f"{label}: {err}") from None
-        if table.shape[1] != sample.X.shape[1] or type(table) is not type(sample.X):
-            raise InputError(
-                f"{label} is a {type(table).__name__} with {table.shape[1]} features, and the nominal events are a "
-                f"{type(sample.X).__name__} with {sample.X.shape[1]}"
-            )
-        return table
+                def folds(events: Events) -> IntArray:
+                    return np.searchsorted(known, events.folds(int(self.cv), by=self.by))
 
-    @staticmethod
-    def _check_sizes(bins: HeldOutBins) -> None:
-        flat = {key: np.zeros(events.signal.size) for key, events in bins.samples().items()}
-        total = bins.fill(flat)
-        check_size(total.up, total.yields(signal=False), total.background_shifts())
+        reader = SystematicsReader(nominal, sample.classes, ids, partial(_features, sample), folds, seed)
+        return [reader.read(name, value) for name, value in sample.given.items()]
 
-    def _find_learners(self, sample: TrainingSample, split: tuple[IntArray, IntArray], seed: int, checkpoint: Checkpoint | None) -> tuple[Any, Any]:
-        shape = self.shape_estimator
-        if self.estimator is not None:
-            check_learner(self.estimator)
-            if shape is not None:
-                check_learner(shape)
-            return self.estimator, self.estimator if shape is None else shape
-        library = _installed_library()
-        params = {"max_bin": BINS} if library == "xgboost" else {}
-        saved = checkpoint.read() if checkpoint else None
-        if saved is not None and "n_trees" in saved[0]:
-            n_trees = int(saved[0]["n_trees"])
-        else:
-            threads = threads_for(self.n_jobs, sample.n_cells)
-            if library == "histogram":
-                n_trees = find_tree_count(sample, Binding(sample.X, sample.target, *split, seed, threads), params)
-            else:
-                search = PlainSearch(library, params=params, negative_weights=self.negative_weights, random_state=seed, n_jobs=threads)
-                run_parallel(lambda: search.fit_sample(sample, [split]), [()], 1)
-                n_trees = search.n_trees_
-            if checkpoint:
-                checkpoint.write({"fits": [], "n_trees": n_trees}, {})
-        few = {**params, **SHAPE_TREES[library]}
-        return _classifier(library, params, n_trees), _classifier(library, few, max(1, n_trees // 2)) if shape is None else shape
+    def predict(self, X: Any) -> AnyArray:
+        """Labels at the tuned cut: the signal's where ``predict_proba(X)[:, 1] >= cut_``.
 
-    def _sentence(self, best: ProfiledRound, known: float) -> str:
-        return f"round {best.index}: {best.value:.3f} against {self.history_[0].value:.3f} of the plain score, {known:.3f} known"
+        Parameters
+        ----------
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
 
-    def _learners(self) -> Iterable[Any]:
-        return [e for e in (self.estimator, self.shape_estimator) if e is not None]
+        Returns
+        -------
+        array of shape (n_events,)
+        """
+        selected = self.predict_proba(X)[:, 1] >= self.cut_
+        return self.classes_[selected.astype(np.intp)]
 
-    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:
-        if self.by is None:
-            return None
-        if not isinstance(X, Events):
-            raise InputError(f"by={self.by!r} is a kept column of Events, and X is a {type(X).__name__}; fit Events")
-        if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)):
-            raise InputError(f"by={self.by!r} needs an integer cv, got {self.cv!r}")
-        return sample.splits(X.folds(int(self.cv), by=self.by), 0)
+    def predict_proba(self, X: Any) -> Array:
+        """A rising function of the score, between 0 and 1, and one less it: not a posterior.
+
+        Parameters
+        ----------
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
+            With `by`, each of `Events` is scored by the fits that did not see its fold.
+
+        Returns
+        -------
+        array of shape (n_events, 2)
+        """
+        p = self._probability(self._excess_of(X))
+        return np.column_stack([1.0 - p, p])
+
+    def decision_function(self, X: Any) -> Array:
+        """The score: t = ln (s + b)/(b + theta.Delta), or the efficient score of a measurement.
+
+        Parameters
+        ----------
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
+            As in `predict_proba`.
+
+        Returns
+        -------
+        array of shape (n_events,)
+        """
+        excess = self._excess_of(X)
+        return excess if self.goal == "measurement" else np.log1p(excess)
 
     def score_checked(self, X: Any) -> Array:
-        return self._probability(self._excess_of(X, range(len(self.models_))))
+        """P(signal) of a checked table."""
+        return self._probability(self._mean_excess(X, range(len(self.models_))))
 
-    def _excess_of(self, X: Any, splits: Iterable[int]) -> Array:
-        numbers = list(splits)
-        p = np.mean([self.models_[k].signal_probability(X) for k in numbers], axis=0)
-        r_s = np.exp(log_odds(p, self.log_prior_))
-        r = self._shifts(p.size, lambda name: np.mean([self.shift_models_[k][name].signal_probability(X) for k in numbers], axis=0))
-        return self._excess(r_s, r, self._vector())
+    def _excess_of(self, X: Any) -> Array:
+        check_is_fitted(self)
+        table = self._check_table(X, reset=False)
+        with explain_errors(table, getattr(self, "feature_names_in_", None)):
+            if self.by is None or not isinstance(X, Events):
+                return self._mean_excess(table, range(len(self.models_)))
+            folds, excess = X.folds(int(self.cv), by=self.by), np.empty(len(X))
+            for fold in np.unique(folds):
+                rows = np.flatnonzero(folds == fold)
+                excess[rows] = self._mean_excess(_safe_indexing(table, rows), [int(fold)])
+            return excess
+
+    def _mean_excess(self, X: Any, splits: Iterable[int]) -> Array:
+        """Score of a table by the mean probabilities of some fits."""
+        fits = [{PLAIN: self.models_[k], **self.shift_models_[k]} for k in splits]
+        p = {name: np.mean([models[name].signal_probability(X) for models in fits], axis=0) for name in fits[0]}
+        r_s = np.exp(log_odds(p.pop(PLAIN), self.log_prior_))
+        return self._excess(r_s, self._shifts(p, r_s.size), self._pull_vector())
 
 
-def _held_out(models: Sequence[Model], events: FoldedEvents) -> Array:
-    """P(first sample) of each event by the model that did not see it; a half for events that none holds out."""
-    p = np.full(events.signal.size, 0.5)
-    for k, model in enumerate(models):
-        rows = np.flatnonzero(events.home == k)
-        if rows.size:
-            p[rows] = model.signal_probability(_safe_indexing(events.X, rows))
-    return p
+def check_sizes(bins: HeldOutBins) -> None:
+    """Refuse systematics that move the background by more than itself, before anything is trained."""
+    one_bin = bins.fill({key: np.zeros(events.signal.size) for key, events in bins.samples().items()})
+    check_size(one_bin.up, one_bin.yields(signal=False), one_bin.background_shifts())
 
 
-def _costs(value: float, known: float) -> bool:
-    return abs(value / known - 1) > LEAST_COST
+def _fields(sample: TrainingSample) -> dict[str, Any]:
+    return {one.name: getattr(sample, one.name) for one in fields(TrainingSample)}
 
 
-def _check_free(free: Sequence[str], given: Mapping[str, Any]) -> tuple[str, ...]:
-    names = (free,) if isinstance(free, str) else tuple(free)
-    for name in names:
-        if name not in given:
-            raise InputError(f"free names {name!r}, which is not among the systematics{did_you_mean(str(name), given)}")
-    return tuple(dict.fromkeys([*names, *(k for k, v in given.items() if getattr(v, "fraction", 0) is None)]))
+def _freed(systematics: Mapping[str, Any], free: Sequence[str]) -> dict[str, Any]:
+    """Systematics by name; a normalisation that is named free loses its fraction."""
+    if not isinstance(systematics, Mapping):
+        raise InputError(f"systematics must map names to (up, down), got {type(systematics).__name__}")
+    for name in free:
+        if name not in systematics:
+            hint = did_you_mean(str(name), systematics)
+            raise InputError(f"free names {name!r}, which is no systematic{hint}")
+    return {
+        str(name): replace(value, fraction=None) if isinstance(value, Normalisation) and name in free else value
+        for name, value in systematics.items()
+    }
+
+
+def _features(sample: TrainingSample, label: str, moved: Any) -> Any:
+    """Table of varied events with the columns of the nominal ones."""
+    names = None if sample.feature_names is None else [str(name) for name in sample.feature_names]
+    try:
+        if isinstance(moved, Events):
+            table = moved.X if names is None else moved.table(names)
+        elif hasattr(moved, "columns"):
+            table = moved if names is None else moved[names]
+            table = np.asarray(table) if isinstance(sample.X, np.ndarray) else table
+        else:
+            table = check_array(moved, accept_sparse=["csr", "csc"], dtype=None, ensure_all_finite="allow-nan")
+    except (ValueError, KeyError) as err:
+        raise InputError(f"{label}: {err}") from None
+    if table.shape[1] != sample.X.shape[1] or type(table) is not type(sample.X):
+        raise InputError(
+            f"{label} is a {type(table).__name__} with {table.shape[1]} features, and the nominal events are a "
+            f"{type(sample.X).__name__} with {sample.X.shape[1]}"
+        )
+    return table

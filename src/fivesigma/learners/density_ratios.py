@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array, BoolArray
-from fivesigma.learners.protocols import Binding, Model
 from fivesigma.learners.choose import bind
 from fivesigma.learners.decomposition import TINY
+from fivesigma.learners.protocols import Binding, Model
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 SHARE, OPPOSITE, ONE_SIDED = "share", "opposite", "one-sided"
@@ -46,6 +47,26 @@ def fit_contrast(
     rows = np.arange(first.size)
     binding = Binding(X, first.astype(np.intp), rows, rows[:1], seed, n_threads)
     return bind(estimator, binding).fit(learner_weights(weight, first, factors, negative))
+
+
+def fit_log_prior(probability: Array, first: BoolArray, weight: Array) -> float:
+    """Log of the prior odds at which the expected sum of the first sample is what it is.
+
+    A classifier that is regularised is timid, and with rare heavy events it is so on one side. Events that it was not
+    trained on say by how much.
+
+    Parameters
+    ----------
+    probability : array
+        Of the first sample at equal sums, of events of both.
+    first : bool array
+        Which of them belong to the first.
+    weight : array
+        Physics weights.
+    """
+    margin, positive = log_odds(probability, 0.0), np.maximum(weight, 0.0)
+    total = positive[first].sum()
+    return float(brentq(lambda prior: positive @ expit(margin + prior) - total, -60.0, 60.0))
 
 
 def log_odds(probability: Array, log_prior: float) -> Array:

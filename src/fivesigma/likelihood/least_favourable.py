@@ -10,8 +10,8 @@ For the uncertainty of the strength mu at mu = 1 it is the efficient score e = (
 
     1/sigma^2 = min over a of  integral of (s - a.Delta)^2 / n  +  a'C a,
 
-where Delta_j is the shift of all events and C has a one for each systematic with a constraint. For fixed theta or a both
-integrands are convex and homogeneous, so that intervals of the score are the best categories.
+where Delta_j is the shift of all events and C has a one for each systematic with a constraint. For fixed theta or a
+both integrands are convex and homogeneous, so that intervals of the score are the best categories.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fivesigma._types import Array, BoolArray
-from fivesigma.likelihood.profile import Counts, profile
+from fivesigma._types import Array
+from fivesigma.likelihood.profile import Counts, Freedom, profile
 
 LOWEST = 0.1  # share of b below which a background at any pulls is not taken to fall
 
@@ -33,7 +33,7 @@ class Solution(NamedTuple):
     value: float
 
 
-def least_favourable(weight: Array, r_s: Array, r: Array, constrained: BoolArray) -> Solution:
+def least_favourable(weight: Array, r_s: Array, r: Array, constraint: Array) -> Solution:
     """Find the pulls at which a background without signal resembles signal plus background most.
 
     Every event is a category of the one Newton that profiles categories: it stands for n = its weight.
@@ -46,12 +46,14 @@ def least_favourable(weight: Array, r_s: Array, r: Array, constrained: BoolArray
         Signal over background.
     r : array of shape (n_systematics, n_events)
         Shifts over background.
-    constrained : bool array of shape (n_systematics,)
-        Which systematics have a constraint.
+    constraint : array of shape (n_systematics,)
+        One for each systematic, or zero if it is free.
     """
     b = weight / (1 + r_s)
     up = r * b
-    found = profile(Counts(weight, b, up, -up))
+    unbounded = np.full(constraint.size, -np.inf)
+    freedom = None if constraint.all() else Freedom(constraint, unbounded, np.empty(0, dtype=np.intp))
+    found = profile(Counts(weight, b, up, -up, freedom=freedom))
     return Solution(found.theta, float(np.sqrt(2 * max(float(found.objective), 0.0))))
 
 
@@ -61,7 +63,7 @@ def likelihood_ratio(r_s: Array, r: Array, theta: Array) -> Array:
     return np.asarray((1 + r_s) / moved - 1)
 
 
-def efficient_direction(weight: Array, share: Array, rho: Array, constrained: BoolArray) -> Solution:
+def efficient_direction(weight: Array, share: Array, rho: Array, constraint: Array) -> Solution:
     """Solve the linear system of the efficient score.
 
     Parameters
@@ -72,22 +74,22 @@ def efficient_direction(weight: Array, share: Array, rho: Array, constrained: Bo
         Signal over all, s/n.
     rho : array of shape (n_systematics, n_events)
         Shifts over all, Delta/n.
-    constrained : bool array of shape (n_systematics,)
-        Which systematics have a constraint.
+    constraint : array of shape (n_systematics,)
+        One for each systematic, or zero if it is free.
 
     Examples
     --------
     Without systematics the uncertainty is that of s/sqrt(s + b):
 
     >>> import numpy as np
-    >>> found = efficient_direction(np.array([100.0]), np.array([0.1]), np.zeros((0, 1)), np.zeros(0, bool))
+    >>> found = efficient_direction(np.array([100.0]), np.array([0.1]), np.zeros((0, 1)), np.zeros(0))
     >>> round(found.value, 6)
     1.0
     """
     weighted = rho * weight
-    a = np.linalg.solve(weighted @ rho.T + np.diag(constrained.astype(np.float64)), weighted @ share)
+    a = np.linalg.solve(weighted @ rho.T + np.diag(constraint), weighted @ share)
     information = float(weight @ (share * share) - a @ (weighted @ share))
-    return Solution(a, float(1 / np.sqrt(information)))
+    return Solution(np.asarray(a, dtype=np.float64), float(1 / np.sqrt(information)))
 
 
 def efficient_score(share: Array, rho: Array, a: Array) -> Array:
