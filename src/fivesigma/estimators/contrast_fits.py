@@ -10,7 +10,7 @@ from sklearn.utils import _safe_indexing
 
 from fivesigma._tools.threads import spread_threads, threads_for
 from fivesigma._types import Array
-from fivesigma.estimators.auto import BINS, installed_library, make_booster
+from fivesigma.estimators.auto import BINS
 from fivesigma.estimators.callbacks import PoolProgress
 from fivesigma.estimators.member_fits import derived_seed, finished, keep_value
 from fivesigma.estimators.moved_events import Contrast, FoldedEvents
@@ -18,8 +18,9 @@ from fivesigma.estimators.parallel import run_parallel
 from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
-from fivesigma.learners import Binding, Model
+from fivesigma.learners import LIBRARIES, Binding, Model
 from fivesigma.learners.density_ratios import fit_contrast
+from fivesigma.learners.libraries import HISTOGRAM, installed_library, make_classifier
 from fivesigma.store import load_value
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -48,13 +49,13 @@ def default_learners(
         May know the number already.
     """
     library = installed_library()
-    params: dict[str, Any] = {"max_bin": BINS} if library == "xgboost" else {}
+    params = BINS.get(library, {})
     saved = None if checkpoint is None else checkpoint.read()
     if saved is not None and "n_trees" in saved[0]:
         n_trees = int(saved[0]["n_trees"])
     else:
         threads = threads_for(estimator.n_jobs, sample.n_cells)
-        if library == "histogram":
+        if library == HISTOGRAM:
             split = Binding(sample.X, sample.target, *splits[0], seed, threads)
             n_trees = find_tree_count(sample, split, params)
         else:
@@ -64,8 +65,9 @@ def default_learners(
             n_trees = search.n_trees_
         if checkpoint:
             checkpoint.write({"fits": [], "n_trees": n_trees}, {})
-    few = make_booster(library, {**params, **SHAPE_TREES[library]}, max(1, n_trees // 2))
-    return [make_booster(library, params, n_trees), few]
+    settings = {**(LIBRARIES[library].defaults if library in LIBRARIES else {}), **params}
+    few = make_classifier(library, max(1, n_trees // 2), **{**settings, **SHAPE_TREES.get(library, {})})
+    return [make_classifier(library, n_trees, **settings), few]
 
 
 def fit_contrasts(

@@ -15,8 +15,8 @@ from scipy.special import expit, logit
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array, BoolArray
-from fivesigma.learners.choose import bind
 from fivesigma.learners.decomposition import TINY
+from fivesigma.learners.libraries import bind
 from fivesigma.learners.protocols import Binding, Model
 from fivesigma.yields import balanced_class_weights, learner_weights
 
