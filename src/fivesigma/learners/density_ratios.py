@@ -16,7 +16,7 @@ from scipy.special import expit, logit
 from fivesigma._tools.extras import need
 from fivesigma._types import Array, BoolArray
 from fivesigma.learners.decomposition import TINY
-from fivesigma.learners.libraries import bind
+from fivesigma.learners.libraries import bind_learner
 from fivesigma.learners.protocols import Binding, Model
 from fivesigma.yields import balanced_class_weights, learner_weights
 
@@ -46,7 +46,7 @@ def fit_contrast(
     factors = balanced_class_weights(weight, first, negative)
     rows = np.arange(first.size)
     binding = Binding(X, first.astype(np.intp), rows, rows[:1], seed, n_threads)
-    return bind(estimator, binding).fit(learner_weights(weight, first, factors, negative))
+    return bind_learner(estimator, binding).fit(learner_weights(weight, first, factors, negative))
 
 
 def fit_log_prior(probability: Array, first: BoolArray, weight: Array) -> float:
