@@ -10,9 +10,8 @@ import click
 
 from fivesigma.cli.options import (
     check_output,
-    column_or_none,
     force_option,
-    model_samples,
+    like_training,
     replicas_option,
     samples_options,
     source_options,
@@ -23,7 +22,7 @@ from fivesigma.cli.options import (
 )
 from fivesigma.cli.systematics import parsed, systematic_option, variations
 from fivesigma.cli.words import sentence
-from fivesigma.errors import FivesigmaError, InputError
+from fivesigma.errors import FivesigmaError
 
 __all__ = ["report_command"]
 
@@ -96,7 +95,7 @@ def report_command(
     try:
         check_output(output, force=force)
         fitted = load(model, untrusted=untrusted)
-        events = _read_samples(fitted, source, **reading) if samples["samples"] else _read(fitted, files, **reading)
+        events = like_training(fitted, source, **reading).load()
         for note in events.notes:
             click.echo(f"note: {note}", err=True)
         # Normalisations need no scores.
@@ -106,9 +105,11 @@ def report_command(
             events,
             baseline=None if baseline is None else load(baseline, untrusted=untrusted),
             yields=yields,
-            systematics=variations(asked, nominal, lambda file: _read(fitted, (file,), **reading)),
+            systematics=variations(
+                asked, nominal, lambda file: like_training(fitted, {"path": (file,)}, **reading).load()
+            ),
             title=title,
-            trained_on=_read(fitted, trained_on, **reading) if trained_on else None,
+            trained_on=like_training(fitted, {"path": trained_on}, **reading).load() if trained_on else None,
             command=_command(
                 model,
                 files,
@@ -137,57 +138,6 @@ def report_command(
             click.echo(f"{value:8.4f}  {name}")
     low, high = found.data.verdict.interval
     click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
-
-
-def _read_samples(
-    model: Any,
-    source: dict[str, Any],
-    *,
-    label: str | None,
-    weight: str | None,
-    process: str | None,
-    where: str | None,
-    tree: str | None,
-) -> Any:
-    """Read the files of processes as the model was trained."""
-    from fivesigma.datasets import load_events
-    from fivesigma.datasets.columns import Columns
-
-    if label or process:
-        raise InputError("--sample says what an event is; leave --label and --process out")
-    return model_samples(load_events, Columns.of_model(model), source, weight=weight, tree=tree, cut=where)
-
-
-def _read(
-    model: Any,
-    files: tuple[str, ...],
-    *,
-    label: str | None,
-    weight: str | None,
-    process: str | None,
-    where: str | None,
-    tree: str | None,
-) -> Any:
-    """Read events with the columns that the model was trained with."""
-    from fivesigma.datasets import column_names, load_events
-    from fivesigma.datasets.columns import Columns
-
-    trained = Columns.of_model(model)
-    found = trained.there(column_names(files[0], tree=tree))
-    roles = {
-        "label": label or found.label or trained.label,
-        "weight": weight or found.weight or trained.weight,
-        "process": process or found.process,
-    }
-    return load_events(
-        files,
-        features=trained.features,
-        **{role: column_or_none(column) for role, column in roles.items()},
-        signal=model.classes_[1],
-        missing=trained.missing,
-        tree=tree,
-        cut=where,
-    )
 
 
 def _command(

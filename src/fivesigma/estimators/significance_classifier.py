@@ -18,7 +18,7 @@ from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade.rounds import History
 from fivesigma.cut.best_cut import CutScan, scan
 from fivesigma.cut.rules import DEFAULT_RULE, RULES
-from fivesigma.datasets.digest import events_digest
+from fivesigma.datasets.digest import events_digest, rows_to_know_again
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
@@ -58,6 +58,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     n_features_in_: int
     history_: History
     models_: list[Any]
+    training_rows_: AnyArray
 
     _doc_link_module: ClassVar[str] = "fivesigma"
     _checks: ClassVar[Mapping[str, Check]] = {"cut": cut_rule(CUTS)}
@@ -109,8 +110,9 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         for name in ("columns_", "data_hash_"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
+        self.training_rows_ = rows_to_know_again(sample.X)  # so that a report can tell training events
         if isinstance(X, Events):
-            self.data_hash_ = sample.data_hash  # so that a report can tell training events
+            self.data_hash_ = sample.data_hash
             if X.columns is not None:  # so that other files are read alike
                 self.columns_ = asdict(X.columns)
         return self
