@@ -102,7 +102,10 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self
         """
         self.check_parameters()
-        sample = self._check_sample(X, y, sample_weight, process)
+        return self._fit_checked(X, self._check_sample(X, y, sample_weight, process))
+
+    def _fit_checked(self, X: Any, sample: TrainingSample) -> Self:
+        """Train on what was checked, and keep what tells how the events were read."""
         self.fit_sample(sample, self._splits_of(X, sample))
         for name in ("columns_", "data_hash_"):  # of an earlier fit
             if hasattr(self, name):
@@ -114,9 +117,17 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
                 self.columns_ = asdict(X.columns)
         return self
 
-    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:  # noqa: ARG002 - for those that know folds
-        """Splits that the events themselves decide; None for those that `cv` describes."""
-        return None
+    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:
+        """Splits that the events themselves decide, of the estimators with `by`; None for those that `cv` describes."""
+        by = getattr(self, "by", None)
+        if by is None:
+            return None
+        if not isinstance(X, Events):
+            raise InputError(f"by={by!r} is a kept column of Events, and X is a {type(X).__name__}; fit Events")
+        repeats = getattr(self, "n_repeats", 1)
+        if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)) or repeats != 1:
+            raise InputError(f"by={by!r} needs an integer cv and n_repeats=1, got {self.cv!r} and {repeats!r}")
+        return sample.splits(X.folds(int(self.cv), by=by), 0)
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be used; `fit` does it first, and a pool for its members."""
