@@ -229,6 +229,6 @@ def test_samples_have_systematics_of_their_own(tmp_path: Path, train: Events, te
     steps = model.yield_shifts(events, None, None, {"JES": (sides[0], sides[1])}).waterfall()
     assert f"{steps[1][1]:8.4f}  JES" in result.stdout
     assert steps[1][1] < steps[0][1]
-    wrong = run_report(*words[:-2], "--systematic", f"JES={up['ttbar']}", "-o", tmp_path / "s.html")
+    wrong = run_report(*words[:-4], "--systematic", f"JES={up['ttbar']}", "-o", tmp_path / "s.html")
     assert wrong.exit_code == 2
     assert "@PROCESS" in wrong.stderr
