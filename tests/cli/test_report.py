@@ -212,7 +212,7 @@ def test_samples_have_systematics_of_their_own(tmp_path: Path, train: Events, te
 
     there = [name for name in names if (np.asarray(train.process) == name).any()]
     assert there == list(names)
-    known = {"signal": [signal], "features": ["DER_*", "PRI_tau_*"], "weight": "Weight"}
+    known: dict[str, Any] = {"signal": [signal], "features": ["DER_*", "PRI_tau_*"], "weight": "Weight"}
     model = fivesigma.GrownCascadeClassifier(n_trees=10, b_reg=10.0, random_state=0, n_jobs=1)
     model.fit(fivesigma.load_events(samples(train, "train"), **known))
     fivesigma.save(model, tmp_path / "model")
