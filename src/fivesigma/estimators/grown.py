@@ -287,6 +287,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         read = only.pop()
         growth, start = self._growth(read.sample, read.splits, seed, cache)
         total, digest = read.sample.totals[0], read.table.digest(read.sample)
+        self.training_rows_ = read.table.rows
         if self.monitor_every or self.update == "train":
             _ = growth.training  # while the events are still there
         del read

@@ -86,4 +86,5 @@ _RIGHT: dict[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "members_": _are_members,
     "columns_": _are_columns,
     "data_hash_": lambda value, _: isinstance(value, str),
+    "training_rows_": lambda value, _: isinstance(value, np.ndarray) and value.dtype == np.uint64,
 }
