@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fivesigma.analysis.analysis_file import Analysis, Settings, find_named
+from fivesigma.analysis.configuration import Analysis, Settings, find_named
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
@@ -17,7 +17,7 @@ from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.pool import CascadePool
 from fivesigma.estimators.retrained import CascadeClassifier
 
-__all__ = ["make_model", "training_events"]
+__all__ = ["check_model", "make_model", "training_events"]
 
 # Parameters that belong to all folds together, and those that the analysis sets itself.
 _SHARED = ("utility", "b_reg", "negative_weights", "random_state", "cut")
@@ -84,6 +84,14 @@ def make_model(settings: Settings, *, checkpoint: Path | None, n_jobs: int | Non
     fixed = {"cascade": False} if settings.model == "plain" else {}
     # A single member needs no common scale: its probability is the score.
     return CascadePool([(settings.model, member(**_checked(member, own), **fixed))], blend="probability", **shared)
+
+
+def check_model(settings: Settings) -> None:
+    """Refuse parameters that the training would refuse when it begins."""
+    model = make_model(settings, checkpoint=None, n_jobs=None, verbose=0)
+    model.check_parameters()
+    for _, member in getattr(model, "estimators", ()):
+        member.check_parameters()
 
 
 def _checked(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
