@@ -20,7 +20,7 @@ from fivesigma.analysis.analysis_file import read_analysis
 from fivesigma.analysis.configuration import CUT, Analysis, holds, name_of_data
 from fivesigma.analysis.histograms import Filled, Histograms, fill, read_histograms, table_of, write_histograms
 from fivesigma.analysis.ntuple_reader import Reader
-from fivesigma.analysis.region_model import check_model, make_model, training_events
+from fivesigma.analysis.region_model import check_model, make_region_model, training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
 from fivesigma.analysis.step_lines import expectation_section, lines
 from fivesigma.analysis.step_record import STEPS, Record, digest
@@ -306,7 +306,9 @@ class _Run:
         for other in self.folder.glob(".train-*"):
             if other != checkpoint:
                 shutil.rmtree(other, ignore_errors=True)
-        model = make_model(self.analysis.settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose)
+        model = make_region_model(
+            self.analysis.settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose
+        )
         events: Events = training_events(self.reader, self.analysis, self.region_nominal)
         self.model = model.fit(events)
         save(model, self.folder / "model", force=True)

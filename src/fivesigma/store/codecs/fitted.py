@@ -11,11 +11,10 @@ from fivesigma.blend import BLENDS, KNOTS, Blend
 from fivesigma.cascade.rounds import Round
 from fivesigma.datasets.columns import can_be
 from fivesigma.learners.decomposition import RatioModel
-from fivesigma.learners.lightgbm import LightGBMModel
+from fivesigma.learners.libraries import LIBRARIES
 from fivesigma.learners.sklearn import SklearnModel
-from fivesigma.learners.xgboost import XGBoostModel
 
-MODELS = (XGBoostModel, LightGBMModel, SklearnModel, RatioModel)
+MODELS = (*(library.model for library in LIBRARIES.values()), SklearnModel, RatioModel)
 
 
 def wrong_attribute(values: Mapping[str, Any]) -> str | None:
@@ -51,7 +50,7 @@ def are_names(names: Any, n: int) -> bool:
 
 
 def _are_members(members: Any, values: Mapping[str, Any]) -> bool:
-    scores = all(isinstance(name, str) and hasattr(member, "score_checked") for name, member in members)
+    scores = all(isinstance(name, str) and hasattr(member, "__fivesigma_score__") for name, member in members)
     same_width = all(member.n_features_in_ == values["n_features_in_"] for _, member in members)
     return scores and same_width and len({name for name, _ in members}) == values["blend_"].weights.size > 0
 
@@ -87,4 +86,5 @@ _RIGHT: dict[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "members_": _are_members,
     "columns_": _are_columns,
     "data_hash_": lambda value, _: isinstance(value, str),
+    "training_rows_": lambda value, _: isinstance(value, np.ndarray) and value.dtype == np.uint64,
 }
