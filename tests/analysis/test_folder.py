@@ -90,13 +90,18 @@ def test_every_flipped_digit_of_the_record_is_noticed(small: Small, out: Path) -
     text = path.read_text()
     places = [match.start() for match in re.finditer(r"\d", text)]
     for at in places[:: max(1, len(places) // 60)]:
-        path.write_text(f"{text[:at]}{(int(text[at]) + 1) % 10}{text[at + 1 :]}")
+        changed = f"{text[:at]}{(int(text[at]) + 1) % 10}{text[at + 1 :]}"
+        path.write_text(changed)
         try:
             Record.opened(out)
         except InputError:
             continue
-        # The version that wrote it is no part of what is quoted.
-        assert '"fivesigma"' in text[text.rfind("\n", 0, at) : text.find("\n", at)]
+        # A digit beyond double precision, or of the version that wrote it, changes nothing that is quoted.
+        assert without_version(changed) == without_version(text)
+
+
+def without_version(text: str) -> Any:
+    return {key: value for key, value in json.loads(text).items() if key != "fivesigma"}
 
 
 @pytest.mark.parametrize(
