@@ -61,7 +61,7 @@ def test_every_entry_of_several_trees(folder: Path, tmp_path: Path) -> None:
             assert found["selected"].dtype == np.bool_
             assert len(np.unique(found["score"])) > 3
     single = tmp_path / "one.parquet"
-    run("predict", folder / "model", folder / "two.root", "-o", single, "--tree", "JES_up")
+    run("predict", folder / "model", folder / "two.root", "-o", single, "--tree", "JES_up", "--where", "none")
     pl = pytest.importorskip("polars")
     with uproot.open(out) as file:
         np.testing.assert_array_equal(pl.read_parquet(single)["score"], file["JES_up"]["score"].array(library="np"))

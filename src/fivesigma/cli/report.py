@@ -12,12 +12,12 @@ from fivesigma.cli.options import (
     check_output,
     force_option,
     like_training,
+    model_where_option,
     replicas_option,
     samples_options,
     source_options,
     tree_option,
     untrusted_option,
-    where_option,
     yields_option,
 )
 from fivesigma.cli.systematics import parsed, systematic_option, variations
@@ -54,7 +54,7 @@ _SAMPLE_WORDS = {
 @click.option("--signal", metavar="PROCESSES", help="Take these processes of --sample as signal, separated by commas.")
 @systematic_option
 @yields_option
-@where_option
+@model_where_option
 @tree_option
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @replicas_option
@@ -92,10 +92,14 @@ def report_command(
     if samples["samples"] and any(one.files for one in asked):
         raise click.UsageError("files of --systematic need a column of labels, and --sample has none: write scores of "
                                "the samples with fivesigma predict, and use fivesigma scan or categorise.")  # fmt: skip
+
+    def read(what: dict[str, Any]) -> Any:
+        return like_training(fitted, what, **reading).load()
+
     try:
         check_output(output, force=force)
         fitted = load(model, untrusted=untrusted)
-        events = like_training(fitted, source, **reading).load()
+        events = read(source)
         for note in events.notes:
             click.echo(f"note: {note}", err=True)
         # Normalisations need no scores.
@@ -109,7 +113,7 @@ def report_command(
                 asked, nominal, lambda file: like_training(fitted, {"path": (file,)}, **reading).load()
             ),
             title=title,
-            trained_on=like_training(fitted, {"path": trained_on}, **reading).load() if trained_on else None,
+            trained_on=read({"path": trained_on}) if trained_on else None,
             command=_command(
                 model,
                 files,

@@ -85,7 +85,7 @@ def as_in_training(
         if name not in known:
             raise InputError(f"there is no {name!r} to be asked for when events are read")
     sentence = [f"As in training: {'; '.join(said)}."] if said else []
-    return Columns(**used | given), tuple((*sentence, *notes))
+    return Columns(**used | given), (*sentence, *notes)
 
 
 _MERGED = ("keep", "luminosity", "cross_section", "sum_of_weights")
