@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fivesigma._tools.files import refuse_special
 from fivesigma.errors import InputError
 
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
@@ -239,5 +240,6 @@ def check_output(path: Path, *, force: bool) -> None:
         raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file")
+    refuse_special(path)
     if path.exists() and not force:
         raise InputError(f"{path} is there already; choose another name or add --force")
