@@ -80,14 +80,22 @@ class RankedYields:
 
     def by_fraction(self) -> tuple[Array, Array]:
         """Both yields, each a smooth function of the selected fraction."""
+        return self._along_fraction(self.s, self.signal_weight), self.background_by_fraction()
+
+    def background_by_fraction(self) -> Array:
+        """The background alone."""
+        return self._along_fraction(self.b, self.background_weight)
+
+    @cached_property
+    def _splines(self) -> list[tuple[Array, Array]]:
         width = np.diff(self.fraction, prepend=0.0)
         logarithm = np.diff(self.fraction * np.log(self.fraction) - self.fraction, prepend=0.0) / width
-        splines = _spline(logarithm, _BY_LOGARITHM), _spline(_mean_quantiles(self.fraction), _BY_QUANTILE)
-        s, b = (
-            np.sqrt(np.prod([_running_fit(*spline, total, width, weight) for spline in splines], axis=0))
-            for total, weight in ((self.s, self.signal_weight), (self.b, self.background_weight))
-        )
-        return s, b
+        return [_spline(logarithm, _BY_LOGARITHM), _spline(_mean_quantiles(self.fraction), _BY_QUANTILE)]
+
+    def _along_fraction(self, total: Array, weight: Array) -> Array:
+        width = np.diff(self.fraction, prepend=0.0)
+        fits = [_running_fit(*spline, total, width, weight) for spline in self._splines]
+        return np.asarray(np.sqrt(np.prod(fits, axis=0)))
 
     def contradict(self, s: Array, b: Array) -> bool:
         """Whether modelled yields are wrong by four standard errors somewhere, where 30 effective events are kept."""
