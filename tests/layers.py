@@ -40,7 +40,15 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("estimators", {"estimators": "cascades, decomposed, pool"}),
     ("figures", {"reporting": "the page", "plot": "figures for papers", "exporting": "ONNX, JSON"}),
     ("cluster", {"dask": "one model on several machines"}),
-    ("uses", {"analysis": "ntuples to fit", "higgsml": "the 2014 challenge", "demo": "the demo"}),
+    (
+        "uses",
+        {
+            "analysis": "ntuples to fit",
+            "higgsml": "the 2014 challenge",
+            "fair_universe": "pseudo-experiments",
+            "demo": "the demo",
+        },
+    ),
     ("command line", {"cli": "fivesigma ..."}),
 )
 

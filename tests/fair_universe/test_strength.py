@@ -1,0 +1,128 @@
+"""The fit of mu: closed forms, pyhf, and coverage; the challenge's score by its definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fivesigma.errors import InputError
+from fivesigma.fair_universe import Templates, score_intervals
+
+NONE = np.zeros((0, 3))
+S, B = np.array([5.0, 10.0, 30.0]), np.array([1000.0, 200.0, 60.0])
+
+
+def uncertain(size: float = 0.1) -> Templates:
+    """One uncertainty of the whole background, one of the signal."""
+    up_b = np.stack([size * B, 0 * B])
+    up_s = np.stack([0 * S, 0.1 * S])
+    return Templates(S, B, up_s, -up_s, up_b, -up_b)
+
+
+def test_the_asimov_counts_give_the_true_mu_and_its_error() -> None:
+    templates = Templates(S, B, NONE, NONE, NONE, NONE)
+    mu = np.array([0.5, 1.0, 2.0])
+    found = templates.fit(mu[:, None] * S + B)
+    np.testing.assert_allclose(found.mu, mu, atol=1e-5)
+    error = 1 / np.sqrt((S**2 / (mu[:, None] * S + B)).sum(axis=1))
+    np.testing.assert_allclose((found.high - found.low) / 2, error, rtol=0.01)
+
+
+def test_agrees_with_pyhf() -> None:
+    pyhf = pytest.importorskip("pyhf")
+    templates = uncertain()
+    model = pyhf.Model(
+        {
+            "channels": [
+                {
+                    "name": "c",
+                    "samples": [
+                        {
+                            "name": "s",
+                            "data": S.tolist(),
+                            "modifiers": [
+                                {"name": "mu", "type": "normfactor", "data": None},
+                                {
+                                    "name": "theory",
+                                    "type": "histosys",
+                                    "data": {"hi_data": (1.1 * S).tolist(), "lo_data": (0.9 * S).tolist()},
+                                },
+                            ],
+                        },
+                        {
+                            "name": "b",
+                            "data": B.tolist(),
+                            "modifiers": [
+                                {
+                                    "name": "shape",
+                                    "type": "histosys",
+                                    "data": {"hi_data": (1.1 * B).tolist(), "lo_data": (0.9 * B).tolist()},
+                                }
+                            ],
+                        },
+                    ],
+                }
+            ],
+            "parameters": [{"name": "mu", "bounds": [[0, 20]]}],
+        },
+        poi_name="mu",
+        validate=False,
+    )
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(S + B, size=(4, 3)).astype(float)
+    found = templates.fit(counts)
+    for n, mu, low, high in zip(counts, found.mu, found.low, found.high, strict=True):
+        data = [*n, *model.config.auxdata]
+        best, lowest = pyhf.infer.mle.fit(data, model, return_fitted_val=True)
+        assert float(best[model.config.poi_index]) == pytest.approx(mu, abs=2e-3)
+        for end in (low, high):
+            _, at = pyhf.infer.mle.fixed_poi_fit(end, data, model, return_fitted_val=True)
+            if end > 0:
+                assert float(at - lowest) == pytest.approx(1.0, abs=2e-3)  # twice the negative logarithm
+
+
+def test_nuisances_widen_and_cover() -> None:
+    rng = np.random.default_rng(1)
+    templates = uncertain()
+    theta = rng.normal(size=(2, 400))
+    expected = 1.5 * (1 + 0.1 * theta[1])[:, None] * S + (1 + 0.1 * theta[0])[:, None] * B
+    counts = rng.poisson(expected)
+    truth = np.full(400, 1.5)
+    knowing = templates.fit(counts)
+    ignorant = templates.without_nuisances().fit(counts)
+    judged, naive = (score_intervals(truth, f.low, f.high) for f in (knowing, ignorant))
+    assert judged.width > naive.width
+    assert judged.coverage == pytest.approx(0.683, abs=0.08)
+    assert naive.coverage < 0.6
+    assert judged.score > naive.score
+
+
+def test_an_empty_category_is_fitted() -> None:
+    found = Templates(S, B, NONE, NONE, NONE, NONE).fit([[1000.0, 0.0, 50.0]])
+    assert np.isfinite([*found.mu, *found.low, *found.high]).all()
+    assert found.mu[0] == pytest.approx(0.0, abs=1e-5)
+
+
+def test_bad_input_is_one_sentence() -> None:
+    with pytest.raises(InputError, match=r"up_b must have the shape \(0, 3\)"):
+        Templates(S, B, NONE, NONE, np.ones((1, 3)), NONE)
+    with pytest.raises(InputError, match="every category needs background"):
+        Templates(S, 0 * B, NONE, NONE, NONE, NONE)
+    with pytest.raises(InputError, match=r"counts must have the shape \(n_experiments, 3\)"):
+        Templates(S, B, NONE, NONE, NONE, NONE).fit([1.0, 2.0, 3.0])
+    with pytest.raises(InputError, match="must be alike"):
+        score_intervals([1.0], [0.5, 0.5], [1.5])
+
+
+@pytest.mark.parametrize(("covered", "penalty"), [(68, 1.0), (60, 1.0), (50, None), (90, None)])
+def test_the_score_follows_its_definition(covered: int, penalty: float | None) -> None:
+    truth = np.ones(100)
+    low, high = np.full(100, 0.5), np.full(100, 1.5)
+    low[covered:], high[covered:] = 1.2, 2.2
+    found = score_intervals(truth, low, high)
+    if penalty is None:
+        s = (0.6827 * 0.3173 / 100) ** 0.5
+        distance = abs(covered / 100 - 0.6827) - 2 * s
+        penalty = 1 + (distance / s) ** (4 if covered < 68 else 3)
+    assert found.coverage == covered / 100
+    assert found.score == pytest.approx(-np.log(1.001 * penalty))
