@@ -29,7 +29,6 @@ from fivesigma._types import Array, IntArray
 from fivesigma.categories import categorise
 from fivesigma.categories.one_score.optimum import MAX_EDGES, Limits, best_totals, candidate_cuts, grid_of
 from fivesigma.categories.one_score.smooth import averaged
-from fivesigma.cut.bootstrap import replicas_above
 from fivesigma.cut.ranking import rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 
@@ -443,7 +442,7 @@ def test_auto_draws_its_replicas_from_the_seed() -> None:
 def test_replicas_scatter_around_the_yields() -> None:
     ranking = rank_events(*simulated(2_000))
     cuts = np.array([100, 400, 900])  # what is below the last is in no category
-    s, b = replicas_above(ranking, cuts, 400, 0)
+    s, b = ranking.replicas(cuts, 400, 0)
     for column, exact in ((s, ranking.s[cuts]), (b, ranking.b[cuts])):
         error = column.std(axis=0) / 20
         assert (np.abs(column.mean(axis=0) - exact) < 4 * error).all()
@@ -555,7 +554,7 @@ def test_each_replica_chooses_its_edges_by_the_rule(rule: str, n: int, floor: in
     found = categorise(score, y, weight, 3, min_effective=floor, rule=rule)
     ranking = rank_events(score, y, weight)
     for seed in range(5):
-        s, b = replicas_above(ranking, np.arange(n), 1, seed)
+        s, b = ranking.replicas(np.arange(n), 1, seed)
         copies = np.rint(np.diff(s[0] + b[0], prepend=0.0) / ranking.weight).astype(int)
         rows = np.repeat(ranking.order, copies)
         expected = categorise(score[rows], y[rows], weight[rows], 3, min_effective=floor, rule=rule).edges

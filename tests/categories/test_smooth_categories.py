@@ -14,7 +14,6 @@ from fivesigma.categories import categorise
 from fivesigma.categories.one_score.between import edges_at, from_zero
 from fivesigma.categories.one_score.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, grid_of
 from fivesigma.categories.one_score.smooth import averaged, modelled
-from fivesigma.cut.bootstrap import replicas_above
 from fivesigma.cut.ranking import Ranking, rank_events
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -122,8 +121,8 @@ def test_replicas_are_modelled_at_the_fractions_of_the_sample() -> None:
     found, ranking = categorise(*sample, 2, min_effective=5, rule="smooth"), rank_events(*sample)
     cuts, limits = np.arange(250), Limits(0.0, 5.0)
     for seed in range(3):
-        s, b = (from_zero(v)[0] for v in replicas_above(ranking, cuts, 1, seed))
-        s2, b2 = replicas_above(ranking, cuts, 1, seed, squares=True)
+        s, b = (from_zero(v)[0] for v in ranking.replicas(cuts, 1, seed))
+        s2, b2 = ranking.replicas(cuts, 1, seed, squares=True)
         grid = modelled(Grid(s, b, from_zero(b2)[0]), s2[0], ranking.last)
         totals = best_totals(grid, AMS2(), limits, 2)
         expected = edges_at(ranking, cuts[best_edges(grid, AMS2(), limits, totals, 2) - 1])

@@ -78,7 +78,7 @@ def test_categories_of_files_are_those_of_arrays(tmp_path: Path) -> None:
 
 def test_bins_of_many_events_cost_little_significance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = _write(tmp_path, n=40_000)
-    monkeypatch.setattr("fivesigma.cut.binned_ranking._PUREST", 2_000)
+    monkeypatch.setattr("fivesigma.cut.binned._PUREST", 2_000)
     found = categorise(ScoredFiles(tmp_path / "scores-*.parquet"), n_categories=4)
     best = categorise(*arrays, 4).significance
     assert found.significance == pytest.approx(best, rel=2e-3)  # of other candidate edges

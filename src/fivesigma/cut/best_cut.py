@@ -128,9 +128,7 @@ def check_rule(rule: str, known: Iterable[str] = RULES) -> None:
         raise InputError(f"rule must be one of {', '.join(map(repr, known))}, got {rule!r}")
 
 
-def scan_binned(
-    ranking: BinnedRanking, utility: Utility, rule: str, *, min_effective: float | None = None
-) -> CutScan:
+def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, *, min_effective: float | None = None) -> CutScan:
     """Scan events that are not in memory all at once; their first pass is done.
 
     Parameters

@@ -1,8 +1,8 @@
 """The best cut on events that are not in memory all at once: files, partitions of a cluster, workers of a group.
 
 The first pass sums the weights in bins of the score (`fivesigma.cut.score_bins`). A rule is then applied to some of the
-cuts: all of those in bins that could matter to it, which a second pass resolves, and one of each other bin. It takes the
-same cut from these as from all.
+cuts: all of those in bins that could matter to it, which a second pass resolves, and one of each other bin. It takes
+the same cut from these as from all.
 """
 
 from __future__ import annotations

@@ -201,7 +201,9 @@ class CutScan:
         z[:, ~np.isfinite(self.values[points])] = np.nan
         seen = self._seen(points)
         best = [
-            choose(self.rule, seen._replace(z=row, s=s[i], b=b[i]))[1] for i, row in enumerate(z) if np.isfinite(row).any()
+            choose(self.rule, seen._replace(z=row, s=s[i], b=b[i]))[1]
+            for i, row in enumerate(z)
+            if np.isfinite(row).any()
         ]
         significance, (low, high) = replica_intervals(
             self._values(points[at : at + 1], s[:, at : at + 1], b[:, at : at + 1])[:, 0] if few else z[:, at],

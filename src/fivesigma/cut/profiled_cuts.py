@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fivesigma._types import Array, IntArray
+from fivesigma.cut.moving_average import MovingAverage
 from fivesigma.cut.ranking import Cuts, Ranking
-from fivesigma.cut.rules import Seen, grid_ranks
-from fivesigma.cut.yield_model import RankedYields
+from fivesigma.cut.rules import Seen
 from fivesigma.likelihood.own import OwnUncertainty
 from fivesigma.likelihood.profile import Counts, profile_each
 from fivesigma.likelihood.shifts import Systematics, YieldShifts, yield_shifts
@@ -24,9 +24,8 @@ MOST_CUTS = 4096  # that are profiled
 class ProfiledCuts:
     """How far systematics move the background of each cut, as shares of it.
 
-    A variation shifts few events from one side of a cut to the other, so that its running sums are a comb, whose best
-    tooth a search would take. So both sums, nominal and varied, are modelled by the same smooth curves, and what is
-    profiled is their ratio.
+    A variation carries few events from one side of a cut to the other, so that its shifts are a comb, whose best tooth a
+    search would take. So the ratio of the varied to the nominal background is averaged along the score.
 
     Attributes
     ----------
@@ -45,12 +44,17 @@ class ProfiledCuts:
 
     @classmethod
     def of(cls, cuts: Cuts, shifts: YieldShifts, utility: Utility, *, mc_statistics: bool) -> ProfiledCuts:
-        """Model the variations of the cuts, whose categories `shifts` has."""
+        """Average the variations, of which `shifts` has the cells between the cuts."""
         positive = np.where(cuts.b > 0, cuts.b, np.inf)  # a cut without background is not valid
-        up, down = (
-            _smooth(cuts, np.stack([above(pair[side]) for pair in shifts.background_shifts()], axis=1), positive)
-            for side in (0, 1)
-        )
+        s, b = np.append(0.0, cuts.s), np.append(0.0, cuts.b)
+        average = MovingAverage.of(s, b)
+
+        def share(cells: Array) -> Array:
+            running = np.append(0.0, np.cumsum(cells[::-1]))
+            smooth = running if average is None else average.shift(b, running, noise=0.0)
+            return smooth[1:] / positive
+
+        up, down = (np.stack([share(pair[k]) for pair in shifts.background_shifts()], axis=1) for k in (0, 1))
         relative = cuts.variances(np.arange(cuts.last.size))[1] / positive**2 if mc_statistics else None
         return cls(up, down, relative, OwnUncertainty.of(utility))
 
@@ -91,29 +95,6 @@ class ProfiledCuts:
         return np.hypot(self.value(at, s + np.sqrt(s2), b) - z, self.value(at, s, b + np.sqrt(b2)) - z)
 
 
-def _smooth(cuts: Cuts, shifts: Array, b: Array) -> Array:
-    """Running shifts of some systematics, of shape (n_cuts, n_systematics), as smooth shares of the background."""
-    raw = shifts / b[:, None]
-    at = np.unique(np.append(np.searchsorted(cuts.last, grid_ranks(cuts.n_events)), cuts.last.size - 1))
-    fraction = cuts.fraction
-    measured = RankedYields(fraction[at], cuts.s[at], cuts.b[at], *cuts.variances(at))
-    if not measured.can_be_modelled:
-        return raw
-    nominal = measured.by_fraction()[1]
-    out = np.empty(raw.shape)
-    for k, shift in enumerate(shifts[at].T):
-        varied = replace(measured, b=measured.b + shift)
-        modelled = varied.background_by_fraction()
-        smooth = np.log(modelled / nominal)
-        out[:, k] = np.expm1(np.interp(np.log(fraction), np.log(fraction[at]), smooth))
-    return out
-
-
-def above(cells: Array) -> Array:
-    """Running sums from the highest of ascending cells to the lowest."""
-    return np.cumsum(cells[::-1])
-
-
 def few_cuts(ranking: Ranking) -> Ranking:
     """At most 4,096 cuts: half of them even in rank, and half even in its logarithm."""
     first = int(ranking.thresholds([0])[0] == np.inf and ranking.last.size > 1)  # no category is [inf, inf)
@@ -127,5 +108,5 @@ def few_cuts(ranking: Ranking) -> Ranking:
 
 def shifts_of(cuts: Ranking, scored: ScoredEvents, systematics: Systematics) -> YieldShifts:
     """Fill the cells between the cuts with the nominal and the varied events."""
-    edges = np.append(cuts.thresholds()[::-1], np.inf)
+    edges = np.concatenate([[-np.inf], cuts.thresholds()[-2::-1], [np.inf]])  # the loosest cut keeps all events
     return yield_shifts(edges, scored, systematics=systematics)

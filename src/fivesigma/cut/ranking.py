@@ -136,9 +136,7 @@ class Ranking(Cuts):
         var_b = np.cumsum(np.add.reduceat(np.where(signal, 0.0, squares), starts))
         return var_s, var_b
 
-    def replicas(
-        self, cuts: IntArray, n_boot: int, random_state: int, *, squares: bool = False
-    ) -> tuple[Array, Array]:
+    def replicas(self, cuts: IntArray, n_boot: int, random_state: int, *, squares: bool = False) -> tuple[Array, Array]:
         """Replicas of the yields of ascending cuts, or of the sums of squared weights, with Poisson copies of events."""
         ends = self.last[cuts] + 1
         kept = slice(0, ends[-1])

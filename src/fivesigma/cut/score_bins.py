@@ -36,6 +36,12 @@ class Parts(Protocol):
         """Read a part."""
 
 
+def in_parts(score: AnyArray, signal: BoolArray, weight: Array, rows: int = 1 << 18) -> list[Part]:
+    """Arrays in memory as parts, which are views of them."""
+    starts = range(0, score.size, rows)
+    return [(score[k : k + rows], signal[k : k + rows], weight[k : k + rows]) for k in starts]
+
+
 @dataclass(frozen=True, eq=False)
 class ScoreBins:
     """Bins of the score, the first one for the highest scores: where there are many events they are narrow.

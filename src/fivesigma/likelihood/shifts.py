@@ -240,51 +240,6 @@ def pairs_of(systematics: Systematics) -> Iterator[tuple[str, tuple[Varied, Vari
         yield name, (pair[0], pair[1])
 
 
-def running_shifts(
-    thresholds: Array,
-    score: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike,
-    systematics: Systematics,
-    *,
-    process: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> list[tuple[Array, Array]]:
-    """How far one standard deviation up and down moves the background above each threshold, for every systematic.
-
-    Parameters
-    ----------
-    thresholds : array of shape (n_cuts,)
-        From the tightest to the loosest.
-    score, y, sample_weight, systematics, process, pos_label
-        As in `yield_shifts`.
-    """
-    signal, classes = split_labels(y, pos_label)
-    events = _Nominal(score, sample_weight, signal, classes, number_processes(signal, process), process is not None)
-    ascending = thresholds[::-1]
-
-    def above(values: AnyArray, weight: Array, background: BoolArray) -> Array:
-        steps = np.searchsorted(ascending, values[background], side="right")
-        cells = np.bincount(steps, weight[background], minlength=ascending.size + 1)[1:]
-        return np.cumsum(cells[::-1])
-
-    def moved(name: str, varied: Varied) -> Array:
-        values, weight, processes = events.resolve(name, varied)
-        total = above(values, weight, ~processes.signal[processes.codes])
-        if varied.y is not None:
-            lacks = ~np.isin(events.processes.codes, processes.codes) & ~signal
-            total += above(nominal_score, nominal_weight, lacks)
-        return total - b
-
-    nominal_score, nominal_weight, _ = events.resolve("nominal", Varied())
-    b = above(nominal_score, nominal_weight, ~signal)
-    out = []
-    for name, (up, down) in pairs_of(systematics):
-        high = moved(f"{name} up", up)
-        out.append((high, -high if down is None else moved(f"{name} down", down)))
-    return out
-
-
 def check_size(names: Iterable[str], b: Array, shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
     """Refuse variations that move the background by more than itself; return a sentence for each that moves none."""
     notes = []

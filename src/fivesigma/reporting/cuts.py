@@ -9,7 +9,7 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cut.best_cut import CutScan, floor_for, scan
-from fivesigma.cut.ranking import Ranking
+from fivesigma.cut.ranking import Cuts
 from fivesigma.likelihood.shifts import Systematics
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import (
@@ -152,8 +152,9 @@ def cut_table(
     profiled: Array | None = None
     if systematics is not None:
         uncertain = scan(scored, rule="peak", min_effective=floor, systematics=systematics)
-        profiled = uncertain.values[points][ascending]
-        known = None if uncertain.known is None else uncertain.known[points][ascending]
+        curve = uncertain.curve
+        profiled = np.interp((ranking.last[points] + 1.0) / weight.size, curve.fraction, curve.significance)[ascending]
+        known = significance_or_nan(AMS2(), s, b, valid)[ascending]
     return CutTable(
         cut=threshold[ascending],
         fraction=((ranking.last[points] + 1.0) / weight.size)[ascending],
@@ -180,10 +181,9 @@ def cut_table(
 def _grid(scanned: CutScan, chosen: int) -> IntArray:
     """Cuts that are close together in the score, in rank, or in background, whichever a figure shows."""
     ranking = scanned.ranking
-    last, score = ranking.last, ranking.score[ranking.order]
-    even = np.linspace(float(score[-1]), float(score[0]), EVEN_IN_SCORE)
-    selected = score.size - np.searchsorted(score[::-1], even)
-    in_score = np.searchsorted(last, np.maximum(selected, 1) - 1)
+    last, ascending = ranking.last, ranking.thresholds()[::-1]
+    even = np.linspace(float(ascending[0]), float(ascending[-1]), EVEN_IN_SCORE)
+    in_score = last.size - 1 - np.searchsorted(ascending, even).clip(0, last.size - 1)
     in_rank = np.searchsorted(last, np.linspace(0, last[-1], EVEN_IN_RANK))
     grown = np.maximum.accumulate(ranking.b)  # with negative weights b itself need not ascend
     least = float(grown[np.argmax(grown > 0)])
@@ -196,6 +196,6 @@ def _share(part: Array, whole: Array) -> Array:
     return np.asarray(np.divide(part, whole, out=np.full(part.size, np.nan), where=whole > 0))
 
 
-def _area(ranking: Ranking) -> float:
+def _area(ranking: Cuts) -> float:
     s, b = np.append(0.0, ranking.s), np.append(0.0, ranking.b)
     return float(np.trapezoid(s, b) / (s[-1] * b[-1]))
