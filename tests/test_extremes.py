@@ -33,8 +33,8 @@ small = st.floats(0.0, 50.0).map(lambda e: 10.0**-e) | st.just(0.0)
 def utilities(draw: st.DrawFn) -> Utility:
     b_reg, number = draw(small), draw(st.floats(-50.0, 50.0).map(lambda e: 10.0**e))
     kind = draw(st.sampled_from([AMS2, AMS3, SOverRootSB, OnOff, GaussianBackground, RelativeBackground]))
-    if kind is GaussianBackground:
-        number **= 2
+    if kind is not OnOff:
+        number **= 0.5
     return kind(b_reg=b_reg) if kind in (AMS2, AMS3, SOverRootSB) else kind(number, b_reg=b_reg)
 
 
@@ -76,7 +76,7 @@ def test_the_numbers_are_those_of_many_digits(s: float, b: float) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from([1.0, 2.0**-600, 2.0**600]), st.floats(0.1, 1e3), st.floats(0.1, 1e3))
+@given(st.sampled_from([1.0, 2.0**-200, 2.0**200]), st.floats(0.1, 1e3), st.floats(0.1, 1e3))
 def test_scaling_the_yields_scales_the_significance(factor: float, s: float, b: float) -> None:
     for kind in (AMS2, AMS3, SOverRootSB):
         assert kind().value(factor * s, factor * b) == pytest.approx(
@@ -102,7 +102,7 @@ def test_parameters_that_no_formula_can_use(value: Any) -> None:
             make(value)
     with pytest.raises(InputError, match="tau must be"):
         OnOff(1e-60)
-    with pytest.raises(InputError, match=r"sigma must be at most 1e\+150"):
+    with pytest.raises(InputError, match=r"sigma must be at most 1e\+50"):
         GaussianBackground(1e200)
 
 
@@ -133,7 +133,7 @@ def numbers_of(result: Any) -> list[float]:
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    sizes, sizes, st.lists(st.tuples(st.integers(0, 199), sizes), max_size=3), st.sampled_from(RULES),
+    sizes, sizes, st.lists(st.tuples(st.integers(0, 199), sizes), max_size=3), st.sampled_from(list(RULES)),
     st.sampled_from([0.0, 1.0, 10.0]),
 )  # fmt: skip
 def test_scan_of_any_weights(
@@ -150,7 +150,7 @@ def test_scan_of_any_weights(
             lambda: scan(X[:, 0], y, w, AMS2(b_reg=1.0), rule, min_effective=least).interval(n_boot=5).significance
         )
         number_or_sentence(lambda: numbers_of(categorise(X[:, 0], y, w, 2, min_effective=least)))
-    if 1e-88 < signal < 1e90 and 1e-40 < signal / background < 1e40 and not odd and least < 10:
+    if 1e-40 < signal < 1e40 and 1e-40 < signal / background < 1e40 and not odd and least < 10:
         assert found is not None
 
 
@@ -183,19 +183,19 @@ def odd_weights() -> dict[str, Any]:
     one = w.copy()
     one[0] = 1e300
     large = w.copy()
-    large[0] = 1e90
+    large[0] = 1e40
     return {
         "all tiny": w * 1e-300,
         "all huge": w * 1e300,
-        "small": w * 1e-90,
-        "large": w * 1e90,
+        "small": w * 1e-40,
+        "large": w * 1e40,
         "one huge": one,
         "one large": large,
         "signal tiny": np.where(y == 1, w * 1e-300, w),
         "background tiny": np.where(y == 0, w * 1e-300, w),
-        "far apart": np.where(y == 1, w * 1e-95, w * 1e95),
-        "far apart the other way": np.where(y == 1, w * 1e95, w * 1e-95),
-        "spread": w * 10.0 ** np.linspace(-95, 95, w.size),
+        "far apart": np.where(y == 1, w * 1e-45, w * 1e45),
+        "far apart the other way": np.where(y == 1, w * 1e45, w * 1e-45),
+        "spread": w * 10.0 ** np.linspace(-45, 45, w.size),
     }
 
 

@@ -5,7 +5,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from fivesigma.cli import main
 
 SOURCE = Path(__file__).parents[1] / "src"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -17,6 +20,13 @@ IDIOMS = re.compile(
 )
 
 
+def text_of(node: ast.JoinedStr | ast.Constant) -> str:
+    """Text of a literal, with {} for what is filled in."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+
+
 def messages(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text, with {} for what is filled in, of each message that is raised."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -25,12 +35,8 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if not RAISED.search(name):
             continue
-        first = node.args[0]
-        if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            yield node.lineno, first.value
-        elif isinstance(first, ast.JoinedStr):
-            parts = [str(v.value) if isinstance(v, ast.Constant) else "{}" for v in first.values]
-            yield node.lineno, "".join(parts)
+        if isinstance(node.args[0], ast.JoinedStr | ast.Constant):
+            yield node.lineno, text_of(node.args[0])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
@@ -41,3 +47,29 @@ def test_one_dialect(path: Path) -> None:
         assert not text.rstrip().endswith((".", "!")), f"{where} ends with a full stop"
         assert ". {}" not in text, f"{where} joins two sentences"
         assert not IDIOMS.search(text), f"{where} has an idiom"
+
+
+def options(command: click.Command) -> set[str]:
+    """Options of a command and of those below it, spelt as parameters."""
+    found = {flag[2:].replace("-", "_") for p in command.params for flag in p.opts if flag.startswith("--")}
+    for below in getattr(command, "commands", {}).values():
+        found |= options(below)
+    return found
+
+
+# A parameter that a sentence tells a user to set, and not one whose value it quotes.
+ADVICE = re.compile(rf"\b({'|'.join(sorted(options(main)))})=(?=True\b|[\s,;]|$)")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_advice_names_the_option_as_well_as_the_parameter(path: Path) -> None:
+    """The command line prints the library's sentences, so they must tell its users too what to do."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    inner |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    for node in ast.walk(tree):
+        if id(node) in inner or not isinstance(node, ast.JoinedStr | ast.Constant):
+            continue
+        for found in ADVICE.finditer(text_of(node)):
+            option = "--" + found[1].replace("_", "-")
+            assert option in text_of(node), f"{path.name}:{node.lineno}: {text_of(node)!r} does not name {option}"

@@ -12,7 +12,6 @@ import sys
 from typing import Any
 
 import numpy as np
-
 from fivesigma.analysis.choosing import RegionScores, Variations, choose, cross_fitted, shifts_in
 from fivesigma.analysis.settings import Settings
 

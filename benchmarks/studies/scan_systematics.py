@@ -98,9 +98,7 @@ def measure(kind: str, n: int, samples: int) -> dict[str, float]:
     for seed in range(samples):
         rng = np.random.default_rng([seed, n, KINDS.index(kind)])
         sample = simulate(n, rng)
-        found = scan(
-            sample.score, sample.process == "signal", sample.weight, systematics=variations(sample, kind, rng)
-        )
+        found = scan(sample.score, sample.process == "signal", sample.weight, systematics=variations(sample, kind, rng))
         truth = true_significance(found.cut, kind)
         low, high = found.interval(n_boot=REPLICAS, random_state=seed).significance
         regret.append(best - truth)

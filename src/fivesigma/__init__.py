@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.scorer import make_scorer
     from fivesigma.exporting import Exported, export
     from fivesigma.learners.net.classifier import NetClassifier
-    from fivesigma.likelihood.shifts import Varied, YieldShifts, profiled_significance, yield_shifts
+    from fivesigma.likelihood.shifts import Normalisation, Varied, YieldShifts, profiled_significance, yield_shifts
     from fivesigma.reporting import Report, report
     from fivesigma.scored.scored_events import ScoredEvents
     from fivesigma.scored.scored_files import ScoredFiles
@@ -75,6 +75,7 @@ _HOME = {
     "Utility": "significance",
     "load": "store",
     "save": "store",
+    "Normalisation": "likelihood.shifts",
     "Varied": "likelihood.shifts",
     "YieldShifts": "likelihood.shifts",
     "profiled_significance": "likelihood.shifts",
@@ -100,6 +101,7 @@ __all__ = [
     "GrownCascadeClassifier",
     "History",
     "NetClassifier",
+    "Normalisation",
     "OnOff",
     "RelativeBackground",
     "Report",

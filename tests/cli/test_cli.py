@@ -287,7 +287,8 @@ class TestTrain:
         frame = pl.DataFrame({"x": x, "hole": np.where(x > 2, -1.0, 2.0), "kind": y + 4, "yield": 1.0 + y})
         frame.write_csv(tmp_path / "events.csv")
         columns = ("--label", "kind", "--weight", "yield", "--missing", "-1", "--trees", 3, "--jobs", 1)
-        assert "name it with --signal" in bad("train", tmp_path / "events.csv", "-o", tmp_path / "m", *columns)
+        said = bad("train", tmp_path / "events.csv", "-o", tmp_path / "m", *columns)
+        assert "name it with signal= or --signal" in said
         good("train", tmp_path / "events.csv", "-o", tmp_path / "m", *columns, "--signal", "4")
         model = fivesigma.load(tmp_path / "m")
         assert model.classes_.tolist() == [5, 4]

@@ -146,4 +146,4 @@ def test_systematics_from_files(folder: Path, cascade: Any, test_events: Events)
     page = html.unescape((folder / "report.html").read_text(encoding="utf-8"))
     assert f"--systematic half={folder}/half.parquet --systematic W=10%@wjets" in page
     wrong = CliRunner().invoke(report_command, [*words, "--force", "--systematic", "W=10%@wjet"])
-    assert "W scales the process 'wjet', of which there are no events; did you mean 'wjets'" in wrong.output
+    assert "'W' scales the process 'wjet', of which there are no events; did you mean 'wjets'" in wrong.output

@@ -37,9 +37,9 @@ from fivesigma.blend import Blend, _rank
 from fivesigma.cli import main
 from fivesigma.datasets import make_htautau, write_events
 from fivesigma.errors import InputError
-from fivesigma.exporting.blends import rank
 from fivesigma.exporting.check import TOLERANCE, run_onnx, simulated_table
 from fivesigma.exporting.graph import Graph
+from fivesigma.exporting.operators import rank
 from fivesigma.exporting.trees import Forest, _exponential, _parts, lightgbm_forest, xgboost_forest
 from fivesigma.learners.lightgbm import LightGBMModel
 
@@ -71,10 +71,10 @@ def make_events(n: int = 1200, *, missing: bool = True, seed: int = 0) -> tuple[
     return X, y, np.where(y == 1, 0.1, rng.uniform(0.5, 2.0, n))
 
 
-def run(path: Path, X: AnyArray) -> tuple[Array, BoolArray]:
+def run(path: Path, X: AnyArray, precision: str = "float64") -> tuple[Array, BoolArray]:
     """Score and selection of a file by onnxruntime with its defaults, as a user has it."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    score, selected = session.run(["score", "selected"], {"features": np.asarray(X, dtype=np.float64)})
+    score, selected = session.run(["score", "selected"], {"features": np.asarray(X, dtype=precision)})
     return score, selected
 
 
@@ -179,6 +179,15 @@ def test_every_kind_scores_as_the_library_does(kind: str, tmp_path: Path) -> Non
     np.testing.assert_array_equal(model.classes_[selected.astype(int)], model.predict(new))
     one_by_one = [run(path, new[k : k + 1])[0][0] for k in range(3)]
     np.testing.assert_allclose(one_by_one, score[:3], rtol=0, atol=tolerance)
+    # The same model for programs that have single precision: its score is a rounding of float32 off, no more.
+    rounded, half = new.astype(np.float32).astype(np.float64), tolerance + 2.0**-24
+    written = export(model, path, precision="float32")
+    assert (written.precision, written.comparison.n_moved) == ("float32", 0)
+    assert written.largest_difference <= half
+    score, selected = run(path, new, "float32")
+    assert score.dtype == np.float32
+    np.testing.assert_allclose(score, model.predict_proba(rounded)[:, 1], rtol=0, atol=half)
+    np.testing.assert_array_equal(model.classes_[selected.astype(int)], model.predict(rounded))
 
 
 def test_a_number_for_missing_values_is_as_good_as_nan(tmp_path: Path) -> None:
@@ -569,7 +578,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     model = xgboost_model()
     X, _, _ = make_events()
     with pytest.raises(InputError, match=r"^format must be one of onnx, xgboost-json, got 'pmml'$"):
-        export(model, tmp_path / "m", format="pmml")
+        export(model, tmp_path / "m.onnx", format="pmml")
     with pytest.raises(InputError, match=r"^there is no folder .* to write m.onnx to$"):
         export(model, tmp_path / "nowhere" / "m.onnx")
     with pytest.raises(NotFittedError):
@@ -583,6 +592,8 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     for edges in ([0.5], [0.5, 0.2], [[0.1, 0.2]]):
         with pytest.raises(InputError, match="two or more ascending edges"):
             export(model, tmp_path / "m.onnx", categories=edges)
+    with pytest.raises(InputError, match="precision must be one of float64, float32, got 'half'"):
+        export(model, tmp_path / "m.onnx", precision="half")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -614,16 +625,34 @@ def test_command(saved: tuple[Path, Path], tmp_path: Path) -> None:
     )
     assert cli("export", model, "-o", out).exit_code == 1, "nothing is replaced without --force"
     (tmp_path / "edges.json").write_text(json.dumps({"edges": [None, 0.5, None]}))
-    result = cli("export", model, "-o", out, "--force", "--events", events, "--categories", tmp_path / "edges.json")
+    command = ("export", model, "-o", out, "--force", "--events", events, "--precision", "float32")
+    result = cli(*command, "--categories", tmp_path / "edges.json")
     assert result.exit_code == 0, result.output
+    assert onnx.load(out).graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
     assert "on 3,000 given events" in result.stdout
     found = {entry.key: entry.value for entry in onnx.load(out).metadata_props}
     assert json.loads(found["category_edges"]) == [None, 0.5, None]
     assert json.loads(found["feature_names"]) == list(make_htautau(100, random_state=0).feature_names)
 
 
+@pytest.mark.parametrize(
+    ("name", "asked", "said"),
+    [
+        ("m.json", "onnx", "m.json ends as a file of xgboost-json does, and onnx is asked for"),
+        ("m.ONNX", "xgboost-json", "m.ONNX ends as a file of onnx does, and xgboost-json is asked for"),
+        ("m.bin", None, r"m.bin does not say its format by its ending; it must end in .onnx \(onnx\) or .json"),
+        ("m", "onnx", "m does not say its format by its ending"),
+    ],
+)
+def test_the_ending_decides_the_format(name: str, asked: str | None, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        export(xgboost_model(), tmp_path / name, asked)
+    assert export(xgboost_model(), tmp_path / "model.JSON").format == "xgboost-json"
+    assert [path.name for path in tmp_path.iterdir()] == ["model.JSON"]
+
+
 def test_command_for_xgboost_json(saved: tuple[Path, Path], tmp_path: Path) -> None:
-    result = cli("export", saved[0], "-o", tmp_path / "model.json", "--format", "xgboost-json")
+    result = cli("export", saved[0], "-o", tmp_path / "model.json")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("largest difference of a score 0 on 4,096 simulated events, 0 of which")
     assert result.stderr.startswith("note: RBDT of ROOT sends a missing value to the right")

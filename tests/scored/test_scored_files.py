@@ -87,14 +87,14 @@ def test_bins_of_many_events_cost_little_significance(tmp_path: Path, monkeypatc
 def test_what_needs_every_cut_is_refused(tmp_path: Path) -> None:
     _write(tmp_path)
     files = ScoredFiles(tmp_path / "scores-*.parquet")
-    with pytest.raises(InputError, match=r"rule='smooth' needs every cut, which a scan of files does not have; read"):
+    with pytest.raises(
+        InputError, match=r"rule='smooth' needs every cut, which a scan of files or of a cluster does not have; use one"
+    ):
         scan(files, rule="smooth")
-    with pytest.raises(InputError, match="systematics need every cut"):
+    with pytest.raises(InputError, match="systematics need all events in memory"):
         scan(files, systematics={"a": (Varied(weight=np.ones(3)), None)})
     with pytest.raises(InputError, match="y is given beside ScoredFiles, which read it from their files; leave it out"):
         scan(files, np.ones(3))
-    with pytest.raises(InputError, match="a scan of files does not rank all events, which this needs"):
-        scan(files).interval()
     with pytest.raises(InputError, match="systematics needs all events in memory"):
         categorise(files, n_categories=2, systematics={})
 

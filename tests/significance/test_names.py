@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, RelativeBackground, SOverRootSB, Utility
+from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.significance import resolve_utility
+from fivesigma.significance import UTILITIES, resolve_utility
 
 
 @pytest.mark.parametrize(
@@ -51,3 +55,33 @@ def test_an_object_is_itself_and_has_its_own_b_reg() -> None:
     assert resolve_utility(utility) is utility
     with pytest.raises(InputError, match=re.escape("b_reg=1.0 stands beside AMS2(b_reg=3.0)")):
         resolve_utility(utility, b_reg=1.0)
+
+
+@dataclass(frozen=True)
+class _Third(AMS3):
+    """A utility that somebody adds: a class, and a line in the registry."""
+
+    label: ClassVar[str] = "third of s/√b"
+
+    def _objective(self, s: Array, b: Array) -> Array:
+        return super()._objective(s, b) / 9
+
+
+def test_a_new_utility_needs_its_class_and_a_line_in_the_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from click.testing import CliRunner
+
+    from fivesigma.cli.scan import scan
+    from fivesigma.reporting.cuts import usual_utilities, utility_label
+    from fivesigma.store import load_value, save_value
+
+    monkeypatch.setitem(UTILITIES, "third", _Third)
+    utility = resolve_utility("third", b_reg=2.0)
+    assert utility == _Third(b_reg=2.0)
+    assert float(utility.value(9.0, 7.0)) == 1.0
+    assert "relative_background(FRACTION) or third." in " ".join(CliRunner().invoke(scan, ["--help"]).output.split())
+    assert utility in usual_utilities(2.0, 100.0)
+    assert utility_label(utility) == "third of s/√b (b_reg = 2)"
+    save_value({"utility": utility}, tmp_path / "saved")
+    assert load_value(tmp_path / "saved")["utility"] == utility

@@ -20,13 +20,13 @@ from fivesigma.cli.report import report_command
 from fivesigma.cli.scan import scan
 from fivesigma.cli.score import score
 from fivesigma.cli.train import train
-from fivesigma.cli.words import in_own_words, orderly_end, sentence
+from fivesigma.cli.words import one_line, orderly_end, sentence
 
 __all__ = ["main"]
 
 
 class _Group(click.Group):
-    """Commands whose errors are one line on stderr, in the words of the command line."""
+    """Commands whose errors are one line on stderr."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings(), orderly_end():
@@ -47,7 +47,7 @@ class _Group(click.Group):
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"warning: {in_own_words(str(message))}", err=True)
+    click.echo(f"warning: {one_line(str(message))}", err=True)
 
 
 @click.group(

@@ -8,31 +8,34 @@ from pathlib import Path
 import click
 
 from fivesigma._tools.files import read_text
-from fivesigma.cli.options import check_output, force_option, tree_option, trusted_option
+from fivesigma.cli.options import check_output, force_option, tree_option, untrusted_option
 from fivesigma.errors import InputError
 
 
 @click.command(epilog="Example: fivesigma export model -o model.onnx --events test.parquet")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
-@click.option("--format", "kind", type=click.Choice(["onnx", "xgboost-json"]), default="onnx", show_default=True,
-              help="An ONNX graph, or the JSON of XGBoost if the model is one booster.")  # fmt: skip
+@click.option("--format", "kind", type=click.Choice(["onnx", "xgboost-json"]),
+              help="An ONNX graph, or XGBoost's JSON if the model is one booster; as FILE ends.")  # fmt: skip
+@click.option("--precision", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
+              help="Of the features that an ONNX graph takes, and of its score.")  # fmt: skip
 @click.option("--events", "files", multiple=True, metavar="FILE",
               help="Events on which the file is compared with the model; simulated by default.")  # fmt: skip
 @click.option("--categories", type=click.Path(path_type=Path), metavar="FILE",
               help="Output of fivesigma categorise --json, whose edges are kept as metadata.")  # fmt: skip
 @tree_option
-@trusted_option
+@untrusted_option
 @force_option
 def export(
     *,
     model: Path,
     output: Path,
-    kind: str,
+    kind: str | None,
+    precision: str,
     files: tuple[str, ...],
     categories: Path | None,
     tree: str | None,
-    trusted: bool,
+    untrusted: bool,
     force: bool,
 ) -> None:
     """Write MODEL as a file that other programs read.
@@ -44,7 +47,7 @@ def export(
     from fivesigma.datasets.columns import Columns
 
     check_output(output, force=force)
-    fitted = fivesigma.load(model, trusted=trusted)
+    fitted = fivesigma.load(model, untrusted=untrusted)
     edges = None if categories is None else _edges(categories)
     events = None
     if files:
@@ -52,13 +55,13 @@ def export(
         events = load_events(
             files, features=trained.features, label=None, weight=None, missing=trained.missing, tree=tree
         )
-    written = fivesigma.export(fitted, output, format=kind, events=events, categories=edges)
+    written = fivesigma.export(fitted, output, format=kind, events=events, categories=edges, precision=precision)
     seen = written.comparison
     click.echo(
         f"largest difference of a score {seen.largest_difference:.2g} on {seen.n_events:,} "
         f"{'simulated' if written.simulated else 'given'} events, {seen.n_moved:,} of which change sides of the cut"
     )
-    if kind == "xgboost-json":
+    if written.format == "xgboost-json":
         click.echo("note: RBDT of ROOT sends a missing value to the right, whatever the tree says", err=True)
     click.echo(f"model in {output}")
 

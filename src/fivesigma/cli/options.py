@@ -161,18 +161,23 @@ replicas_option = click.option(
     "--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Replicas of the bootstrap."
 )
 
-trusted_option = click.option(
-    "--trusted", is_flag=True, help="Skip the checks of the model's files; only for a model whose author you trust."
+untrusted_option = click.option(
+    "--untrusted", is_flag=True, help="Try the model in a child process first, for a model of a stranger."
 )
 
+
+class _UtilityOption(click.Option):
+    """Its help lists the registry of utilities, which is imported when the help is asked for."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from fivesigma.significance import describe_utilities
+
+        self.help = f"Form the significance as one of {describe_utilities()}."
+        return super().get_help_record(ctx)
+
+
 utility_options = several(
-    click.option(
-        "--utility",
-        default="ams2",
-        show_default=True,
-        help="Form the significance as one of ams2, ams3, s_over_root_sb, on_off(TAU), gaussian_background(SIGMA) or "
-        "relative_background(FRACTION).",
-    ),
+    click.option("--utility", default="ams2", show_default=True, cls=_UtilityOption),
     click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background."),
 )
 

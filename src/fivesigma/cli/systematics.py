@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from fivesigma.likelihood.shifts import Varied
+    from fivesigma.likelihood.shifts import Normalisation, Varied
     from fivesigma.scored.scored_events import ScoredEvents
 
-_SIZE = re.compile(r"\s*([0-9.]+(?:e-?[0-9]+)?)\s*%\s*@(.+)", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(?:([0-9.]+(?:e-?[0-9]+)?)\s*%|(free))\s*@(.+)", re.IGNORECASE)
 
 systematic_option = click.option(
     "--systematic",
@@ -23,13 +23,14 @@ systematic_option = click.option(
     multiple=True,
     metavar="NAME=UP[,DOWN]",
     help="Let the background move along this systematic: files of the events one standard deviation up and down, or "
-    "SIZE%@PROCESS for the normalisation of one process, such as ttbar=6%@ttbar; may be repeated. Without DOWN yields "
-    "move down by as much as up. A process that a file lacks is as in the nominal events.",
+    "SIZE%@PROCESS for the normalisation of one process, such as ttbar=6%@ttbar, or free@PROCESS for one without a "
+    "constraint; may be repeated. Without DOWN yields move down by as much as up. A process that a file lacks is as in "
+    "the nominal events.",
 )
 
 
 class Asked(NamedTuple):
-    """What one option says: the relative size of one process's normalisation, or files up and down."""
+    """What one option says: a process whose normalisation moves by a share or freely, or files up and down."""
 
     name: str
     size: float | None
@@ -48,7 +49,8 @@ def parsed(texts: tuple[str, ...], option: str = "--systematic") -> list[Asked]:
             raise click.UsageError(f"{option} names {name!r} twice.")
         size = _SIZE.fullmatch(value)
         if size is not None:
-            found[name] = Asked(name, _share(option, text, size[1]), size[2].strip(), ())
+            share = None if size[2] else _share(option, text, size[1])
+            found[name] = Asked(name, share, size[3].strip(), ())
             continue
         if value.strip().endswith("%"):
             raise click.UsageError(f"{option} {text!r} names no process; write NAME=SIZE%@PROCESS.")
@@ -68,7 +70,7 @@ def _share(option: str, text: str, size: str) -> float:
 
 def variations(
     asked: list[Asked], nominal: ScoredEvents, read: Callable[[str], Any]
-) -> dict[str, tuple[Any, Any]] | None:
+) -> dict[str, tuple[Any, Any] | Normalisation] | None:
     """Variations of the nominal events; None if none was asked for.
 
     Parameters
@@ -79,12 +81,18 @@ def variations(
     read : callable
         Turns the name of a file into a varied sample.
     """
+    from fivesigma.likelihood.shifts import Normalisation
+
     if not asked:
         return None
-    out: dict[str, tuple[Any, Any]] = {}
+    out: dict[str, tuple[Any, Any] | Normalisation] = {}
     for one in asked:
-        if one.size is not None:
-            out[one.name] = (_normalised(one, nominal), None)
+        if one.process:
+            if nominal.process is None:
+                raise InputError(
+                    f"{one.name} scales the process {one.process!r}, and the events have no column process"
+                )
+            out[one.name] = Normalisation(one.process, one.size)
         else:
             try:
                 up, *down = map(read, one.files)
@@ -94,25 +102,9 @@ def variations(
     return out
 
 
-def _normalised(one: Asked, nominal: ScoredEvents) -> Varied:
-    import numpy as np
-
-    from fivesigma.likelihood.shifts import Varied
-
-    _, _, weight = nominal.arrays()
-    if nominal.process is None:
-        raise InputError(f"{one.name} scales the process {one.process!r}, and the events have no column process")
-    names = np.asarray(nominal.process).astype(np.str_)
-    there = np.unique(names).tolist()
-    if one.process not in there:
-        hint = did_you_mean(one.process, there) or f"; there are {', '.join(map(repr, there))}"
-        raise InputError(f"{one.name} scales the process {one.process!r}, of which there are no events{hint}")
-    return Varied(weight=np.where(names == one.process, 1.0 + (one.size or 0.0), 1.0) * weight)
-
-
 def of_scores(
     asked: list[Asked], nominal: ScoredEvents, yields: tuple[float, float] | None
-) -> dict[str, tuple[Any, Any]] | None:
+) -> dict[str, tuple[Any, Any] | Normalisation] | None:
     """Variations from files of scores."""
     from fivesigma.likelihood.shifts import Varied
     from fivesigma.scored.scored_events import ScoredEvents
@@ -129,20 +121,6 @@ def of_scores(
         return Varied(score, weight, signal, found.process)
 
     return variations(asked, nominal, read)
-
-
-def split_sentence(found: Any) -> str:
-    """How far the split form of a workspace is from what is quoted; pyhf computes it."""
-    from fivesigma._tools.extras import installed
-    from fivesigma.categories.workspace import split_difference
-
-    if not installed("pyhf"):
-        return "the split form (normsys and histosys) differs a little from histosys alone; install pyhf to see it"
-    difference = split_difference(found)
-    return (
-        f"in the workspace each systematic is split into normsys and histosys: pyhf's significance changes by "
-        f"{difference:+.4f} against histosys alone, which is what is quoted here"
-    )
 
 
 def needed_for_quote(asked: list[Asked], quoted: list[Asked]) -> list[Asked]:

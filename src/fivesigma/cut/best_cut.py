@@ -40,6 +40,7 @@ def scan(
     *,
     min_effective: float | None = None,
     systematics: Systematics | None = None,
+    free: Iterable[str] = (),
     mc_statistics: bool = True,
     process: ArrayLike | None = None,
     pos_label: Any = None,
@@ -67,10 +68,13 @@ def scan(
     min_effective : float, optional
         Effective background count that a valid cut must keep. By default 10, or 1 with a warning if all background
         together has less than 100.
-    systematics : mapping of str to (Varied, Varied or None), optional
+    systematics : mapping of str to (Varied, Varied or None) or Normalisation, optional
         For each name the events one standard deviation up and down, as in `fivesigma.yield_shifts`. The significance of
-        at most 4,096 cuts is then profiled over them. Variations are modelled by smooth curves like the yields: their
-        own sums jump from cut to cut, and the best of them would be a fluctuation.
+        at most 4,096 cuts is then profiled over them. For the rule ``"model"`` variations are averaged along the score:
+        their own sums jump from cut to cut, and the best of them is a fluctuation, which the other rules may follow.
+    free : iterable of str, default=()
+        Names of systematics without a constraint, as in `fivesigma.categorise`. One count cannot measure a free
+        background, so that there is nothing left to find with a cut: they are refused with that advice.
     mc_statistics : bool, default=True
         With systematics, whether the statistics of the simulated background are profiled as well.
     process : array-like of shape (n_events,), optional
@@ -112,9 +116,9 @@ def scan(
         return _warn_of_few(CutScan(ranking, z, chosen, utility, used), rule, floor)
     ranking = few_cuts(ranking)
     valid = _valid(ranking, floor)
-    shifts = shifts_of(ranking, scored, systematics)
+    shifts = shifts_of(ranking, scored, systematics, free)
     notes = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
-    profiled = ProfiledCuts.of(ranking, shifts, utility, mc_statistics=mc_statistics)
+    profiled = ProfiledCuts.of(ranking, shifts, utility, smooth=rule == "model", mc_statistics=mc_statistics)
     z = np.full(valid.size, np.nan)
     z[valid] = profiled.value(np.flatnonzero(valid), ranking.s[valid], ranking.b[valid])
     used, chosen = choose(rule, profiled.seen(ranking, z))

@@ -91,7 +91,7 @@ class Levels:
     @classmethod
     def of(cls, part: Part, place: IntArray, rows: IntArray) -> Levels:
         """Sum up some rows of a part, the bins of which are known."""
-        score, signal, weight = (column[rows] for column in part)
+        score, signal, weight = part[0][rows], part[1][rows], part[2][rows]
         squares = np.square(weight)
         sums = np.stack([np.where(kind, w, 0.0) for w in (weight, squares) for kind in (~signal, signal)])
         return cls(score, place[rows].astype(np.intp), np.ones(rows.size, dtype=np.intp), sums)._merged()

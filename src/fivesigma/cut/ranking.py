@@ -137,7 +137,7 @@ class Ranking(Cuts):
         return var_s, var_b
 
     def replicas(self, cuts: IntArray, n_boot: int, random_state: int, *, squares: bool = False) -> tuple[Array, Array]:
-        """Replicas of the yields of ascending cuts, or of the sums of squared weights, with Poisson copies of events."""
+        """Replicas of the yields, or of the sums of squared weights, in which events stand a Poisson number of times."""
         ends = self.last[cuts] + 1
         kept = slice(0, ends[-1])
         weight = np.square(self.weight[kept]) if squares else self.weight[kept]
@@ -179,7 +179,7 @@ def _running_yields(
         w_b = np.where(is_signal[part], 0.0, w[part])
         lightest, heaviest = min(lightest, w_b.min()), max(heaviest, w_b.max())
         w_s = w[part] - w_b
-        squares_s += w_s @ w_s
+        squares_s += np.square(w_s).sum()
         squares_b += np.square(w_b).sum()
         w_s[0] += carry_s
         w_b[0] += carry_b

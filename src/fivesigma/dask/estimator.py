@@ -153,7 +153,7 @@ class GrownCascadeClassifier(Ordinary):
                 raise InputError(f"{next(iter(reading))} is given beside an EventStream, which is read already")
             stream = X if isinstance(X, EventStream) else EventStream(X, **reading)
             if not stream.labelled:
-                raise InputError("the events of the files have no labels; name their column with label=")
+                raise InputError("the events of the files have no labels; name their column with label= or --label")
             shares: list[tuple[Member, Any]] = [
                 (member, stream.only(own)) for member, own in zip(members, _spread(stream.sizes, members), strict=True)
             ]

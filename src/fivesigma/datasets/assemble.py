@@ -218,7 +218,7 @@ def unique_ids(blocks: list[Block], name: str) -> NDArray[Any]:
             first, second = (block.where(int(order[again[0] + step])) for step in (0, 1))
             raise InputError(
                 f"identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
-                f"({len(again):,} duplicates in all): pass ids=None if this column does not identify events"
+                f"({len(again):,} duplicates in all): rename the column or pass ids=None if it does not identify events"
             )
     return _joined(blocks, name)
 

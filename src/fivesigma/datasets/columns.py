@@ -192,7 +192,7 @@ class Columns:
                 twice = next(name for name in names if names.count(name) > 1)
                 raise InputError(f"the feature {twice!r} is defined twice")
         if not features:
-            raise InputError(f"no feature is left in {source.name}; name number columns with features=")
+            raise InputError(f"no feature is left in {source.name}; name number columns with features= or --features")
         return replace(known, features=features, keep=kept), left_out, held_back
 
     @property
@@ -253,7 +253,9 @@ def _is_text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-_IF_UNLABELLED = "; name the column of the labels with label= or --label; label=None reads events without labels"
+_IF_UNLABELLED = (
+    "; name the column of the labels with label= or --label; label=None, or --label none, reads events without labels"
+)
 
 
 def require(name: str, source: Source, advice: str = "") -> None:
@@ -295,7 +297,9 @@ def known_signal(labels: Sequence[Any], signal: Any, where: str) -> Any:
     for first, second in KNOWN_PAIRS:
         if set(plain) == {first, second}:
             return plain[first]
-    raise InputError(f"the labels {some(labels)} in {where} do not say which is signal; name it with signal=")
+    raise InputError(
+        f"the labels {some(labels)} in {where} do not say which is signal; name it with signal= or --signal"
+    )
 
 
 def join_parts(name: str, parts: Sequence[tuple[str, NDArray[Any]]]) -> NDArray[Any]:

@@ -103,7 +103,7 @@ class Events:
     def is_signal(self) -> NDArray[np.bool_]:
         """True where an event is signal."""
         if not self.labelled:
-            raise InputError("these events have no labels: load them with label= set to the column that holds them")
+            raise InputError("these events have no labels: name their column with label= or --label when reading")
         return np.asarray(self.y == self.signal, dtype=bool)
 
     def column(self, name: str) -> NDArray[np.float32]:

@@ -197,7 +197,7 @@ def open_sources(
     targets = _files(path)
     if tree is not None and not all(target.path.suffix.lower() == ".root" for target in targets):
         other = next(target.path.name for target in targets if target.path.suffix.lower() != ".root")
-        raise InputError(f"tree= chooses within ROOT files, but {other} is not one")
+        raise InputError(f"a tree is chosen within ROOT files, but {other} is not one")
     return Opened(targets, tree, columns, signal)
 
 
@@ -215,7 +215,7 @@ def _open_processes(
     if not paths:
         raise InputError("there is no process to read")
     if signal is None:
-        raise InputError("name the processes that are signal with signal=['...']")
+        raise InputError("name the processes that are signal with signal= or --signal")
     signals = [signal] if isinstance(signal, str) else list(signal)
     for kind, names in (("signal", signals), ("cross_section", cross_section), ("sum_of_weights", sum_of_weights)):
         for name in names:

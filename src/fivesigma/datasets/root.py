@@ -97,7 +97,7 @@ class RootTree:
         if tree is None and len(trees) == 1:
             return trees[0]
         if tree is None:
-            say = "choose one with tree=" if trees else "there is nothing to read"
+            say = "choose one with tree= or --tree" if trees else "there is nothing to read"
             raise InputError(f"{self.name} must have one tree, but its trees are: {listed}; {say}")
         if tree not in trees:
             hint = did_you_mean(tree, trees)

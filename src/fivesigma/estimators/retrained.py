@@ -140,7 +140,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     _checks: ClassVar = {
         **SignificanceClassifier._checks,
         **CASCADE_CHECKS,
-        "max_rounds": whole(0),
+        "max_rounds": whole(1),
         "extra_rounds": whole(0),
         "n_restarts": whole(1),
         "keep": whole(1),
@@ -196,7 +196,8 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         learner = self._learner()
         check_learner(learner)
-        is_plain = self._is_plain()
+        if not self.cascade and self.u_init != "auto":
+            raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")
         saved = (checkpoint.read() if checkpoint else None) or ({}, {})
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
@@ -208,7 +209,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         else:
             start = schedule.at(float(self.u_init))
 
-        most = 0 if is_plain else self.max_rounds
+        most = self.max_rounds if self.cascade else 0
         workers, threads = spread_threads(self.n_jobs, self.n_restarts, sample.n_cells)
         with reporting(self, (most + (start.u is None)) * self.n_restarts, "cascade") as report:
 
@@ -269,15 +270,6 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         self.tune_on(held_out, probability)
         self.models_ = self._final_models(learner, sample, candidates)
         return probability
-
-    def _is_plain(self) -> bool:
-        """Whether only the class-balanced round 0 is asked for."""
-        if self.max_rounds == 0:
-            warnings.warn("max_rounds=0 is now cascade=False", DeprecationWarning, stacklevel=2)
-        is_plain = not self.cascade or self.max_rounds == 0
-        if is_plain and self.u_init != "auto":
-            raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")
-        return is_plain
 
     def _run(
         self,

@@ -27,7 +27,7 @@ from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.varied import scored_variations
 from fivesigma.learners.library_errors import explain_errors
-from fivesigma.likelihood.shifts import Systematics, YieldShifts, scaled, yield_shifts
+from fivesigma.likelihood.shifts import Normalisation, Systematics, YieldShifts, scaled, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
@@ -216,7 +216,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         y: Any = None,
         sample_weight: Any = None,
         yields: tuple[float, float] | None = None,
-        systematics: Mapping[str, tuple[Any, Any]] | None = None,
+        systematics: Mapping[str, tuple[Any, Any] | Normalisation] | None = None,
     ) -> float:
         """Significance of events at the fitted cut.
 
@@ -248,7 +248,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         X: Any,
         y: Any,
         sample_weight: Any,
-        systematics: Mapping[str, tuple[Any, Any]],
+        systematics: Mapping[str, tuple[Any, Any] | Normalisation],
         *,
         yields: tuple[float, float] | None = None,
         process: Any = None,

@@ -73,7 +73,7 @@ def read_stream(stream: EventStream, fraction: float, seed: int, *, pos_label: A
     if not 0 < fraction < 1:
         raise InputError(f"cv={fraction!r} is not between 0 and 1, the fraction of events held out")
     if not stream.labelled:
-        raise InputError("the events of the stream have no labels; name their column with label=")
+        raise InputError("the events of the stream have no labels; name their column with label= or --label")
     first: Any = None
     same, weights, held = [], [], []
     for chunk in stream.described():

@@ -11,12 +11,14 @@ import numpy as np
 from fivesigma._types import BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.likelihood.shifts import Systematics, Varied
+from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, with_variations
 
 __all__ = ["scored_variations"]
 
 
-def scored_variations(model: Any, signal: BoolArray, systematics: Mapping[str, tuple[Any, Any]]) -> Systematics:
+def scored_variations(
+    model: Any, signal: BoolArray, systematics: Mapping[str, tuple[Any, Any] | Normalisation]
+) -> Systematics:
     """Score varied events.
 
     Parameters
@@ -27,7 +29,7 @@ def scored_variations(model: Any, signal: BoolArray, systematics: Mapping[str, t
         Which nominal events are signal.
     systematics : mapping of str to (up, down)
         Each `Events` or a `Varied` with labels, which are samples of their own; a table of features, weights, or a
-        `Varied` of the nominal events in the same order; or None as the second.
+        `Varied` of the nominal events in the same order; or None as the second. A `Normalisation` stays as it is.
 
     Returns
     -------
@@ -48,9 +50,7 @@ def scored_variations(model: Any, signal: BoolArray, systematics: Mapping[str, t
             raise InputError(f"systematics[{name!r}] has {score.size} events for {signal.size} nominal ones")
         return Varied(score=score)
 
-    return {
-        name: (one(name, up), None if down is None else one(name, down)) for name, (up, down) in systematics.items()
-    }
+    return with_variations(systematics, one)
 
 
 def _is_signal(model: Any, name: str, y: Any) -> BoolArray:

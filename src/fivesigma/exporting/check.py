@@ -59,7 +59,8 @@ def run_onnx(content: bytes, X: Array) -> tuple[Array, BoolArray]:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    score, selected = session.run([SCORE, SELECTED], {FEATURES: X})
+    asked = np.float32 if session.get_inputs()[0].type == "tensor(float)" else np.float64
+    score, selected = session.run([SCORE, SELECTED], {FEATURES: X.astype(asked, copy=False)})
     return score, selected
 
 

@@ -1,6 +1,7 @@
 """An ONNX graph under construction.
 
-Values are known by their names. The table of features and all scores are float64, scores of shape (n_events, 1).
+Values are known by their names. The table of features and all scores are float64, scores of shape (n_events, 1); only
+what goes in and comes out may be float32.
 """
 
 from __future__ import annotations
@@ -32,17 +33,23 @@ class Graph:
     ----------
     n_features : int
         Columns of the table that is the input.
+    precision : {"float64", "float32"}
+        Of the input and of the score that comes out.
+    table : str
+        The input in float64.
     landmarks : dict of int to list of arrays
         Values of each feature at which the model changes its mind, for the simulation of events.
     """
 
-    def __init__(self, n_features: int) -> None:
+    def __init__(self, n_features: int, precision: str = "float64") -> None:
         self.n_features = n_features
+        self.precision = precision
         self.landmarks: defaultdict[int, list[Array]] = defaultdict(list)
-        self._tables = {FEATURES}  # whose columns are the features
         self._nodes: list[Any] = []
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._initializers: list[Any] = []
+        self.table = FEATURES if precision == "float64" else self.cast(FEATURES, np.float64)
+        self._tables = {self.table}  # whose columns are the features
 
     def add(self, operator: str, *inputs: str | float | AnyArray, domain: str = "", **attributes: Any) -> str:
         """Add a node; numbers and arrays among its inputs become constants."""
@@ -96,16 +103,17 @@ class Graph:
         """Finish the graph: the score, and whether it reaches the cut."""
         helper, types = need("onnx.helper"), need("onnx").TensorProto
         flat = self.add("Squeeze", score, np.array([1]))
+        number = types.DOUBLE if self.precision == "float64" else types.FLOAT
         ends = [
-            helper.make_node("Identity", [flat], [SCORE]),
+            helper.make_node("Cast", [flat], [SCORE], to=number),
             helper.make_node("GreaterOrEqual", [flat, self.constant(cut)], [SELECTED]),
         ]
         graph = helper.make_graph(
             [*self._nodes, *ends],
             "fivesigma",
-            [helper.make_tensor_value_info(FEATURES, types.DOUBLE, ["n_events", self.n_features])],
+            [helper.make_tensor_value_info(FEATURES, number, ["n_events", self.n_features])],
             [
-                helper.make_tensor_value_info(SCORE, types.DOUBLE, ["n_events"]),
+                helper.make_tensor_value_info(SCORE, number, ["n_events"]),
                 helper.make_tensor_value_info(SELECTED, types.BOOL, ["n_events"]),
             ],
             self._initializers,

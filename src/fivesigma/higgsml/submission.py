@@ -210,7 +210,7 @@ def score_submission(
     if not events.labelled:
         raise InputError("these events have no labels, so nothing can be scored on them; use the CERN file")
     if events.ids is None or not events.in_test.any():
-        raise InputError("these events have no sets b and v to score on; use the CERN file, or load with sample=True")
+        raise InputError("these events have no sets b and v to score on; use the CERN file, or sample=True or --sample")
     ids, chosen = _read(Path(file), events)
     order = np.argsort(ids)
     parts: dict[str, SetScore | None] = {"b": None, "v": None}

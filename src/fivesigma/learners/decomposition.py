@@ -15,7 +15,7 @@ from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
 from fivesigma.learners.choose import bind
 from fivesigma.learners.protocols import Binding, Model
-from fivesigma.learners.sklearn import SklearnModel, guarded, seeded
+from fivesigma.learners.sklearn import SklearnModel, seeded
 
 _CONSTANT = 1e-9  # relative width below which the weights of a class are one number
 TINY = 1e-7  # keeps log-odds finite, so that events of which a classifier is certain are still ordered by weight
@@ -35,25 +35,19 @@ class MeanWeight:
     bounds : (float, float)
         Least and largest weight that was seen. A mean lies between them, whatever a regressor says, so its logarithm
         is finite.
-    loaded : bool
-        Whether it comes from a file, in which anything may stand.
     """
 
     regressor: Any
     scale: float
     bounds: tuple[float, float]
-    loaded: bool = False
 
     def log_mean(self, X: Any) -> Array:
         """Logarithm of the mean weight of each row."""
         if self.regressor is None:
             return np.full(X.shape[0], np.log(self.scale))
         with limited(threads_for(None, X.shape[0] * X.shape[1])):
-            mean = self.scale * (guarded(self._predict, X, self.regressor) if self.loaded else self._predict(X))
+            mean = self.scale * np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
         return np.asarray(np.log(np.clip(mean, *self.bounds)))
-
-    def _predict(self, X: Any) -> Array:
-        return np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
 
 
 def default_regressor(n_trees: int = 100, learning_rate: float = 0.1, depth: int = 4) -> Any:

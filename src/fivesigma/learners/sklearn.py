@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ from sklearn.utils.validation import has_fit_parameter
 
 from fivesigma._tools.threads import limited, threads_for
 from fivesigma._types import Array
-from fivesigma.errors import InputError
 from fivesigma.learners.checks import weight_parameter
 from fivesigma.learners.protocols import Binding
 
@@ -28,35 +26,16 @@ class SklearnModel:
     Attributes
     ----------
     estimator : classifier
-    loaded : bool
-        Whether it comes from a file, in which anything may stand.
     """
 
     estimator: Any
-    loaded: bool = False
 
     def signal_probability(self, X: Any) -> Array:
         """P(signal); the logistic function of the margin for learners without probabilities."""
         with limited(threads_for(None, X.shape[0] * X.shape[1])):
-            return guarded(self._score, X, self.estimator) if self.loaded else self._score(X)
-
-    def _score(self, X: Any) -> Array:
-        if hasattr(self.estimator, "predict_proba"):
-            return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)[:, 1]
-        return np.asarray(expit(np.asarray(self.estimator.decision_function(X), dtype=np.float64)))
-
-
-def guarded(score: Callable[[Any], Array], X: Any, estimator: Any) -> Array:
-    """Score events by an estimator from a file; whatever it raises becomes one sentence."""
-    name = type(estimator).__name__
-    try:
-        out = score(X)
-    except Exception as err:
-        reason = (str(err).strip().splitlines() or [type(err).__name__])[0][:300]
-        raise InputError(f"the {name} of the loaded model cannot score these events: {reason}") from err
-    if out.shape != (X.shape[0],) or not np.isfinite(out).all():
-        raise InputError(f"the {name} of the loaded model does not give one finite number per event")
-    return out
+            if hasattr(self.estimator, "predict_proba"):
+                return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)[:, 1]
+            return np.asarray(expit(np.asarray(self.estimator.decision_function(X), dtype=np.float64)))
 
 
 def seeded(estimator: Any, seed: int, n_threads: int) -> Any:

@@ -83,7 +83,7 @@ def _check_room(folder: Path, shape: tuple[int, int]) -> None:
     if free < wanted:
         raise InputError(
             f"the cache of {shape[0]:,} events needs {wanted / 1e9:.1f} GB, and {folder.parent} has "
-            f"{free / 1e9:.1f} GB left; choose another folder with cache="
+            f"{free / 1e9:.1f} GB left; choose another folder with cache= or --cache"
         )
 
 

@@ -12,25 +12,10 @@ from fivesigma.cut.best_cut import CutScan, floor_for, scan
 from fivesigma.cut.ranking import Cuts
 from fivesigma.likelihood.shifts import Systematics
 from fivesigma.scored.scored_events import ScoredEvents
-from fivesigma.significance import (
-    AMS2,
-    AMS3,
-    GaussianBackground,
-    OnOff,
-    RelativeBackground,
-    SOverRootSB,
-    Utility,
-)
+from fivesigma.significance import AMS2, UTILITIES, Utility
 from fivesigma.yields import effective_count, significance_or_nan
 
 EVEN_IN_SCORE, EVEN_IN_RANK, EVEN_IN_BACKGROUND = 190, 90, 100  # together with two more cuts less than 400
-TAU, FRACTION = 1.0, 0.1  # of the utilities with an uncertain background, unless others are asked for
-_NAMES = {
-    "SOverRootSB": "s/√(s+b)",
-    "OnOff": "on/off",
-    "GaussianBackground": "Gaussian background",
-    "RelativeBackground": "relative background",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +79,13 @@ def utility_label(utility: Utility, b_reg: float = 0.0) -> str:
     numbers = {k: v for k, v in vars(utility).items() if isinstance(v, int | float)}
     if numbers.get("b_reg") == b_reg:
         del numbers["b_reg"]
-    name = _NAMES.get(type(utility).__name__, type(utility).__name__)
+    name = utility.label or type(utility).__name__
     return f"{name} ({', '.join(f'{k} = {v:.4g}' for k, v in numbers.items())})" if numbers else name
 
 
 def usual_utilities(b_reg: float, b: float) -> list[Utility]:
-    """All utilities with usual parameters; the Gaussian width is a tenth of the background `b` at the model's cut."""
-    sigma = float(f"{FRACTION * b:.2g}")
-    plain: list[Utility] = [AMS2(b_reg=b_reg), AMS3(b_reg=b_reg), SOverRootSB(b_reg=b_reg)]
-    return [
-        *plain,
-        OnOff(TAU, b_reg=b_reg),
-        GaussianBackground(sigma, b_reg=b_reg),
-        RelativeBackground(FRACTION, b_reg=b_reg),
-    ]
+    """All utilities with usual parameters, for the background `b` at the model's cut."""
+    return [kind.with_usual_numbers(b, b_reg) for kind in UTILITIES.values()]
 
 
 def cut_table(
@@ -151,7 +129,7 @@ def cut_table(
     known: Array | None = None
     profiled: Array | None = None
     if systematics is not None:
-        uncertain = scan(scored, rule="peak", min_effective=floor, systematics=systematics)
+        uncertain = scan(scored, min_effective=floor, systematics=systematics)
         curve = uncertain.curve
         profiled = np.interp((ranking.last[points] + 1.0) / weight.size, curve.fraction, curve.significance)[ascending]
         known = significance_or_nan(AMS2(), s, b, valid)[ascending]
@@ -160,8 +138,8 @@ def cut_table(
         fraction=((ranking.last[points] + 1.0) / weight.size)[ascending],
         s=s[ascending],
         b=b[ascending],
-        effective_s=_share(s * s, var_s)[ascending],
-        effective_b=_share(b * b, var_b)[ascending],
+        effective_s=_share(s * s, var_s, 0.0)[ascending],
+        effective_b=_share(b * b, var_b, 0.0)[ascending],
         efficiency=(s / ranking.s[-1])[ascending],
         background_efficiency=(b / ranking.b[-1])[ascending],
         purity=_share(s, s + b)[ascending],
@@ -192,8 +170,8 @@ def _grid(scanned: CutScan, chosen: int) -> IntArray:
     return np.unique(np.minimum(points, last.size - 1))
 
 
-def _share(part: Array, whole: Array) -> Array:
-    return np.asarray(np.divide(part, whole, out=np.full(part.size, np.nan), where=whole > 0))
+def _share(part: Array, whole: Array, of_nothing: float = np.nan) -> Array:
+    return np.asarray(np.divide(part, whole, out=np.full(part.size, of_nothing), where=whole > 0))
 
 
 def _area(ranking: Cuts) -> float:

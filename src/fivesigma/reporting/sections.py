@@ -16,7 +16,7 @@ from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.varied import scored_variations
-from fivesigma.likelihood.shifts import Systematics, Varied, scaled, yield_shifts
+from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, scaled, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
 MOST_FEATURES = 25
@@ -223,6 +223,8 @@ def score_systematics(
     _, signal, weight = scored.arrays()
     if isinstance(events, ScoredEvents):
         for name, pair in given.items():
+            if isinstance(pair, Normalisation):
+                continue
             if not all(moved is None or isinstance(moved, Varied) for moved in pair):
                 raise InputError(f"systematics[{name!r}] must be Varied, with scores, where ScoredEvents are given")
     found = scored_variations(model, signal, given)

@@ -10,7 +10,7 @@ the tangent is minus the paper's R(g, u) = b f*(u) + s~ u - p u, where s~ = p - 
 
 from __future__ import annotations
 
-from fivesigma.significance.names import resolve_utility
+from fivesigma.significance.names import UTILITIES, describe_utilities, resolve_utility
 from fivesigma.significance.paper import AMS2, AMS3, FDivergence, SOverRootSB
 from fivesigma.significance.uncertain_background import GaussianBackground, OnOff, RelativeBackground
 from fivesigma.significance.utility import Utility, VariationalUtility
@@ -18,6 +18,7 @@ from fivesigma.significance.utility import Utility, VariationalUtility
 __all__ = [
     "AMS2",
     "AMS3",
+    "UTILITIES",
     "FDivergence",
     "GaussianBackground",
     "OnOff",
@@ -25,5 +26,6 @@ __all__ = [
     "SOverRootSB",
     "Utility",
     "VariationalUtility",
+    "describe_utilities",
     "resolve_utility",
 ]

@@ -97,6 +97,8 @@ class SOverRootSB(VariationalUtility):
     3.6
     """
 
+    label: ClassVar[str] = "s/√(s+b)"
+
     b_reg: float = 0.0
 
     @property
@@ -123,10 +125,10 @@ class FDivergence(VariationalUtility):
     Parameters
     ----------
     f, f_prime : callable
-        f and its derivative, of NumPy arrays of t = s/b >= 0. Checked on construction: f must be convex and f_prime
-        must be its slope.
+        f and its derivative, of NumPy arrays of t = s/b >= 0. Checked on construction: f must be convex with f(0) = 0,
+        and f_prime must be its slope, which must grow.
     h : callable, optional
-        Increasing function that turns F into Z; sqrt(2 F) if not given.
+        Increasing function that turns F into Z, of NumPy arrays; sqrt(2 F) if not given.
     b_reg : float, default=0.0
         Constant added to b.
 
@@ -149,17 +151,40 @@ class FDivergence(VariationalUtility):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("f", "f_prime"):
-            if not callable(getattr(self, name)):
-                raise InputError(f"FDivergence: {name} must be a function, got {getattr(self, name)!r}")
         # A convex function lies above its tangents; neighbouring points show a wrong slope or a hollow.
         t = np.geomspace(1e-4, 1e6, 2001)
-        f, slope, step = self.f(t), self.f_prime(t), np.diff(t)
+        f, slope, step = self._tried("f", t), self._tried("f_prime", t), np.diff(t)
         rise, slack = np.diff(f), 1e-9 * (np.abs(f[1:]) + np.abs(f[:-1]) + np.abs(slope[1:] * step))
         bad = ~((rise >= slope[:-1] * step - slack) & (rise <= slope[1:] * step + slack))
         if bad.any():
             at = float(t[:-1][bad][0])
             raise InputError(f"FDivergence: f must be convex with slope f_prime, which fails near s/b = {at:.3g}")
+        at_zero = self._tried("f", np.zeros(1))[0]
+        if not abs(at_zero) <= 1e-12:
+            raise InputError(f"FDivergence: f(0) must be 0, for no signal has no significance; got {at_zero:g}")
+        if not slope[-1] > self._tried("f_prime", np.zeros(1))[0]:
+            raise InputError("FDivergence: f_prime must be a number at s/b = 0 and grow from there; a line has no u")
+        if self.h is not None:
+            z = self._tried("h", np.maximum.accumulate(f))
+            if not (np.diff(z) >= 0).all() or not z[-1] > z[0]:
+                raise InputError("FDivergence: h must increase with F, and be a number wherever F is")
+
+    def _tried(self, name: str, t: Array) -> Array:
+        """Values of one of the functions; an error that says what it does to arrays."""
+        function = getattr(self, name)
+        if not callable(function):
+            raise InputError(f"FDivergence: {name} must be a function, got {function!r}")
+        try:
+            with np.errstate(all="ignore"):
+                values = np.asarray(function(t), dtype=np.float64)
+        except (TypeError, ValueError) as err:
+            raise InputError(
+                f"FDivergence: {name} must take an array of numbers and give one for each ({err}); np.vectorize makes "
+                "such a function of one that takes a number"
+            ) from err
+        if values.shape != t.shape:
+            raise InputError(f"FDivergence: {name} must give one value for each number, got {values.size} for {t.size}")
+        return values
 
     @property
     def u_domain(self) -> tuple[float, float]:

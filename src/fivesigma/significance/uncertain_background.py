@@ -11,7 +11,7 @@ import numpy as np
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.significance.numerics import expm1mx, log1pmx, poisson_f
-from fivesigma.significance.utility import USUAL, Utility, VariationalUtility
+from fivesigma.significance.utility import LARGEST_NUMBER, Utility, VariationalUtility
 
 
 def _on_off(t: Array, epsilon: Array) -> tuple[Array, Array, Array, Array]:
@@ -56,6 +56,7 @@ class OnOff(VariationalUtility):
     True
     """
 
+    label: ClassVar[str] = "on/off"
     _largest: ClassVar[dict[str, float]] = {"tau": np.finfo(np.float64).max}
 
     tau: float
@@ -65,8 +66,13 @@ class OnOff(VariationalUtility):
         super().__post_init__()
         if self.tau == 0:
             raise InputError("OnOff: tau must be > 0; without a control region there is no significance")
-        if self.tau < 1 / USUAL:
-            raise InputError(f"OnOff: tau must be at least {1 / USUAL:g}, got {self.tau:g}")
+        if self.tau < 1 / LARGEST_NUMBER:
+            raise InputError(f"OnOff: tau must be at least {1 / LARGEST_NUMBER:g}, got {self.tau:g}")
+
+    @classmethod
+    def with_usual_numbers(cls, b: float, b_reg: float = 0.0) -> Self:  # noqa: ARG003
+        """Make it with a control region as large as the signal region."""
+        return cls(1.0, b_reg=b_reg)
 
     @property
     def u_domain(self) -> tuple[float, float]:
@@ -110,22 +116,15 @@ class GaussianBackground(VariationalUtility):
     True
     """
 
-    _largest: ClassVar[dict[str, float]] = {"sigma": 1e150}  # its square is a float
+    label: ClassVar[str] = "Gaussian background"
 
     sigma: float
     b_reg: float = 0.0
 
-    @property
-    def _usual(self) -> bool:
-        return self.sigma <= USUAL
-
-    def _size(self, b: Array) -> Array:
-        return b + self.sigma**2
-
-    def _in_units(self, root: Array) -> Self:
-        scaled = super()._in_units(root)
-        object.__setattr__(scaled, "sigma", self.sigma / root)  # the dataclass is frozen
-        return scaled
+    @classmethod
+    def with_usual_numbers(cls, b: float, b_reg: float = 0.0) -> Self:
+        """Make it with a tenth of the background as its width, to two digits."""
+        return cls(float(f"{0.1 * b:.2g}"), b_reg=b_reg)
 
     def _pull(self, s: Array, b: Array) -> Array:
         """e^u - 1 = theta / sigma^2 = (n - m) / m at the minimum."""
@@ -170,14 +169,16 @@ class RelativeBackground(Utility):
     """
 
     guaranteed: ClassVar[bool] = False
+    label: ClassVar[str] = "relative background"
+    _largest: ClassVar[dict[str, float]] = {"fraction": 1e25}  # its square times b is a float
 
     fraction: float
     b_reg: float = 0.0
 
-    def _in_units(self, root: Array) -> Self:
-        scaled = super()._in_units(root)
-        object.__setattr__(scaled, "fraction", self.fraction * root)  # the dataclass is frozen
-        return scaled
+    @classmethod
+    def with_usual_numbers(cls, b: float, b_reg: float = 0.0) -> Self:  # noqa: ARG003
+        """Make it with an uncertainty of 10 %."""
+        return cls(0.1, b_reg=b_reg)
 
     def _objective(self, s: Array, b: Array) -> Array:
         region, control, _, _ = _on_off(s / b, self.fraction**2 * b)

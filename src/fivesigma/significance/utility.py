@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
@@ -13,28 +12,17 @@ from numpy.typing import ArrayLike
 from fivesigma._types import Array
 from fivesigma.errors import InputError, is_number, shortened
 
-USUAL = 1e50  # up to it, and down to its inverse, no formula leaves the range of a float
-_LARGEST = 1e300  # of what is computed from other yields, so that sums and roots of it are still floats
+LARGEST_YIELD = 1e75  # s and b up to it, b down to its inverse: squares of s, b and s/b are floats
+LARGEST_NUMBER = 1e50  # of b_reg and of what a utility knows of the background: its square is no larger than a yield
 
 
-def refuse_outside(
-    name: str, values: Array, rule: str, low: float, high: float, *, open_low: bool = False
-) -> tuple[float, float]:
-    """Raise with the offending values unless all lie in [low, high), or (low, high) if `open_low`; NaN does not.
-
-    Returns
-    -------
-    (float, float)
-        The least and the largest value; ones if there are none.
-    """
-    if values.size == 0:
-        return 1.0, 1.0
-    lowest, highest = values.min(), values.max()
-    if (lowest > low if open_low else lowest >= low) and highest < high:
-        return lowest, highest
-    bad = ~((values > low if open_low else values >= low) & (values < high))
-    seen = ", ".join(f"{v:g}" for v in values[bad].ravel()[:3])
-    count = f" ({np.count_nonzero(bad)} of {bad.size} values)" if bad.size > 1 else ""
+def refuse_outside(name: str, values: Array, rule: str, low: float, high: float, *, open_low: bool = False) -> None:
+    """Raise with the offending values unless all lie in [low, high), or (low, high) if `open_low`; NaN does not."""
+    inside = (values > low if open_low else values >= low) & (values < high)
+    if inside.all():
+        return
+    seen = ", ".join(f"{v:g}" for v in values[~inside].ravel()[:3])
+    count = f" ({np.count_nonzero(~inside)} of {inside.size} values)" if inside.size > 1 else ""
     raise InputError(f"{name} must be {rule}, got {seen}{count}")
 
 
@@ -58,9 +46,12 @@ class Utility(ABC):
         Constant added to every background yield before anything else is computed.
     guaranteed : bool
         Whether F is convex, so that every smaller weighted error is a larger significance.
+    label : str
+        Name in reports and figures; that of the class if it is empty.
     """
 
     guaranteed: ClassVar[bool] = True
+    label: ClassVar[str] = ""
     _functions: ClassVar[tuple[str, ...]] = ()  # parameters that are not numbers
     _largest: ClassVar[dict[str, float]] = {}  # where it is not the usual limit
     b_reg: float
@@ -69,10 +60,15 @@ class Utility(ABC):
         for name, value in vars(self).items():
             if name in self._functions:
                 continue
-            most = self._largest.get(name, USUAL)
+            most = self._largest.get(name, LARGEST_NUMBER)
             if not (is_number(value) and 0 <= value <= most):
                 rule = f"at most {most:g}" if is_number(value) and most < value < math.inf else "a finite number >= 0"
                 raise InputError(f"{type(self).__name__}: {name} must be {rule}, got {shortened(repr(value))}")
+
+    @classmethod
+    def with_usual_numbers(cls, b: float, b_reg: float = 0.0) -> Self:  # noqa: ARG003 - for those with a number
+        """Make the utility with the parameters that a report shows by default, for a background of b events."""
+        return cls(b_reg=b_reg)  # type: ignore[call-arg]  # subclasses are dataclasses
 
     def value(self, s: ArrayLike, b: ArrayLike) -> Array:
         """Significance Z of s expected signal events on b expected background events.
@@ -97,13 +93,7 @@ class Utility(ABC):
 
     def objective(self, s: ArrayLike, b: ArrayLike) -> Array:
         """F(s, b): what a cascade raises, and what adds up over independent categories."""
-        s, total, usual = self._checked(s, b)
-        if usual:
-            return self._objective(s, total)[()]
-        scaled, *yields, unit = self._scaled(s, total)
-        with np.errstate(all="ignore"):
-            F = unit * scaled._objective(*yields)
-        return self._refuse_too_large(F, s, total)[()]
+        return self._objective(*self._yields(s, b))[()]
 
     def class_weights(self, s: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
         """Slopes (dF/ds, -dF/db): the weights of the classes in the next classification problem.
@@ -118,66 +108,21 @@ class Utility(ABC):
         signal, background : float or array
             Never negative.
         """
-        signal, background = self._slopes_of(s, b)
+        signal, background = self._slopes(*self._yields(s, b))
         return signal[()], background[()]
-
-    def _slopes_of(self, s: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
-        s, total, usual = self._checked(s, b)
-        if usual:
-            return self._slopes(s, total)
-        scaled, *yields, _ = self._scaled(s, total)
-        with np.errstate(all="ignore"):
-            signal, background = scaled._slopes(*yields)
-        return self._refuse_too_large(signal, s, total), self._refuse_too_large(background, s, total)
 
     def from_objective(self, objective: ArrayLike) -> Array:
         """Z = h(F): sqrt(2 F) unless the utility has its own h."""
         return np.sqrt(2.0 * np.asarray(objective, dtype=np.float64))
 
-    def _checked(self, s: ArrayLike, b: ArrayLike) -> tuple[Array, Array, bool]:
-        """Check the yields, add b_reg, and say whether no formula can leave the range of a float."""
-        s, b = _broadcast(s=s, b=b)
-        _, most = refuse_outside("s", s, "finite and >= 0", 0.0, np.inf)
-        total = b + self.b_reg if self.b_reg else b
-        name = f"b + b_reg (b_reg = {self.b_reg:g})"
-        low, high = refuse_outside(name, total, "finite and > 0", 0.0, np.inf, open_low=True)
-        return s, total, bool(most <= USUAL and low >= 1 / USUAL and high <= USUAL) and self._usual
-
     def _yields(self, s: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
-        """Check the yields and add b_reg."""
-        return self._checked(s, b)[:2]
-
-    def _scaled(self, s: Array, b: Array) -> tuple[Self, Array, Array, Array]:
-        """Yields in units of the background, the units, and a utility that has its own numbers in them.
-
-        Every F is homogeneous: F of c s and c b is c F, if what the utility knows of the background scales along.
-        """
-        root = np.exp2(np.frexp(self._size(b))[1] // 2)  # a power of two, so that nothing is rounded
-        with np.errstate(over="ignore", under="ignore"):
-            return self._in_units(root), s / root / root, b / root / root, root * root
-
-    @property
-    def _usual(self) -> bool:
-        """Whether the numbers of the utility itself are no larger than usual."""
-        return True
-
-    def _size(self, b: Array) -> Array:
-        """Size of the background, in units of which numbers are neither large nor small."""
-        return b
-
-    def _in_units(self, root: Array) -> Self:  # noqa: ARG002 - for those with a number of their own
-        """Take this utility in units of `root` squared events."""
-        return copy.copy(self)
-
-    def _refuse_too_large(self, values: Array, s: Array, b: Array) -> Array:
-        bad = ~(values <= _LARGEST)
-        if bad.any():
-            where = np.unravel_index(int(np.argmax(bad)), bad.shape)
-            raise InputError(
-                f"{type(self).__name__} of s = {s[where]:g} and b = {b[where]:g} is too large for a floating-point "
-                "number; give the weights in other units"
-            )
-        return values
+        """Check the yields and add b_reg; beyond this door no formula leaves the range of a float."""
+        s, b = _broadcast(s=s, b=b)
+        total = b + self.b_reg if self.b_reg else b
+        refuse_outside("s", s, f"between 0 and {LARGEST_YIELD:g}", 0.0, LARGEST_YIELD)
+        name, low = f"b + b_reg (b_reg = {self.b_reg:g})", 1 / LARGEST_YIELD
+        refuse_outside(name, total, f"between {low:g} and {LARGEST_YIELD:g}", low, LARGEST_YIELD)
+        return s, total
 
     @abstractmethod
     def _objective(self, s: Array, b: Array) -> Array: ...
@@ -191,7 +136,7 @@ class VariationalUtility(Utility):
 
     def u(self, s: ArrayLike, b: ArrayLike) -> Array:
         """Return the u that makes the surrogate touch -F: f'(s/b) in the paper's family."""
-        return self._slopes_of(s, b)[0][()]
+        return self.class_weights(s, b)[0]
 
     def weights_at(self, u: ArrayLike) -> tuple[Array, Array]:
         """Class weights (u, f*(u)).
@@ -219,10 +164,9 @@ class VariationalUtility(Utility):
         s, b = self._yields(s, b)
         u = self._inside_domain(u)
         s, b, u, p = _broadcast(s=s, b=b, u=u, p=p)
-        with np.errstate(over="ignore", invalid="ignore"):
-            missed = p - s
-            R = b * self._conjugate(u) + missed * u - p * u + self._constant(u)
-        refuse_outside("the surrogate", R, f"within {_LARGEST:g}: u or the yields are too large", -_LARGEST, _LARGEST)
+        with np.errstate(over="ignore", invalid="ignore"):  # a u far from that of the yields
+            R = b * self._conjugate(u) + (p - s) * u - p * u + self._constant(u)
+        refuse_outside("the surrogate", R, "finite: u or p is too large", -np.inf, np.inf, open_low=True)
         return R[()]
 
     def _inside_domain(self, u: ArrayLike) -> Array:

@@ -116,7 +116,7 @@ def check_target(path: Path, *, force: bool) -> None:
     if not path.exists() and not path.is_symlink():
         return
     if not force:
-        raise StoreError(f"{path} is there already; choose another name or pass force=True")
+        raise StoreError(f"{path} is there already; choose another name, or replace it with force=True or --force")
     try:
         open_archive(path)
     except StoreError as err:

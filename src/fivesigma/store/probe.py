@@ -63,10 +63,15 @@ def check_probe(model: Any, saved: Any, versions: Mapping[str, str], where: str)
         raise StoreError(f"{where} was saved with {then} and gives other scores with {now}; {advice}")
 
 
-def _scores(model: Any) -> Array:
+def made_up_events(model: Any, n_rows: int = _ROWS) -> Array:
+    """Events whose features are of all sizes; always the same."""
     rng = np.random.default_rng(0)
-    shape = (_ROWS, int(model.n_features_in_))
-    X = rng.normal(size=shape) * 10.0 ** rng.uniform(-2, 3, size=shape)
+    shape = (n_rows, int(model.n_features_in_))
+    return np.asarray(rng.normal(size=shape) * 10.0 ** rng.uniform(-2, 3, size=shape))
+
+
+def _scores(model: Any) -> Array:
+    X = made_up_events(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if hasattr(model, "score_checked"):

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
 
-LARGEST = 1e100  # its square, times any number of events, is still a float; so is that of its inverse
+LARGEST = 1e50  # sums of weights up to it are yields that every utility takes, and squares of them are floats
 
 
 def name_rows(bad: BoolArray) -> str:

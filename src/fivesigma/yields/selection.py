@@ -15,6 +15,7 @@ from fivesigma.significance import Utility
 from fivesigma.yields.checks import check_weights
 from fivesigma.yields.labels import split_labels
 
+_NO_BACKGROUND = 1e-75  # no utility takes less
 _CHUNK = 1 << 16  # yields evaluated at once, so that the temporaries stay in the cache
 
 
@@ -113,8 +114,8 @@ def yields(
 
 
 def valid_yields(s: Any, b: Any) -> BoolArray:
-    """Whether yields have a significance: s >= 0 and b > 0, element by element."""
-    return np.asarray((s >= 0) & (b > 0))
+    """Whether yields have a significance: s >= 0 and b > 0, element by element; less than 1e-75 counts as nothing."""
+    return np.asarray((s >= 0) & (b > _NO_BACKGROUND))
 
 
 def significance_or_nan(utility: Utility, s: Array, b: Array, valid: BoolArray | None = None) -> Array:

@@ -68,8 +68,8 @@ def learner_weights(
     if below.any():
         if negative == "error":
             raise InputError(
-                f"sample_weight is negative in {name_rows(below)}; learners cannot take that: set negative_weights to "
-                "'zero' or 'abs' for them (s and b keep the sign)"
+                f"sample_weight is negative in {name_rows(below)}; learners cannot take that: set negative_weights or "
+                "--negative-weights to 'zero' or 'abs' for them (s and b keep the sign)"
             )
         weight = np.abs(weight) if negative == "abs" else np.maximum(weight, 0.0)
     if not min(class_weights) >= 0:

@@ -16,7 +16,6 @@ from fivesigma.cut.moving_average import MovingAverage
 from fivesigma.cut.yield_model import RankedYields
 
 
-
 def modelled(grid: Grid, s2: Array, last: IntArray) -> Grid:
     """Take the noise out of the running yields.
 

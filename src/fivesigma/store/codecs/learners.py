@@ -14,9 +14,7 @@ from fivesigma.learners.decomposition import MeanWeight, RatioModel
 from fivesigma.learners.lightgbm import LightGBMModel
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
-from fivesigma.store.checks import lightgbm_model, refuse_unless, xgboost_model
-from fivesigma.store.checks.fitted import MODELS
-from fivesigma.store.checks.scikit_objects import check_threads
+from fivesigma.store.codecs.fitted import MODELS
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 # Learners that are stored by their parameters as long as they are not fitted.
@@ -37,10 +35,7 @@ def _unpack_learner(unpacker: Unpacker, fields: dict[str, Any], where: str) -> A
     name = unpacker.typed(fields, "class", str, where)
     if name not in LEARNERS:
         raise StoreError(f"{where} in the manifest is the learner {name[:40]!r}; known are {', '.join(LEARNERS)}")
-    parameters = unpacker.typed(fields, "parameters", dict, where)
-    if not unpacker.trusted:
-        check_threads(parameters)
-    return getattr(need(LEARNERS[name]), name)(**parameters)
+    return getattr(need(LEARNERS[name]), name)(**unpacker.typed(fields, "parameters", dict, where))
 
 
 def _pack_xgboost(packer: Packer, value: XGBoostModel, where: str) -> dict[str, Any]:
@@ -52,11 +47,15 @@ def _pack_xgboost(packer: Packer, value: XGBoostModel, where: str) -> dict[str, 
     }
 
 
+def _not_empty(content: bytes, where: str) -> bytes:
+    """Refuse an empty booster, at which XGBoost ends the process."""
+    if not content:
+        raise StoreError(f"{where} names an empty file")
+    return content
+
+
 def _unpack_xgboost(unpacker: Unpacker, fields: dict[str, Any], where: str) -> XGBoostModel:
-    content = unpacker.file(fields, where)
-    if not unpacker.trusted:
-        xgboost_model.check_booster(content, ("binary:logistic",))
-    booster = need("xgboost").Booster(model_file=bytearray(content))
+    booster = need("xgboost").Booster(model_file=bytearray(_not_empty(unpacker.file(fields, where), where)))
     note_threads(0)  # it will score with all
     missing = unpacker.typed(fields, "missing", (float, int), where)
     categorical = unpacker.typed(fields, "categorical", bool, where)
@@ -75,21 +74,17 @@ def _unpack_lightgbm(unpacker: Unpacker, fields: dict[str, Any], where: str) -> 
     names = unpacker.typed(fields, "files", list, where)
     texts = [unpacker.file({"file": name}, where) for name in names]
     n_threads = unpacker.typed(fields, "n_threads", int, where)
-    if not unpacker.trusted:
-        check_threads({"n_threads": n_threads})
-        for text in texts:
-            lightgbm_model.check_booster(text, ("binary",))
-    boosters = tuple(need("lightgbm").Booster(model_str=text.decode()) for text in texts)
+    boosters = tuple(need("lightgbm").Booster(model_str=_not_empty(text, where).decode()) for text in texts)
     if not boosters:
         raise StoreError(f"{where} in the manifest names no booster")
-    return LightGBMModel(boosters, min(n_threads, available_cores()))
+    return LightGBMModel(boosters, max(1, min(n_threads, available_cores())))
 
 
 def _unpack_classifier(unpacker: Unpacker, fields: dict[str, Any], where: str) -> SklearnModel:
     estimator = unpacker.typed(fields, "estimator", object, where)
     if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
         raise StoreError(f"{where}.estimator in the manifest is a {type(estimator).__name__}, which gives no score")
-    return SklearnModel(estimator, loaded=not unpacker.trusted)
+    return SklearnModel(estimator)
 
 
 def _unpack_ratio(unpacker: Unpacker, fields: dict[str, Any], where: str) -> RatioModel:
@@ -116,17 +111,15 @@ def _unpack_mean_weight(unpacker: Unpacker, fields: dict[str, Any], where: str) 
     if not 0 < low <= scale <= high < np.inf:
         raise StoreError(f"{where} in the manifest has a mean weight outside of its bounds")
     if "file" in fields:
-        content = unpacker.file(fields, where)
-        if not unpacker.trusted:
-            xgboost_model.check_booster(content)
         regressor = _unpack_learner(unpacker, fields, where)
-        refuse_unless(LEARNERS[type(regressor).__name__] == "xgboost", "it is a booster of XGBoost")
-        regressor.load_model(bytearray(content))
+        if LEARNERS[type(regressor).__name__] != "xgboost":
+            raise StoreError(f"{where}.class in the manifest is a {type(regressor).__name__}, not one of XGBoost")
+        regressor.load_model(bytearray(_not_empty(unpacker.file(fields, where), where)))
     else:
         regressor = unpacker.unpack(fields.get("regressor"), where)
     if regressor is not None and not hasattr(regressor, "predict"):
         raise StoreError(f"{where}.regressor in the manifest is a {type(regressor).__name__}, which predicts nothing")
-    return MeanWeight(regressor, scale, (low, high), loaded=not unpacker.trusted)
+    return MeanWeight(regressor, scale, (low, high))
 
 
 def _unpack_blend(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Blend:

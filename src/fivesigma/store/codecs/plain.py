@@ -14,17 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma import significance
 from fivesigma._types import AnyArray
 from fivesigma.cascade.rounds import History, Round
 from fivesigma.errors import StoreError
-from fivesigma.store.checks import UncheckedError
-from fivesigma.store.checks.numpy_files import read_header
+from fivesigma.significance import UTILITIES
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 _NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 _TEXT = re.compile(r"[<>]U(\d{1,4})")
-_UTILITIES = ("AMS2", "AMS3", "SOverRootSB", "OnOff", "GaussianBackground", "RelativeBackground")
 _INLINE = 64  # numbers that may stand in the manifest
 _ROOM = 1 << 18  # characters that an array of texts may have beside those that are written
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -71,21 +68,28 @@ def _check_width(width: int, data: list[str], where: str) -> None:
 
 
 def _from_npy(content: bytes, where: str) -> AnyArray:
-    """Read an array whose header and length must agree."""
-    try:
-        shape, fortran, dtype, start = read_header(content, lambda d: _NUMBERS.fullmatch(d) or _TEXT.fullmatch(d))
-    except UncheckedError as err:
-        raise StoreError(f"{where} names a file that cannot be made an array: {err}") from err
+    """Read an array whose header and length agree; nothing is allocated on the word of the header alone."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version != (1, 0):
+        raise StoreError(f"{where} names a file of NumPy's format {version}, which no model needs")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    start, count = stream.tell(), math.prod(shape)
+    if not (_NUMBERS.fullmatch(dtype.str) or _TEXT.fullmatch(dtype.str)) or not dtype.itemsize:
+        raise StoreError(f"{where} names a file of {str(dtype)[:40]}, which no model needs")
+    if min(shape, default=0) < 0 or count * dtype.itemsize != len(content) - start:
+        raise StoreError(f"{where} names a file that does not hold the {count} values that its header says")
     flat = np.frombuffer(content, dtype=dtype, offset=start)
     return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
 
 
 def _unpack_utility(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     name = unpacker.typed(fields, "class", str, where)
-    if name not in _UTILITIES:
-        raise StoreError(f"{where} in the manifest is the utility {name[:40]!r}; known are {', '.join(_UTILITIES)}")
+    known = {kind.__name__: kind for kind in UTILITIES.values()}
+    if name not in known:
+        raise StoreError(f"{where} in the manifest is the utility {name[:40]!r}; known are {', '.join(known)}")
     parameters = unpacker.typed(fields, "parameters", dict, where)
-    return getattr(significance, name)(**{key: _number(value) for key, value in parameters.items()})
+    return known[name](**{key: _number(value) for key, value in parameters.items()})
 
 
 def _number(value: Any) -> float | int:
@@ -126,7 +130,7 @@ CODECS = (
     ),
     Codec(
         "utility",
-        lambda value: type(value).__name__ in _UTILITIES and isinstance(value, significance.Utility),
+        lambda value: type(value) in UTILITIES.values(),
         lambda packer, value, where: {"class": type(value).__name__, "parameters": packer.pack(asdict(value), where)},
         _unpack_utility,
     ),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fivesigma._tools.files import check_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.analysis.settings import Settings
+from fivesigma.analysis.analysis_file import Settings
 from fivesigma.analysis.templates import SCORE, Template, Tree
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.assemble import BACKGROUND, SIGNAL
@@ -24,7 +24,7 @@ from fivesigma.datasets.reading import read_block
 from fivesigma.datasets.root import RootTree
 from fivesigma.errors import InputError
 
-__all__ = ["Entries", "Reader", "region_events"]
+__all__ = ["Entries", "Reader", "check_finite", "texts_of"]
 
 
 class _Renamed:
@@ -110,12 +110,12 @@ class Reader:
             self._sources[tree] = _Renamed(source, tree.replaced) if tree.replaced else source
         return self._sources[tree]
 
-    def check(self, tree: Tree, owner: str, texts: Collection[str]) -> None:
+    def check(self, tree: Tree, owner: str, templates: Collection[Template]) -> None:
         """Refuse a tree that lacks a branch, without reading it."""
         with _explained(tree, owner):
             source = self._source(tree)
             self.columns.reading(source)
-            for text in texts:
+            for text in texts_of(templates):
                 for name in sorted(Expression(text, "expression").columns):
                     require(name, source)
 
@@ -208,16 +208,6 @@ class Reader:
     def folds(self, number: IntArray) -> IntArray:
         """Fold of each event: its number modulo the number of folds."""
         return fold_numbers(self.settings.folds, number)
-
-
-def region_events(reader: Reader, template: Template, *, features: bool = True) -> Iterator[tuple[Entries, Array]]:
-    """Events of a template and their weights, file by file."""
-    texts = [] if template.weight is None else [template.weight]
-    for tree in template.trees:
-        entries = reader.read(tree, template.owner, texts, cut=template.condition, features=features)
-        weight = entries.weight(template)
-        check_finite(weight, entries, template)
-        yield entries, weight
 
 
 def check_finite(weight: Array, entries: Entries, template: Template) -> None:

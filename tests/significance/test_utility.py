@@ -52,11 +52,11 @@ def test_b_reg_is_added_to_b_and_nothing_else(utility: Utility) -> None:
 @pytest.mark.parametrize(
     ("s", "b", "sentence"),
     [
-        (-1.5, 10.0, "s must be finite and >= 0, got -1.5"),
-        ([1.0, -2.0, np.nan], 10.0, "s must be finite and >= 0, got -2, nan (2 of 3 values)"),
-        (np.inf, 10.0, "s must be finite and >= 0, got inf"),
-        (1.0, np.nan, "must be finite and > 0, got nan"),
-        (1.0, [np.inf, 2.0], "must be finite and > 0, got inf (1 of 2 values)"),
+        (-1.5, 10.0, "s must be between 0 and 1e+75, got -1.5"),
+        ([1.0, -2.0, np.nan], 10.0, "s must be between 0 and 1e+75, got -2, nan (2 of 3 values)"),
+        (np.inf, 10.0, "s must be between 0 and 1e+75, got inf"),
+        (1.0, np.nan, "must be between 1e-75 and 1e+75, got nan"),
+        (1.0, [np.inf, 2.0], "must be between 1e-75 and 1e+75, got inf (1 of 2 values)"),
         ([1.0, 2.0], [1.0, 2.0, 3.0], "shapes must broadcast, got s of shape (2,), b of shape (3,)"),
     ],
 )
@@ -67,10 +67,10 @@ def test_bad_yields_are_refused_with_their_values(utility: Utility, method: str,
 
 @pytest.mark.parametrize("utility", UTILITIES, ids=name_of)
 def test_background_must_be_positive_after_b_reg(utility: Utility) -> None:
-    sentence = f"b + b_reg (b_reg = {utility.b_reg:g}) must be finite and > 0, got 0, -4 (2 of 3 values)"
+    sentence = f"b + b_reg (b_reg = {utility.b_reg:g}) must be between 1e-75 and 1e+75, got 0, -4 (2 of 3 values)"
     with pytest.raises(InputError, match=re.escape(sentence)):
         utility.value(1.0, np.array([0.0, 9.0, -4.0]) - utility.b_reg)
-    with pytest.raises(InputError, match=r"must be finite and > 0, got 0$"):
+    with pytest.raises(InputError, match=r"must be between 1e-75 and 1e\+75, got 0$"):
         utility.value(1.0, 0.0 - utility.b_reg)
 
 
@@ -161,3 +161,24 @@ def test_utilities_are_values() -> None:
     assert AMS2(b_reg=10.0) == AMS2(b_reg=10.0) != AMS2()
     assert len({OnOff(1.0), OnOff(1.0), OnOff(2.0)}) == 2
     assert repr(OnOff(tau=2.0, b_reg=1.0)) == "OnOff(tau=2.0, b_reg=1.0)"
+
+
+def _of_one_number(t: Any) -> Any:
+    return t * t if t > 0 else 0.0
+
+
+@pytest.mark.parametrize(
+    ("functions", "sentence"),
+    [
+        ((lambda t: t * t / 2, lambda t: t, lambda F: -F), "h must increase with F"),
+        ((lambda t: t * t / 2, lambda t: t, lambda F: F / F * 0.0), "h must increase with F"),
+        ((lambda t: 1 + t * t / 2, lambda t: t), "f(0) must be 0, for no signal has no significance; got 1"),
+        ((lambda t: np.log(t) * t**2 / t, lambda t: np.log(t) + 1), "f(0) must be 0"),
+        ((lambda t: t, np.ones_like), "f_prime must be a number at s/b = 0 and grow from there; a line has no u"),
+        ((_of_one_number, lambda t: 2 * t), "f must take an array of numbers and give one for each"),
+        ((lambda t: t * t, lambda _: 2.0), "f_prime must give one value for each number, got 1 for 2001"),
+    ],
+)
+def test_functions_of_a_user_that_cannot_be_a_significance(functions: tuple[Any, ...], sentence: str) -> None:
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        FDivergence(*functions)
