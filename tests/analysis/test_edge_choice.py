@@ -9,7 +9,7 @@ import pytest
 
 from fivesigma import Varied, categorise, yield_shifts
 from fivesigma.analysis.analysis_file import Settings
-from fivesigma.analysis.edge_choice import Variations, choose, cross_fitted, edges_of, scale, shifts_in, take
+from fivesigma.analysis.edge_choice import Variations, change, choose, cross_fitted, edges_of, scale, shifts_in, take
 from fivesigma.scored.scored_events import ScoredEvents
 
 SETTINGS = Settings(
@@ -61,7 +61,7 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
             return Varied(score, weight * np.where(signal, factor[True], factor[False]), signal, kept.process)
 
         scaled = without(rest)
-        others = {name: (without(up), None if down is None else without(down)) for name, (up, down) in given.items()}
+        others = change(given, without)
         chosen = categorise(
             rest.score,
             rest.signal,
@@ -93,9 +93,7 @@ def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: ScoredEvents, vari
 
 
 def test_shifts_are_those_of_yield_shifts(nominal: ScoredEvents, variations: Variations) -> None:
-    up, down = variations["shift"]
-    assert down is not None
-    sides = [Varied(v.score, v.weight, v.signal, v.process) for v in (up, down)]
+    sides = [Varied(v.score, v.weight, v.signal, v.process) for v in variations["shift"]]  # type: ignore[union-attr]
     direct = yield_shifts(
         [0.3, 0.7, np.inf],
         nominal.score,

@@ -88,7 +88,7 @@ def test_what_needs_every_cut_is_refused(tmp_path: Path) -> None:
     _write(tmp_path)
     files = ScoredFiles(tmp_path / "scores-*.parquet")
     with pytest.raises(
-        InputError, match=r"rule='smooth' needs every cut, which a scan of files or of a cluster does not have; use one"
+        InputError, match=r"rule='smooth' needs every cut, which a scan of files or of a cluster does not"
     ):
         scan(files, rule="smooth")
     with pytest.raises(InputError, match="systematics need all events in memory"):

@@ -16,13 +16,13 @@ from fivesigma.categories import Categories, categorise
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.folds import fold_numbers
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.shifts import Varied, YieldShifts, yield_shifts
+from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, YieldShifts, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
 __all__ = ["Variations", "choose", "cross_fitted", "nominal_events", "shifts_in", "variations_of"]
 
-#: By name the events up and down; without the latter, yields mirror those of the former.
-Variations = Mapping[str, tuple[ScoredEvents, ScoredEvents | None]]
+#: By name the events up and down, where without the latter yields mirror those of the former; or an uncertain yield.
+Variations = Mapping[str, tuple[ScoredEvents, ScoredEvents | None] | Normalisation]
 
 
 def nominal_events(analysis: Analysis, scored: Mapping[Key, ScoredEvents]) -> ScoredEvents:
@@ -144,9 +144,7 @@ def cross_fitted(
             rest = take(side, folds_of(side, settings.folds) != k)
             return scale(rest, np.where(rest.arrays()[1], *factors))
 
-        others: Variations = {
-            name: (without(up), None if down is None else without(down)) for name, (up, down) in variations.items()
-        }
+        others = change(variations, without)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallSampleWarning)
             chosen.append(_at_most(without(nominal), others, settings, number))
@@ -163,10 +161,7 @@ def cross_fitted(
             found[rows] = np.where(place < 0, -1, place + number - (len(own) - 1))
         return replace(events, score=found)
 
-    moved: Variations = {
-        name: (category(up), None if down is None else category(down)) for name, (up, down) in variations.items()
-    }
-    return shifts_in(np.arange(number + 1.0), category(nominal), moved)
+    return shifts_in(np.arange(number + 1.0), category(nominal), change(variations, category))
 
 
 def _at_most(nominal: ScoredEvents, variations: Variations, settings: Settings, number: int) -> Array:
@@ -184,11 +179,21 @@ def shifts_in(edges: Array, nominal: ScoredEvents, variations: Variations) -> Yi
     return yield_shifts(edges, nominal, systematics=systematics_of(variations))
 
 
-def systematics_of(variations: Variations, labels: tuple[Any, Any] = (0, 1)) -> dict[str, tuple[Varied, Varied | None]]:
+def systematics_of(variations: Variations, labels: tuple[Any, Any] = (0, 1)) -> Systematics:
     """Variations as the rest of fivesigma takes them, with the labels of background and signal."""
 
     def varied(events: ScoredEvents) -> Varied:
         score, signal, weight = events.arrays()
         return Varied(score, weight, np.array(labels)[signal.astype(np.intp)], events.process)
 
-    return {name: (varied(up), None if down is None else varied(down)) for name, (up, down) in variations.items()}
+    return change(variations, varied)
+
+
+def change(variations: Variations, work: Callable[[ScoredEvents], Any]) -> dict[str, Any]:
+    """The same with the events of each side changed."""
+    return {
+        name: value
+        if isinstance(value, Normalisation)
+        else tuple(None if side is None else work(side) for side in value)
+        for name, value in variations.items()
+    }

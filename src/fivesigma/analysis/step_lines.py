@@ -37,9 +37,12 @@ def lines(step: str, record: Record, *, blind: str | None) -> list[str]:
     if step == "categorise":
         quoted, seen = found["cross_fitted"], found["in_sample"]["significance"]
         path = " -> ".join(f"{value:.3f} ({what})" for what, value in quoted["waterfall"])
+        together = found["all_regions"]
         return [
+            *notes,
             f"edges {', '.join(f'{float(edge):.4g}' for edge in found['edges'])}",
             f"expected significance {quoted['significance']:.3f} by cross-fitted edges ({seen:.3f} in sample): {path}",
+            f"with all regions {together['cross_fitted']:.3f} ({together['in_sample']:.3f} in sample)",
         ]
     if step == "score":
         return [f"ntuples in {folder / 'ntuples'}"]

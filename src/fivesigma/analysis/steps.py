@@ -14,8 +14,8 @@ import numpy as np
 
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
+from fivesigma.analysis import all_regions, counting, edge_choice
 from fivesigma.analysis import cabinetry_workspace as cab
-from fivesigma.analysis import counting, edge_choice
 from fivesigma.analysis.analysis_file import CUT, Analysis, holds, name_of_data, read_analysis
 from fivesigma.analysis.histograms import Filled, Histograms, fill, read_histograms, table_of, write_histograms
 from fivesigma.analysis.ntuple_reader import Reader
@@ -24,9 +24,10 @@ from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
 from fivesigma.analysis.step_lines import expectation_section, lines
 from fivesigma.analysis.step_record import STEPS, Record, digest
 from fivesigma.analysis.templates import Template, by_tree, templates_of
-from fivesigma.datasets.assemble import BACKGROUND, SIGNAL
 from fivesigma.datasets.events import Events
+from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.reporting import report
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.store import load, save
@@ -237,8 +238,9 @@ class _Run:
 
     @cached_property
     def variations(self) -> edge_choice.Variations:
-        """The same under each systematic."""
-        return edge_choice.variations_of(self.analysis, self.scored)
+        """The same under each systematic, and free norm factors with the widths that the control regions leave them."""
+        norms = all_regions.normalisations(self.analysis, self.record["read"]["norms"])
+        return {**edge_choice.variations_of(self.analysis, self.scored), **norms}
 
     @cached_property
     def chosen(self) -> Any:
@@ -280,11 +282,18 @@ class _Run:
                     advance(1, tree.file.name)
             found = counting.count(self.reader, self.analysis, self.templates, hidden=self.hidden, advance=advance)
         rows = found.rows(self.templates)
+        norms = all_regions.norm_widths(self.analysis, found.filled)
+        free = [name for name, width in norms.items() if width is None]
+        if self.analysis.settings.categories == CUT and free:
+            raise InputError(
+                f"one cut cannot measure the NormFactor {free[0]!r}, which no other region constrains: choose "
+                "categories, add a control region, or fix it in General"
+            )
         files = [
             counting.write_csv(self.folder / "yields.csv", rows),
             write_histograms(self.folder / "control.npz", found.filled),
         ]
-        return files, {"yields": rows, "notes": counting.notes_on(found, self.templates)}
+        return files, {"yields": rows, "norms": norms, "notes": counting.notes_on(found, self.templates)}
 
     def _check_blinding(self) -> None:
         data = self.analysis.data
@@ -328,6 +337,7 @@ class _Run:
             advance(1, "")
             quoted = edge_choice.cross_fitted(self.nominal, self.variations, settings, edges, advance=advance)
         seen = edge_choice.shifts_in(edges, self.nominal, self.variations)
+        together = [self._with_control(shifts) for shifts in (quoted, seen)]
         binning, filled = self._binning(edges), Histograms()
         for template in self.templates:
             if template.needs_score and not (template.is_data and template.region == self.hidden):
@@ -340,11 +350,21 @@ class _Run:
             "edges": list(map(repr, edges.tolist())),
             "cross_fitted": {"significance": quoted.waterfall()[-1][1], "waterfall": quoted.waterfall()},
             "in_sample": {"significance": seen.waterfall()[-1][1], "waterfall": seen.waterfall()},
+            "all_regions": dict(zip(("cross_fitted", "in_sample"), together, strict=True)),
             "systematics": list(self.variations),
             "s": seen.yields(signal=True).tolist(),
             "b": seen.yields(signal=False).tolist(),
+            "notes": list(seen.notes()),
         }
         return [write_histograms(self.folder / "chosen.npz", filled)], found
+
+    def _with_control(self, shifts: YieldShifts) -> float:
+        """Significance of the chosen region together with the others, as the fit will have it."""
+        control = read_histograms(self.folder / "control.npz")
+        others = [region for region in self.analysis.regions if any(key[0] == region["Name"] for key in control)]
+        parts = {region["Name"]: all_regions.shifts_of_region(self.analysis, region, control) for region in others}
+        found = all_regions.combine(self.analysis, {self.analysis.settings.region: shifts, **parts})
+        return found.waterfall()[-1][1]
 
     def workspace(self) -> _Result:
         """Let cabinetry build the workspace of our histograms, compare it with them, and fit it."""
@@ -365,6 +385,12 @@ class _Run:
             found = cab.fit_workspace(workspace)
             advance(1, "")
         notes = [*names.changed(), *cab.notes_on_bins(histograms, said)]
+        ours = self.record["categorise"]["all_regions"]["in_sample"]
+        if not 0.8 * ours - 0.1 < found["significance"] < 2 * ours + 1:
+            notes.append(
+                f"the fit expects a significance of {found['significance']:.3f} where we have {ours:.3f} for the same "
+                "bins: quote neither before you know why"
+            )
         expected = self._expected_regions()
         return [*files, *sorted(folder.glob("*.npz"))], {**found, "expected_data": expected, "notes": notes}
 
@@ -396,9 +422,9 @@ class _Run:
     def report(self) -> _Result:
         """Write the page."""
         settings, found, fit = self.analysis.settings, self.record["categorise"], self.record["workspace"]
-        shown: dict[str, Any] = {
-            "systematics": edge_choice.systematics_of(self.variations, (BACKGROUND, SIGNAL)) or None
-        }
+        # One cut, which the page shows, cannot measure a free yield.
+        known = {name: value for name, value in self.variations.items() if not getattr(value, "free", False)}
+        shown: dict[str, Any] = {"systematics": edge_choice.systematics_of(known, (BACKGROUND, SIGNAL)) or None}
         if settings.categories == CUT:
             self.model.cut_ = float(found["edges"][0])
         else:

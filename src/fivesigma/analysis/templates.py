@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from fivesigma._tools.files import DIGEST
 from fivesigma.analysis.analysis_file import DIRECTIONS, Analysis, acts, holds, listed
+from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.expression import Expression, split_definition
-from fivesigma.datasets.load import Target, normalisation
+from fivesigma.datasets.sources import Target, normalise
 from fivesigma.errors import InputError, did_you_mean, shortened
 
 __all__ = ["FOLD", "SCORE", "Template", "Tree", "by_tree", "templates_of"]
@@ -253,7 +254,10 @@ class _Resolver:
             )
         if (name, files) not in self._factors:
             targets = [Target(file) for file in files]
-            self._factors[name, files] = normalisation(name, targets, settings.luminosity, cross_section, total)
+            asked = Columns(
+                luminosity=settings.luminosity, cross_section={name: cross_section}, sum_of_weights={name: total}
+            )
+            self._factors[name, files] = normalise(name, targets, asked).factor
         return self._factors[name, files]
 
 

@@ -137,7 +137,7 @@ class Ranking(Cuts):
         return var_s, var_b
 
     def replicas(self, cuts: IntArray, n_boot: int, random_state: int, *, squares: bool = False) -> tuple[Array, Array]:
-        """Replicas of the yields, or of the sums of squared weights, in which events stand a Poisson number of times."""
+        """Replicas, with Poisson copies of the events, of the yields or of the sums of squared weights."""
         ends = self.last[cuts] + 1
         kept = slice(0, ends[-1])
         weight = np.square(self.weight[kept]) if squares else self.weight[kept]

@@ -17,11 +17,10 @@ from fivesigma.blend import Blend, quantiles
 from fivesigma.cascade.rounds import History
 from fivesigma.cut.bootstrap import PoissonCounts
 from fivesigma.datasets.events import Events
-from fivesigma.errors import InputError
 from fivesigma.estimators.member_fits import MemberFit, mean_by_member
 from fivesigma.estimators.parallel import run_parallel
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.estimators.split_steps import Splits, TuningEvents
+from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.yields import significance_or_nan, valid_yields
 
@@ -109,16 +108,6 @@ class BlendedClassifier(SignificanceClassifier):
     def history_(self) -> History:  # type: ignore[override]  # derived, not stored
         """Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`."""
         return History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
-
-    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:
-        if self.by is None:
-            return None
-        if not isinstance(X, Events):
-            raise InputError(f"by={self.by!r} is a kept column of Events, and X is a {type(X).__name__}; fit Events")
-        repeats = getattr(self, "n_repeats", 1)
-        if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)) or repeats != 1:
-            raise InputError(f"by={self.by!r} needs an integer cv and n_repeats=1, got {self.cv!r} and {repeats!r}")
-        return sample.splits(X.folds(int(self.cv), by=self.by), 0)
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of (background, signal); with `by`, each event by the fits that did not see its fold.

@@ -29,7 +29,7 @@ from fivesigma.estimators.parameters import whole
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, Model, bind, check_learner, default_learner
+from fivesigma.learners import Binding, Model, bind_learner, check_learner, default_learner
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -306,7 +306,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         threads = threads_for(self.n_jobs, sample.n_cells)
         models = []
         for c in candidates:
-            trainer = bind(learner, Binding(sample.X, sample.target, rows, rows[:1], c.seed, threads))
+            trainer = bind_learner(learner, Binding(sample.X, sample.target, rows, rows[:1], c.seed, threads))
             models.append(trainer.fit(sample.learner_weights(rows, ClassWeights(*c.round.class_weights))))
         return models
 
@@ -355,7 +355,8 @@ class Retraining(SplitStep):
         super().__init__(sample, splits, held_out, update_cut=update_cut)
         self.seed = seed
         self._trainers = [
-            bind(learner, Binding(sample.X, sample.target, train, rows, seed, threads)) for train, rows in splits
+            bind_learner(learner, Binding(sample.X, sample.target, train, rows, seed, threads))
+            for train, rows in splits
         ]
         self.models: list[Model] = []
         self.probability: Array = np.empty(0)

@@ -18,7 +18,7 @@ from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade.rounds import History
 from fivesigma.cut.best_cut import CutScan, scan
 from fivesigma.cut.rules import DEFAULT_RULE, RULES
-from fivesigma.datasets.digest import events_digest
+from fivesigma.datasets.digest import events_digest, rows_to_know_again
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
@@ -58,6 +58,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     n_features_in_: int
     history_: History
     models_: list[Any]
+    training_rows_: AnyArray
 
     _doc_link_module: ClassVar[str] = "fivesigma"
     _checks: ClassVar[Mapping[str, Check]] = {"cut": cut_rule(CUTS)}
@@ -101,20 +102,32 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self
         """
         self.check_parameters()
-        sample = self._check_sample(X, y, sample_weight, process)
+        return self._fit_checked(X, self._check_sample(X, y, sample_weight, process))
+
+    def _fit_checked(self, X: Any, sample: TrainingSample) -> Self:
+        """Train on what was checked, and keep what tells how the events were read."""
         self.fit_sample(sample, self._splits_of(X, sample))
         for name in ("columns_", "data_hash_"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
+        self.training_rows_ = rows_to_know_again(sample.X)  # so that a report can tell training events
         if isinstance(X, Events):
-            self.data_hash_ = sample.data_hash  # so that a report can tell training events
+            self.data_hash_ = sample.data_hash
             if X.columns is not None:  # so that other files are read alike
                 self.columns_ = asdict(X.columns)
         return self
 
-    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:  # noqa: ARG002 - for those that know folds
-        """Splits that the events themselves decide; None for those that `cv` describes."""
-        return None
+    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:
+        """Splits that the events themselves decide, of the estimators with `by`; None for those that `cv` describes."""
+        by = getattr(self, "by", None)
+        if by is None:
+            return None
+        if not isinstance(X, Events):
+            raise InputError(f"by={by!r} is a kept column of Events, and X is a {type(X).__name__}; fit Events")
+        repeats = getattr(self, "n_repeats", 1)
+        if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)) or repeats != 1:
+            raise InputError(f"by={by!r} needs an integer cv and n_repeats=1, got {self.cv!r} and {repeats!r}")
+        return sample.splits(X.folds(int(self.cv), by=by), 0)
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be used; `fit` does it first, and a pool for its members."""

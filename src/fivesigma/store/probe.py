@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._tools.extras import version_of
+from fivesigma._tools.extras import BOOSTERS, version_of
 from fivesigma._types import Array
 from fivesigma.errors import StoreError
 
-LIBRARIES = ("sklearn", "xgboost", "lightgbm", "torch")
+LIBRARIES = ("sklearn", *BOOSTERS, "torch")
 _ROWS = 16
 _CLOSE = {"rtol": 1e-4, "atol": 1e-6}  # what float32 and another order of sums may change
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from fivesigma.blend import BLENDS, KNOTS, Blend
 from fivesigma.cascade.rounds import Round
+from fivesigma.datasets.columns import can_be
 from fivesigma.learners.decomposition import RatioModel
-from fivesigma.learners.lightgbm import LightGBMModel
+from fivesigma.learners.libraries import LIBRARIES
 from fivesigma.learners.sklearn import SklearnModel
-from fivesigma.learners.xgboost import XGBoostModel
 
-MODELS = (XGBoostModel, LightGBMModel, SklearnModel, RatioModel)
+MODELS = (*(library.model for library in LIBRARIES.values()), SklearnModel, RatioModel)
 
 
 def wrong_attribute(values: Mapping[str, Any]) -> str | None:
@@ -68,14 +68,9 @@ def _is_blend(blend: Blend) -> bool:
 
 def _are_columns(columns: dict[str, Any], values: Mapping[str, Any]) -> bool:
     """Whether a dictionary says which column of a file plays which part."""
-
-    def fits(key: str, value: Any) -> bool:
-        if key in ("features", "keep"):
-            listed = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-            return listed and (key == "keep" or len(value) == values["n_features_in_"])
-        return isinstance(value, int | float if key == "missing" else str) and not isinstance(value, bool)
-
-    return all(value is None or fits(key, value) for key, value in columns.items())
+    features = columns.get("features")
+    fits = all(can_be(key, value) for key, value in columns.items())
+    return fits and (features is None or len(features) == values["n_features_in_"])
 
 
 # In this order: later ones rely on those before.
@@ -91,4 +86,5 @@ _RIGHT: dict[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "members_": _are_members,
     "columns_": _are_columns,
     "data_hash_": lambda value, _: isinstance(value, str),
+    "training_rows_": lambda value, _: isinstance(value, np.ndarray) and value.dtype == np.uint64,
 }
