@@ -327,9 +327,7 @@ def test_data_above_a_cut_can_be_hidden(data: ReportData, ax: Any) -> None:
 
 
 def test_training_events_are_drawn_over_others(ax: Any) -> None:
-    with pytest.raises(
-        InputError, match="this report does not know the training events"
-    ):
+    with pytest.raises(InputError, match="this report does not know the training events"):
         plot.overtraining(synthetic(), ax)
     model, (events, other) = Oracle(), [overlaid(seed) for seed in (0, 1)]
     found = report(model, events, trained_on=other, n_boot=10)

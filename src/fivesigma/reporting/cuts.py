@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cut.best_cut import CutScan, floor_for, scan
-from fivesigma.cut.ranking import Cuts
+from fivesigma.cut.ranking import Cuts, Ranking
 from fivesigma.likelihood.shifts import Systematics
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import AMS2, UTILITIES, Utility
@@ -158,10 +159,11 @@ def cut_table(
 
 def _grid(scanned: CutScan, chosen: int) -> IntArray:
     """Cuts that are close together in the score, in rank, or in background, whichever a figure shows."""
-    ranking = scanned.ranking
-    last, ascending = ranking.last, ranking.thresholds()[::-1]
-    even = np.linspace(float(ascending[0]), float(ascending[-1]), EVEN_IN_SCORE)
-    in_score = last.size - 1 - np.searchsorted(ascending, even).clip(0, last.size - 1)
+    ranking = cast("Ranking", scanned.ranking)  # of events in memory
+    last, score = ranking.last, ranking.score[ranking.order]
+    even = np.linspace(float(score[-1]), float(score[0]), EVEN_IN_SCORE)
+    selected = score.size - np.searchsorted(score[::-1], even)
+    in_score = np.searchsorted(last, np.maximum(selected, 1) - 1)
     in_rank = np.searchsorted(last, np.linspace(0, last[-1], EVEN_IN_RANK))
     grown = np.maximum.accumulate(ranking.b)  # with negative weights b itself need not ascend
     least = float(grown[np.argmax(grown > 0)])
