@@ -91,7 +91,7 @@ class BlendedClassifier(SignificanceClassifier):
         self.members_ = [(fit.task.name, fit.model) for fit in of_kept]
         blended = blend(chosen)
         self.folds_ = [fit.task.number for fit in of_kept]
-        self.tune_on(gauge, blended)
+        self._tune_on(gauge, blended)
         # A new event of a known fold is scored by one fit, as the held-out ones were.
         if self.by is None and len(of_kept) > len(kept) and isinstance(self.cut, str) and self.cut != "zero":
             enough = max(_ENOUGH, round(_ENOUGH_SELECTED / self.selected_fraction_))
@@ -127,7 +127,7 @@ class BlendedClassifier(SignificanceClassifier):
         for k in np.unique(folds):
             rows = np.flatnonzero(folds == k)
             fits = [model for (_, model), fold in zip(self.members_, self.folds_, strict=True) if fold == k]
-            p[rows] = self.blend_([model.score_checked(_safe_indexing(table, rows)) for model in fits])
+            p[rows] = self.blend_([model.__fivesigma_score__(_safe_indexing(table, rows)) for model in fits])
         return np.column_stack([1.0 - p, p])
 
     def member_scores(self, X: Any) -> dict[str, Array]:
@@ -147,10 +147,10 @@ class BlendedClassifier(SignificanceClassifier):
 
     def _member_scores(self, X: Any) -> dict[str, Array]:
         workers = min(wanted_cores(self.n_jobs), len(self.members_))
-        scores = run_parallel(lambda model: model.score_checked(X), [(m,) for _, m in self.members_], workers)
+        scores = run_parallel(lambda model: model.__fivesigma_score__(X), [(m,) for _, m in self.members_], workers)
         return mean_by_member(zip((name for name, _ in self.members_), scores, strict=True))
 
-    def score_checked(self, X: Any) -> Array:
+    def __fivesigma_score__(self, X: Any) -> Array:
         """P(signal) of a checked table: the blend of the members."""
         return self.blend_(list(self._member_scores(X).values()))
 
@@ -174,7 +174,7 @@ def score_as_if_new(fit: MemberFit, sample: TrainingSample, rows: IntArray) -> A
 
     Scores of its training events lie too far apart: they are mapped to the distribution of scores of its held-out ones.
     """
-    score = fit.model.score_checked(sample.rows(rows))
+    score = fit.model.__fivesigma_score__(sample.rows(rows))
     seen = np.isin(rows, fit.task.train)
     if seen.any():
         below = np.searchsorted(np.sort(score[seen]), score[seen], "right") / np.count_nonzero(seen)

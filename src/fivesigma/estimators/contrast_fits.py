@@ -61,7 +61,7 @@ def default_learners(
         else:
             options = {"negative_weights": estimator.negative_weights, "random_state": seed, "n_jobs": threads}
             search = PlainSearch(library, params=params, **options)
-            run_parallel(lambda: search.fit_sample(sample, splits[:1]), [()], 1)
+            run_parallel(lambda: search._fit_sample(sample, splits[:1]), [()], 1)
             n_trees = search.n_trees_
         if checkpoint:
             checkpoint.write({"fits": [], "n_trees": n_trees}, {})

@@ -70,7 +70,7 @@ def check_members(_: str, estimators: Sequence[tuple[str, Any]]) -> None:
         if not isinstance(estimator, SignificanceClassifier):
             check_learner(estimator)
             continue
-        estimator.check_parameters()
+        estimator.__fivesigma_check__()
         if getattr(estimator, "update", None) == "cross-fit":
             raise InputError(
                 f"member {name!r} has update='cross-fit', which needs folds of its own, but each fit of a pool has "
@@ -229,7 +229,7 @@ def fit_task(
         n_jobs=threads,
         **({"refit": False} if getattr(model, "refit", False) else {}),  # it would train on the events that judge it
     )
-    score = model.fit_sample(sample, [(task.train, task.held_out)])
+    score = model._fit_sample(sample, [(task.train, task.held_out)])
     if checkpoint:
         model.set_params(checkpoint=None)
     fit = MemberFit(task, model, score)

@@ -256,7 +256,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         -------
         self
         """
-        self.check_parameters()
+        self.__fivesigma_check__()
         sample = self._check_sample(X, y, sample_weight, process)
         names = (free,) if isinstance(free, str) else tuple(free)
         given = _freed({} if systematics is None else systematics, names)
@@ -317,7 +317,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
         score = self._probability(self._excess(r_s[NOMINAL], r[NOMINAL], self._pull_vector()))
         self.held_out_score_ = np.where(held, score, np.nan)
-        self.tune_on(tuning, score[rows])
+        self._tune_on(tuning, score[rows])
         out: Array = score[rows]
         return out
 
@@ -469,7 +469,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         excess = self._excess_of(X)
         return excess if self.goal == "measurement" else np.log1p(excess)
 
-    def score_checked(self, X: Any) -> Array:
+    def __fivesigma_score__(self, X: Any) -> Array:
         """P(signal) of a checked table."""
         return self._probability(self._mean_excess(X, range(len(self.models_))))
 

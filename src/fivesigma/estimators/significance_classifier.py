@@ -60,7 +60,6 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     models_: list[Any]
     training_rows_: AnyArray
 
-    _doc_link_module: ClassVar[str] = "fivesigma"
     _checks: ClassVar[Mapping[str, Check]] = {"cut": cut_rule(CUTS)}
     _stored: ClassVar[Mapping[str, type | tuple[type, ...]]] = {
         "classes_": np.ndarray,
@@ -101,12 +100,12 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         self
         """
-        self.check_parameters()
+        self.__fivesigma_check__()
         return self._fit_checked(X, self._check_sample(X, y, sample_weight, process))
 
     def _fit_checked(self, X: Any, sample: TrainingSample) -> Self:
         """Train on what was checked, and keep what tells how the events were read."""
-        self.fit_sample(sample, self._splits_of(X, sample))
+        self._fit_sample(sample, self._splits_of(X, sample))
         for name in ("columns_", "data_hash_"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
@@ -129,14 +128,14 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             raise InputError(f"by={by!r} needs an integer cv and n_repeats=1, got {self.cv!r} and {repeats!r}")
         return sample.splits(X.folds(int(self.cv), by=by), 0)
 
-    def check_parameters(self) -> None:
+    def __fivesigma_check__(self) -> None:
         """Refuse parameters that cannot be used; `fit` does it first, and a pool for its members."""
         resolve_utility(self.utility, self.b_reg)
         for name, check in self._checks.items():
             check(name, getattr(self, name))
 
     @with_callbacks
-    def fit_sample(self, sample: TrainingSample, splits: Splits | None = None) -> Array:
+    def _fit_sample(self, sample: TrainingSample, splits: Splits | None = None) -> Array:
         """Train on checked events; a pool calls it with splits of its own.
 
         Parameters
@@ -164,7 +163,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             if checkpoint:
                 checkpoint.release()
 
-    def score_checked(self, X: Any) -> Array:
+    def __fivesigma_score__(self, X: Any) -> Array:
         """P(signal) of a checked table: the mean over the trained models."""
         return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
 
@@ -205,7 +204,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         check_is_fitted(self)
         table = self._check_table(X, reset=False)
         with explain_errors(table, getattr(self, "feature_names_in_", None)):
-            p = self.score_checked(table)
+            p = self.__fivesigma_score__(table)
         return np.column_stack([1.0 - p, p])
 
     def decision_function(self, X: Any) -> Array:
@@ -252,7 +251,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         if systematics is not None:
             return self.yield_shifts(X, y, sample_weight, systematics, yields=yields).significance
         y, sample_weight, _ = _brought_along(X, y, sample_weight)
-        selected = self.decision_function(X) > 0
+        selected = self.predict_proba(X)[:, 1] >= self.cut_
         signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
         return significance_of(self.utility_, *signal_and_background(weight, signal, selected), what="the cut")
 
@@ -381,7 +380,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return table
         return need("polars").DataFrame(table, schema=[str(name) for name in fitted])  # its learner has seen frames
 
-    def tune_on(self, held_out: TuningEvents, probability: Array) -> None:
+    def _tune_on(self, held_out: TuningEvents, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""
         self.cut_ = self._cut_on(held_out, probability)
         self.selected_fraction_ = float(np.mean(probability >= self.cut_))

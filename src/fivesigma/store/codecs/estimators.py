@@ -87,7 +87,7 @@ def _unpack(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
 def check_use(model: Any, where: str) -> None:
     """Refuse parameters with which a model could not be used, though it was fitted."""
     try:
-        model.check_parameters()
+        model.__fivesigma_check__()
         model.__sklearn_tags__()
         repr(model)
     except Exception as err:
