@@ -163,7 +163,9 @@ def picture(train: Events, test: Events, seed: int) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, score in (("plain", plain), ("t", model.decision_function(test))):
         edges = bin_edges(score, test.is_signal, test.weight)
-        filled = yield_shifts(edges, ScoredEvents(score, test.is_signal, test.weight, process=test.process), systematics={})
+        filled = yield_shifts(
+            edges, ScoredEvents(score, test.is_signal, test.weight, process=test.process), systematics={}
+        )
         out[name] = {process: rows.sum_of_weights.tolist() for process, rows in filled.nominal.items()}
     return out
 
@@ -204,6 +206,7 @@ def parts(folder: str) -> dict[str, Callable[[int], dict[str, Any]]]:
         out[f"toy-{n}"] = partial(toy, n)
     for size in SIZES:
         out[f"size-{size:g}"] = partial(pythia, N_SIZES, partial(four, size=size), (10,))
+
     def picture_of(seed: int) -> dict[str, Any]:
         train = read_set(path, "t")
         return picture(train.split(N_SIZES / len(train), random_state=seed)[1], read_set(path, "b"), seed)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +48,11 @@ def gain(values: Array) -> str:
 
 def gains_table(results: Results) -> str:
     """Significance of both scores, and the gain with and without the statistics of the simulation."""
-    lines = [
-        "| events to train on | K | plain score, naive edges | plain score, knowing edges | t, knowing edges | gain | known "
-        "background | with the statistics of the simulation: plain, knowing | t | gain | seeds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    head = (
+        "| events to train on | K | plain score, naive edges | plain score, knowing edges | t, knowing edges | gain "
+        "| known background | with the statistics of the simulation: plain, knowing | t | gain | seeds |"
+    )
+    lines = [head, "|---|---|---|---|---|---|---|---|---|---|---|"]
     for part, name in SAMPLES.items():
         for k in N_CATEGORIES if part in results else ():
             naive, limit, plain, t, plain_mc, t_mc = (
@@ -164,8 +163,9 @@ def main() -> None:
     text = PAGE.read_text(encoding="utf-8")
     tables = {"gains": gains_table, "exact": exact_table, "sizes": sizes_table, "thirty": thirty_sentence}
     for name, table in tables.items():
-        pattern = rf"(<!-- {name} begins -->\n).*?(<!-- {name} ends -->)"
-        text = re.sub(pattern, lambda found, made=table(results): f"{found[1]}{made}\n{found[2]}", text, flags=re.DOTALL)
+        head, _, rest = text.partition(f"<!-- {name} begins -->\n")
+        end = f"<!-- {name} ends -->"
+        text = f"{head}<!-- {name} begins -->\n{table(results)}\n{end}{rest.partition(end)[2]}"
     PAGE.write_text(text, encoding="utf-8")
     draw_sizes(results)
     draw_picture(results)

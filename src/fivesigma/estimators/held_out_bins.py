@@ -93,11 +93,7 @@ class HeldOutBins:
             found = lowest(counts_of(AMS2(), s, b, shifts, names=used))
             return Solution(found.theta, float(np.sqrt(2 * max(float(found.objective), 0.0))))
         n, valid = s + b, s + b > 0
-        up, down = (
-            np.array([shifts.yields(signal=True, of=side[k]) + shifts.yields(signal=False, of=side[k]) for k in used])
-            for side in (shifts.up, shifts.down)
-        )
-        delta = ((up - down) / 2).reshape(-1, s.size)[:, valid]
+        delta = shifts.slopes(used)[:, valid]
         constraint = np.array([float(k not in shifts.free) for k in used])
         return efficient_direction(n[valid], s[valid] / n[valid], delta / n[valid], constraint)
 

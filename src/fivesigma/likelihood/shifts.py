@@ -173,6 +173,51 @@ class YieldShifts:
             for name in self.up
         ]
 
+    def slopes(self, names: Iterable[str] | None = None) -> Array:
+        """How the expected events of each category, signal and background, move along each pull at zero.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Systematics in the order of the rows; all by default.
+
+        Returns
+        -------
+        array of shape (n_systematics, n_categories)
+        """
+        rows = [
+            sum(
+                (self.up[name][key] - self.down[name][key] for key in self.nominal), start=np.zeros(self.edges.size - 1)
+            )
+            for name in (self.up if names is None else names)
+        ]
+        return np.array(rows).reshape(-1, self.edges.size - 1) / 2
+
+    def constraints(self) -> dict[str, float]:
+        """Width of each pull after the fit, over the width of its constraint: what the data add to what was known.
+
+        From the Hessian of the likelihood in the strength of the signal and all pulls, at a strength of one. The width
+        of a free systematic is in units of its variation. Less than a half means that the data measure the systematic
+        better than its constraint, so that one pull for all processes and categories must be right.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fivesigma import Normalisation
+        >>> from fivesigma.likelihood.shifts import yield_shifts
+        >>> y, score = np.array([1, 0, 0]), np.array([1.0, 1.0, 0.0])
+        >>> shifts = yield_shifts([0, 0.5, np.inf], score, y, [10.0, 100.0, 10_000.0],
+        ...                       {"b": Normalisation("b", 0.1)}, process=["s", "b", "b"])
+        >>> round(shifts.constraints()["b"], 4)
+        0.0995
+        """
+        s, n = self.yields(signal=True), self.yields(signal=True) + self.yields(signal=False)
+        valid = n > 0
+        rows = np.vstack([s, self.slopes()])[:, valid]
+        prior = [0.0, *(float(name not in self.free) for name in self.up)]
+        covariance = np.linalg.pinv((rows / n[valid]) @ rows.T + np.diag(prior))
+        return dict(zip(self.up, np.sqrt(np.diag(covariance)[1:]).tolist(), strict=True))
+
     def freedom(self, names: Iterable[str] | None = None, others: int = 0) -> Freedom | None:
         """Which pulls have no constraint; None if all have one.
 
