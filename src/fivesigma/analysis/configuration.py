@@ -10,7 +10,7 @@ from typing import Any
 from fivesigma.analysis.schema import check_schema
 from fivesigma.datasets.expression import Expression
 
-__all__ = ["BLOCK", "CUT", "DIRECTIONS", "Analysis", "Settings"]
+__all__ = ["BLOCK", "CUT", "DIRECTIONS", "Analysis", "AnalysisSettings"]
 
 BLOCK = "Fivesigma"
 CUT = "cut"
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class AnalysisSettings:
     """What our block says.
 
     Attributes
@@ -59,7 +59,7 @@ class Settings:
     min_background: float | None = None
 
     @classmethod
-    def read(cls, block: Any) -> Settings:
+    def read(cls, block: Any) -> AnalysisSettings:
         """Read the block of a configuration."""
         block = numbers_in(block)
         if isinstance(block, dict):
@@ -103,12 +103,12 @@ class Analysis:
     ----------
     config : dict
         The part of cabinetry.
-    settings : Settings
+    settings : AnalysisSettings
         Our block.
     """
 
     config: dict[str, Any]
-    settings: Settings
+    settings: AnalysisSettings
 
     @property
     def regions(self) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fivesigma.analysis.configuration import Analysis, Settings, find_named
+from fivesigma.analysis.configuration import Analysis, AnalysisSettings, find_named
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
@@ -56,7 +56,7 @@ def training_events(reader: Reader, analysis: Analysis, templates: Sequence[Temp
     return Events.concatenate(parts)
 
 
-def make_region_model(settings: Settings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:
+def make_region_model(settings: AnalysisSettings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:
     """Make the estimator of all folds that the block asks for."""
     shared: dict[str, Any] = {"random_state": 0, "utility": "ams2"}
     shared |= {name: value for name, value in settings.options.items() if name in _SHARED}
@@ -71,7 +71,7 @@ def make_region_model(settings: Settings, *, checkpoint: Path | None, n_jobs: in
     return make_model(settings.model, **_checked(MODELS[settings.model], own), **shared)
 
 
-def check_model(settings: Settings) -> None:
+def check_model(settings: AnalysisSettings) -> None:
     """Refuse parameters that the training would refuse when it begins."""
     model = make_region_model(settings, checkpoint=None, n_jobs=None, verbose=0)
     model.__fivesigma_check__()
