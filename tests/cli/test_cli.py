@@ -445,7 +445,7 @@ class TestScore:
 class TestScan:
     def test_json_is_the_librarys(self, folder: Path) -> None:
         frame = pl.read_parquet(folder / "scores.parquet")
-        for rule in ("model", "plateau", "peak", "smooth"):
+        for rule in ("model", "plateau", "peak", "model"):
             run = ("scan", folder / "scores.parquet", "--rule", rule, "--utility", "ams3", "--replicas", 100)
             found = json.loads(good(*run, "--json"))
             score, label, weight = (frame[name].to_numpy() for name in ("score", "label", "weight"))

@@ -44,9 +44,8 @@ def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
 )
 @click.option("--quote", type=click.Path(path_type=Path), metavar="SCORES",
               help="Other events, on which the categories are evaluated and quoted.")  # fmt: skip
-@click.option("--rule", type=click.Choice(["peak", "smooth"]),
-              help="Best edges of these events as they are, or of smooth yields; by default peak, or "
-              "smooth with systematics.")  # fmt: skip
+@click.option("--rule", type=click.Choice(["model", "peak"]), default="model", show_default=True,
+              help="Best edges of modelled yields, or of these events as they are.")  # fmt: skip
 @click.option("--min-background", type=click.FloatRange(0), default=0.0, show_default=True, help="In each category.")
 @click.option("--min-effective", type=click.FloatRange(0),
               help="Effective background events in each category; by default 10, or 25 with systematics.")  # fmt: skip
@@ -73,7 +72,7 @@ def categorise(
     *,
     categories: str,
     quote: Path | None,
-    rule: str | None,
+    rule: str,
     min_background: float,
     min_effective: float | None,
     uncorrelated: bool,

@@ -19,9 +19,9 @@ from fivesigma.cut.rules import DEFAULT_RULE, RULES, choose
 from fivesigma.cut.yield_model import MIN_EVENTS
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.curve import profile_cuts
-from fivesigma.likelihood.own import OwnUncertainty
 from fivesigma.likelihood.shifts import Systematics, running_shifts
 from fivesigma.likelihood.shifts import check_size as check_shifts
+from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.score_bins import ArrayPartitions, Partitions, ScoreBins
 from fivesigma.scored.scored_events import ScoredEvents, arrays_of
 from fivesigma.scored.scored_files import ScoredFiles

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.likelihood.digits import enough_digits
+from fivesigma.likelihood.profile import enough_digits
 from fivesigma.likelihood.terms import BENT, LOWEST, STRAIGHT, Term, gaussian, interpolate
 
 _CHUNK = 1 << 15  # cuts times systematics at a time: what stays in the processor's cache

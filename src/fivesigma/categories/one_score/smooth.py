@@ -13,7 +13,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.one_score.optimum import Grid
+from fivesigma.categories.one_score.exact import Grid
 from fivesigma.cut.yield_model import RankedYields
 
 _WIDTH = 0.045  # of the kernel, as a share of the range of the coordinate
