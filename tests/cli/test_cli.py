@@ -122,7 +122,7 @@ class TestFrontDoor:
         assert shown.keys() == {f"[{extra}" for extra in extras if extra != "all"}
         for extra, text in shown.items():
             assert {each.split()[0] for each in text.split(", ")} == added(extra[1:])
-        assert added("all") == set().union(*(added(extra[1:]) for extra in shown)) - {"xgboost"}  # xgboost-cpu is it
+        assert added("all") == set().union(*(added(extra[1:]) for extra in shown)) - {"xgboost", "catboost"}  # xgboost-cpu is it; CatBoost is asked for
 
         def missing(name: str) -> str:
             raise metadata.PackageNotFoundError(name)

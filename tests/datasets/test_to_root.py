@@ -129,7 +129,8 @@ def test_samples_are_scored_for_cuts_and_categories(folder: Path, tmp_path: Path
     """Files without labels become scores with labels, weights and processes; varied trees too, of some processes."""
     samples = [word for p in ("VH", "ggH", "ttbar") for word in ("--sample", f"{p}={folder / p}.root")]
     words: list[object] = [*samples, "--signal", "VH,ggH", "--where", CUT]
-    norm = ["--luminosity", 10, "--cross-section", "ttbar=3", "--sum-of-weights", "ttbar=h_sumw"]
+    none = ["--cross-section", "VH=none", "--cross-section", "ggH=none"]
+    norm = ["--luminosity", 10, "--cross-section", "ttbar=3", *none, "--sum-of-weights", "ttbar=h_sumw"]
     features = [word for text in FEATURES for word in ("--features", text)]
     made = ["--cascade", "grown", "--trees", 3, "--jobs", 1, "--negative-weights", "zero"]
     model = tmp_path / "model"
@@ -145,7 +146,7 @@ def test_samples_are_scored_for_cuts_and_categories(folder: Path, tmp_path: Path
         cut=CUT,
         features=FEATURES,
         luminosity=10.0,
-        cross_section={"ttbar": 3.0},
+        cross_section={"VH": None, "ggH": None, "ttbar": 3.0},
         sum_of_weights={"ttbar": "h_sumw"},
     )
     scored, expected = ScoredEvents.read(tmp_path / "scores.parquet"), ScoredEvents.of(load(model), events)

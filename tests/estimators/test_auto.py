@@ -22,7 +22,7 @@ from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
-from fivesigma.learners import Binding
+from fivesigma.learners import Binding, libraries
 from tests.estimators.blobs import YIELDS, make_blobs
 
 X, Y, W = make_blobs()
@@ -81,7 +81,7 @@ def test_new_events_are_selected_as_the_held_out_ones_were(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("library", ["lightgbm", "histogram"])
 def test_other_libraries(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "installed", lambda name: name == library)
+    monkeypatch.setattr(libraries, "installed", lambda name: name == library)
     params = {"learning_rate": 0.3}
     found = AutoClassifier(**{**SMALL, "params": params}).fit(X, Y, W)
     same = AutoClassifier(**{**SMALL, "params": params}, library=library).fit(X, Y, W)
@@ -308,10 +308,10 @@ def test_negative_weights_need_a_policy() -> None:
     ("options", "sentence"),
     [
         ({"cut": "zero"}, "a blend of ranks has none: use another cut"),
-        ({"library": "catboost"}, "library must be one of auto, xgboost, lightgbm, histogram, got 'catboost'"),
+        ({"library": "cb"}, "library must be one of auto, xgboost, lightgbm, catboost, histogram, got 'cb'"),
         ({"n_trees": 0}, "n_trees must be an integer of at least 1, got 0"),
-        ({"params": {"n_estimators": 3}}, r"params\['n_estimators'\] is not yours to set: use n_trees"),
-        ({"params": {"max_iter": 3}, "library": "histogram"}, r"params\['max_iter'\] is not yours to set"),
+        ({"params": {"n_estimators": 3}}, r"params\['n_estimators'\] cannot be set: use n_trees"),
+        ({"params": {"max_iter": 3}, "library": "histogram"}, r"params\['max_iter'\] cannot be set"),
         (
             {"params": {"max_dept": 3}},
             r"params\['max_dept'\] is not a parameter that xgboost uses; did you mean 'max_depth",

@@ -57,12 +57,14 @@ def written_with_digest(path: Path) -> Iterator[Path]:
         digest.write_text(f"{_sha256(beside)}  {path.name}\n", encoding="utf-8")
 
 
-def read_text(path: Path) -> str:
-    """Read a text that is not large; what has no end, such as a device, is not read without end."""
+def read_text(path: Path, most: int = _MOST_TEXT) -> str:
+    """Read a text of at most so many bytes; a device or a pipe, which may never answer, is refused."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no plain file")
     with path.open("rb") as file:
-        content = file.read(_MOST_TEXT + 1)
-    if len(content) > _MOST_TEXT:
-        raise InputError(f"{path} has more than {_MOST_TEXT:,} bytes, which is too much for a file of its kind")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{path} has more than {most:,} bytes, which is too much for a file of its kind")
     return content.decode()
 
 

@@ -65,14 +65,16 @@ samples_options = several(
         "cross_sections",
         multiple=True,
         metavar="PROCESS=PB",
-        help="Scale the weights of this process to this cross section, in pb; may be repeated.",
+        help="Scale the weights of this process to this cross section, in pb; none if its weights are expected yields "
+        "already; may be repeated.",
     ),
     click.option(
         "--sum-of-weights",
         "sums_of_weights",
         multiple=True,
         metavar="PROCESS=SUM",
-        help="Divide by this sum of weights, or by the sum of the histogram of this name; may be repeated.",
+        help="Divide by this sum of weights, or by what ROOT files have as HISTOGRAM, HISTOGRAM[BIN] or TREE/BRANCH; "
+        "may be repeated.",
     ),
 )
 keep_option = click.option(
@@ -109,7 +111,8 @@ def source_options(
         "signal": None if signal is None else [] if signal == "none" else signal.split(","),
         "luminosity": luminosity,
         "cross_section": {
-            name: _number("--cross-section", text) for name, text in _pairs("--cross-section", cross_sections)
+            name: None if text == "none" else _number("--cross-section", text)
+            for name, text in _pairs("--cross-section", cross_sections)
         },
         "sum_of_weights": {name: _number_or_name(text) for name, text in _pairs("--sum-of-weights", sums_of_weights)},
     }
@@ -161,8 +164,8 @@ replicas_option = click.option(
     "--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Replicas of the bootstrap."
 )
 
-trusted_option = click.option(
-    "--trusted", is_flag=True, help="Skip the checks of the model's files; only for a model whose author you trust."
+untrusted_option = click.option(
+    "--untrusted", is_flag=True, help="Try the model in a child process first, for a model of a stranger."
 )
 
 

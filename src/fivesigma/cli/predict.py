@@ -16,7 +16,7 @@ from fivesigma.cli.options import (
     number_or_none,
     samples_options,
     source_options,
-    trusted_option,
+    untrusted_option,
     where_option,
 )
 from fivesigma.errors import InputError
@@ -50,7 +50,7 @@ from fivesigma.errors import InputError
               "none.")  # fmt: skip
 @click.option("--friend", is_flag=True, help="Write to .root the new branches alone, score and selected.")
 @where_option
-@trusted_option
+@untrusted_option
 @force_option
 def predict(
     *,
@@ -65,7 +65,7 @@ def predict(
     keep: tuple[str, ...],
     friend: bool,
     where: str | None,
-    trusted: bool,
+    untrusted: bool,
     force: bool,
     **samples: Any,
 ) -> None:
@@ -85,14 +85,14 @@ def predict(
         if samples["samples"]:
             raise InputError("scores in ROOT files belong to one file each; name it instead of --sample")
         check_output(output, force=force)
-        _to_root(load(model, trusted=trusted), files, output, trees, keep, friend=friend, where=where)
+        _to_root(load(model, untrusted=untrusted), files, output, trees, keep, friend=friend, where=where)
         return
     if friend or len(trees) > 1 or keep:
         raise InputError("--friend, --keep and several --tree need an output that ends in .root")
     tree = trees[0] if trees else None
     check_ending(output)
     check_output(output, force=force)
-    fitted = load(model, trusted=trusted)
+    fitted = load(model, untrusted=untrusted)
     trained = Columns.of_model(fitted)
     if samples["samples"]:
         if label or process:

@@ -17,7 +17,7 @@ from fivesigma.cli.options import (
     samples_options,
     source_options,
     tree_option,
-    trusted_option,
+    untrusted_option,
     where_option,
     yields_option,
 )
@@ -59,7 +59,7 @@ _SAMPLE_WORDS = {
 @tree_option
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @replicas_option
-@trusted_option
+@untrusted_option
 @force_option
 def report_command(
     *,
@@ -72,7 +72,7 @@ def report_command(
     yields: tuple[float, float] | None,
     title: str | None,
     replicas: int,
-    trusted: bool,
+    untrusted: bool,
     force: bool,
     **reading: Any,
 ) -> None:
@@ -95,7 +95,7 @@ def report_command(
                                "the samples with fivesigma predict, and use fivesigma scan or categorise.")  # fmt: skip
     try:
         check_output(output, force=force)
-        fitted = load(model, trusted=trusted)
+        fitted = load(model, untrusted=untrusted)
         events = _read_samples(fitted, source, **reading) if samples["samples"] else _read(fitted, files, **reading)
         for note in events.notes:
             click.echo(f"note: {note}", err=True)
@@ -104,7 +104,7 @@ def report_command(
         found = report(
             fitted,
             events,
-            baseline=None if baseline is None else load(baseline, trusted=trusted),
+            baseline=None if baseline is None else load(baseline, untrusted=untrusted),
             yields=yields,
             systematics=variations(asked, nominal, lambda file: _read(fitted, (file,), **reading)),
             title=title,
@@ -114,7 +114,7 @@ def report_command(
                 files,
                 output,
                 yields=yields,
-                trusted=trusted,
+                untrusted=untrusted,
                 baseline=baseline,
                 trained_on=trained_on,
                 systematic=systematics,
@@ -196,7 +196,7 @@ def _command(
     output: Path,
     *,
     yields: tuple[float, float] | None,
-    trusted: bool,
+    untrusted: bool,
     **options: Any,
 ) -> str:
     """The same call once more, quoted for a shell; options may be repeated, and the page that it replaces is there."""
@@ -206,4 +206,4 @@ def _command(
     for name, value in options.items():
         for each in value if isinstance(value, tuple) else (value,):
             words += [] if each is None else [f"--{name.replace('_', '-')}", str(each)]
-    return shlex.join([*words, *["--trusted"] * trusted, "--force"])
+    return shlex.join([*words, *["--untrusted"] * untrusted, "--force"])

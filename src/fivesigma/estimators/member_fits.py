@@ -141,7 +141,7 @@ def run_fits(
                     return ready[task.key]
                 if checkpoint and task.key in done:
                     with checkpoint.resuming():
-                        stored = load_value(checkpoint.folder / task.key, trusted=True)
+                        stored = load_value(checkpoint.folder / task.key)
                         return MemberFit(task, stored["model"], _held_out(stored["held_out"], task))
                 return fit_task(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
 

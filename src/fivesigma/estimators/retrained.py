@@ -29,7 +29,7 @@ from fivesigma.estimators.parameters import whole
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, Model, bind, check_learner, default_learner
+from fivesigma.learners import Binding, Model, bind_learner, check_learner, default_learner
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -140,7 +140,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     _checks: ClassVar = {
         **SignificanceClassifier._checks,
         **CASCADE_CHECKS,
-        "max_rounds": whole(0),
+        "max_rounds": whole(1),
         "extra_rounds": whole(0),
         "n_restarts": whole(1),
         "keep": whole(1),
@@ -196,7 +196,8 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         learner = self._learner()
         check_learner(learner)
-        is_plain = self._is_plain()
+        if not self.cascade and self.u_init != "auto":
+            raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")
         saved = (checkpoint.read() if checkpoint else None) or ({}, {})
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
@@ -208,7 +209,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         else:
             start = schedule.at(float(self.u_init))
 
-        most = 0 if is_plain else self.max_rounds
+        most = self.max_rounds if self.cascade else 0
         workers, threads = spread_threads(self.n_jobs, self.n_restarts, sample.n_cells)
         with reporting(self, (most + (start.u is None)) * self.n_restarts, "cascade") as report:
 
@@ -270,15 +271,6 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         self.models_ = self._final_models(learner, sample, candidates)
         return probability
 
-    def _is_plain(self) -> bool:
-        """Whether only the class-balanced round 0 is asked for."""
-        if self.max_rounds == 0:
-            warnings.warn("max_rounds=0 is now cascade=False", DeprecationWarning, stacklevel=2)
-        is_plain = not self.cascade or self.max_rounds == 0
-        if is_plain and self.u_init != "auto":
-            raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")
-        return is_plain
-
     def _run(
         self,
         step: Retraining,
@@ -314,7 +306,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         threads = threads_for(self.n_jobs, sample.n_cells)
         models = []
         for c in candidates:
-            trainer = bind(learner, Binding(sample.X, sample.target, rows, rows[:1], c.seed, threads))
+            trainer = bind_learner(learner, Binding(sample.X, sample.target, rows, rows[:1], c.seed, threads))
             models.append(trainer.fit(sample.learner_weights(rows, ClassWeights(*c.round.class_weights))))
         return models
 
@@ -363,7 +355,8 @@ class Retraining(SplitStep):
         super().__init__(sample, splits, held_out, update_cut=update_cut)
         self.seed = seed
         self._trainers = [
-            bind(learner, Binding(sample.X, sample.target, train, rows, seed, threads)) for train, rows in splits
+            bind_learner(learner, Binding(sample.X, sample.target, train, rows, seed, threads))
+            for train, rows in splits
         ]
         self.models: list[Model] = []
         self.probability: Array = np.empty(0)

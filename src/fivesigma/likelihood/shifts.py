@@ -544,7 +544,7 @@ def running_shifts(
 
     def above(values: AnyArray, weight: Array, background: BoolArray) -> Array:
         steps = np.searchsorted(ascending, values[background], side="right")
-        cells = np.bincount(steps, weight[background], minlength=ascending.size + 1)[1:]
+        cells = np.bincount(steps, weight[background], minlength=ascending.size + 1)[1:].astype(np.float64)
         return np.cumsum(cells[::-1])
 
     def moved(name: str, varied: Varied) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import fivesigma
 from fivesigma.errors import StoreError, did_you_mean
-from fivesigma.store.checks.fitted import wrong_attribute
+from fivesigma.store.codecs.fitted import wrong_attribute
 from fivesigma.store.packing import Codec, Packer, Unpacker, one_line
 
 # Public classes that may be made. Each says in `_stored` what `fit` must have left behind, and of which type.
@@ -73,8 +73,7 @@ def _unpack(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     if wrong is not None:
         raise StoreError(f"{place}.{wrong} in the manifest cannot belong to a fitted model")
     vars(model).update(values)
-    if not unpacker.trusted:
-        check_use(model, where)
+    check_use(model, where)
     return model
 
 

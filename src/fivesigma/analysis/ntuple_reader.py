@@ -12,19 +12,18 @@ from numpy.typing import NDArray
 
 from fivesigma._tools.files import check_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.analysis.settings import Settings
+from fivesigma.analysis.analysis_file import Settings
 from fivesigma.analysis.templates import SCORE, Template, Tree
-from fivesigma.challenge import MISSING
-from fivesigma.datasets.assemble import BACKGROUND, SIGNAL
-from fivesigma.datasets.columns import Columns, Kind, require
+from fivesigma.datasets.blocks import read_blocks
+from fivesigma.datasets.columns import Columns, Kind, Plan, require
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.expression import Expression
+from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.datasets.folds import fold_numbers
-from fivesigma.datasets.reading import read_block
 from fivesigma.datasets.root import RootTree
+from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError
 
-__all__ = ["Entries", "Reader", "region_events"]
+__all__ = ["Entries", "Reader", "check_finite", "texts_of"]
 
 
 class _Renamed:
@@ -91,7 +90,7 @@ class Reader:
     def __init__(self, settings: Settings, first: Template) -> None:
         self.settings = settings
         self._sources: dict[Tree, RootTree | _Renamed] = {}
-        asked = Columns.asked(
+        asked = Columns(
             features=list(settings.features), label=None, weight=None, ids=None, keep=[settings.event_number]
         )
         with _explained(first.trees[0], first.owner):
@@ -110,12 +109,12 @@ class Reader:
             self._sources[tree] = _Renamed(source, tree.replaced) if tree.replaced else source
         return self._sources[tree]
 
-    def check(self, tree: Tree, owner: str, texts: Collection[str]) -> None:
+    def check(self, tree: Tree, owner: str, templates: Collection[Template]) -> None:
         """Refuse a tree that lacks a branch, without reading it."""
         with _explained(tree, owner):
             source = self._source(tree)
             self.columns.reading(source)
-            for text in texts:
+            for text in texts_of(templates):
                 for name in sorted(Expression(text, "expression").columns):
                     require(name, source)
 
@@ -148,7 +147,9 @@ class Reader:
         kinds: dict[str, Kind] = dict.fromkeys((self.settings.event_number, *columns), "value")
         defined: dict[str, Expression] = {}
         if features:
-            defined = {f"feature {name}": e for name, e in self.columns.expressions.items()}
+            texts_of_features = map(split_definition, self.columns.features or ())
+            definitions = dict(text for text in texts_of_features if text is not None)
+            defined = {f"feature {n}": Expression(text, f"feature {n!r}") for n, text in definitions.items()}
             kinds |= dict.fromkeys([n for n in self.feature_names if f"feature {n}" not in defined], "value")
         with _explained(tree, owner):
             source = self._source(tree)
@@ -156,8 +157,10 @@ class Reader:
                 require(name, source)
             if source.n_entries == 0:
                 return self._empty(tree, texts, columns, features=features)
-            block = read_block(source, kinds, derived | defined, None if cut is None else Expression(cut, "Filter"))
-            number = block.columns[self.settings.event_number]
+            plan = Plan(kinds, derived | defined, None if cut is None else Expression(cut, "Filter"))
+            blocks = [block.columns for block in read_blocks(source, plan)]
+            read = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+            number = read[self.settings.event_number]
             if number.dtype.kind not in "iu":
                 raise InputError(f"EventNumber {self.settings.event_number!r} must hold integers, got {number.dtype}")
             X = None
@@ -165,10 +168,11 @@ class Reader:
                 X = np.empty((len(number), len(self.feature_names)), dtype=np.float32)
                 with np.errstate(over="ignore"):
                     for j, name in enumerate(self.feature_names):
-                        X[:, j] = block.columns[f"feature {name}" if f"feature {name}" in defined else name]
-                X[np.float32(MISSING) == X] = np.nan
-        values = {text: block.columns[f"value {text}"] for text in texts}
-        return Entries(tree, number, values, {name: block.columns[name] for name in columns}, X)
+                        X[:, j] = read[f"feature {name}" if f"feature {name}" in defined else name]
+                if self.columns.missing is not None:
+                    X[np.float32(self.columns.missing) == X] = np.nan
+        values = {text: read[f"value {text}"].astype(np.float64) for text in texts}
+        return Entries(tree, number, values, {name: read[name] for name in columns}, X)
 
     def _empty(self, tree: Tree, texts: Collection[str], columns: Collection[str], *, features: bool) -> Entries:
         """A tree without entries, which a part of a sample may have."""
@@ -208,16 +212,6 @@ class Reader:
     def folds(self, number: IntArray) -> IntArray:
         """Fold of each event: its number modulo the number of folds."""
         return fold_numbers(self.settings.folds, number)
-
-
-def region_events(reader: Reader, template: Template, *, features: bool = True) -> Iterator[tuple[Entries, Array]]:
-    """Events of a template and their weights, file by file."""
-    texts = [] if template.weight is None else [template.weight]
-    for tree in template.trees:
-        entries = reader.read(tree, template.owner, texts, cut=template.condition, features=features)
-        weight = entries.weight(template)
-        check_finite(weight, entries, template)
-        yield entries, weight
 
 
 def check_finite(weight: Array, entries: Entries, template: Template) -> None:

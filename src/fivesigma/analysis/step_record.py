@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import fivesigma
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import read_text, written_whole
+from fivesigma.analysis.schema import check_schema
 from fivesigma.errors import InputError, shortened
 
 __all__ = ["STEPS", "Record", "Step", "digest"]
 
-STEPS = ("read", "train", "categorise", "score", "workspace", "report")
+STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
-_FORMAT = 1
+FOLDERS = ("model", "ntuples", "histograms")  # within that of the analysis
+_FORMAT = 2
+_LEFT = re.compile(r"\.(\d+-.+|model-.+|train-.+)")  # what a killed run leaves behind
 
 
 @dataclass
@@ -61,21 +68,29 @@ class Record:
     def opened(cls, folder: Path) -> Record:
         """The record of a folder, a new one if there is none."""
         path = folder / RECORD
-        if not path.exists():
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not os.path.lexists(path):
+            own = folder.is_dir() and all(_LEFT.fullmatch(item.name) for item in folder.iterdir())
+            if os.path.lexists(folder) and not own:
                 raise InputError(f"{folder} is there and holds no analysis; choose another name")
             return cls(folder)
+        for name in (RECORD, *FOLDERS):
+            if (folder / name).is_symlink():
+                raise InputError(f"{folder / name} is a link, which an analysis does not follow; remove it")
+        advice = "remove it to start anew"
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content["format"] != _FORMAT:
-                raise InputError(f"{path} has the format {content['format']}, not {_FORMAT}; remove the folder")
-            steps = {name: Step(**content["steps"][name]) for name in STEPS if name in content["steps"]}
-            files = {name: (int(a), int(b), str(c)) for name, (a, b, c) in content["files"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as err:
-            if isinstance(err, InputError):
-                raise
-            raise InputError(f"{path} cannot be read as a record of an analysis; remove it to start anew") from err
-        return cls(folder, steps, files)
+            content = json.loads(read_text(path), parse_constant=_refuse_constant)
+        except (OSError, ValueError, RecursionError) as err:
+            raise InputError(f"{path} cannot be read as a record of an analysis; {advice}") from err
+        if isinstance(content, dict) and content.get("format") != _FORMAT:
+            raise InputError(f"{path} has the format {shortened(repr(content.get('format')))}, not {_FORMAT}; {advice}")
+        try:
+            check_schema(content, "record", "the record")
+        except InputError as err:
+            raise InputError(f"{path} cannot be read as a record of an analysis: {err}; {advice}") from err
+        if content["digest"] != _digest_of(content):
+            raise InputError(f"{path} was damaged, or changed by hand, so that nothing of it is quoted; {advice}")
+        steps = {name: Step(**content["steps"][name]) for name in STEPS if name in content["steps"]}
+        return cls(folder, steps, {name: (a, b, c) for name, (a, b, c) in content["files"].items()})
 
     def __repr__(self) -> str:
         ran = [f"{name}{'' if step.ran else ' (nothing changed)'}" for name, step in self.steps.items()]
@@ -86,6 +101,24 @@ class Record:
         if step not in self.steps:
             raise KeyError(step)
         return self.steps[step].found
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder, keep other runs out of it, and remove what a killed one left."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.folder, os.O_RDONLY)
+        except OSError as err:
+            raise InputError(f"{self.folder} cannot be written: {err.strerror or err}") from err
+        try:
+            _lock(lock, self.folder)
+            for place in (self.folder, self.folder / "ntuples"):
+                for item in place.glob(".*") if place.is_dir() else ():
+                    if _LEFT.fullmatch(item.name) and not item.name.startswith(".train-"):
+                        _remove(item)
+            yield
+        finally:
+            os.close(lock)  # which unlocks
 
     def write(self) -> None:
         """Write it to the folder."""
@@ -98,6 +131,8 @@ class Record:
             },
             "files": self._files,
         }
+        content = json.loads(json.dumps(content, allow_nan=False))  # as it is read
+        content["digest"] = _digest_of(content)
         with written_whole(self.folder / RECORD) as beside:
             beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -122,7 +157,10 @@ class Record:
         if step is None or step.inputs != inputs:
             return False
         paths = {self.folder / output: noted for output, noted in step.outputs.items()}
-        return all(path.is_file() and self.file_digest(path) == noted for path, noted in paths.items())
+        return all(
+            path.is_file() and not path.is_symlink() and self.file_digest(path) == noted
+            for path, noted in paths.items()
+        )
 
     def run(self, name: str, inputs: str, work: Callable[[], tuple[Iterable[Path], dict[str, Any]]]) -> None:
         """Run a step and note what it wrote and found; what it wrote before and does not write now is removed."""
@@ -130,8 +168,12 @@ class Record:
         self.steps.pop(name, None)
         files, found = work()
         outputs = {str(path.relative_to(self.folder)): self.file_digest(path) for path in files}
+        inside = self.folder.resolve()
         for stale in before - set(outputs):
-            (self.folder / stale).unlink(missing_ok=True)
+            path = self.folder / stale
+            # The schema has refused names that lead outside; a folder that became a link since is not followed.
+            if path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(inside):
+                path.unlink()
         self.steps[name] = Step(inputs, outputs, found, ran=True)
         self.write()
 
@@ -146,7 +188,35 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _digest_of(content: dict[str, Any]) -> str:
+    return digest({key: value for key, value in content.items() if key not in ("digest", "fivesigma")})
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{shortened(repr(value))} has no digest")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"it holds {name}")
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as err:
+        raise InputError(f"another run writes to {folder}; wait for it, or choose another folder") from err
+    except OSError:  # a file system without locks
+        return
+
+
+def _remove(item: Path) -> None:
+    if item.is_dir() and not item.is_symlink():
+        shutil.rmtree(item, ignore_errors=True)
+    else:
+        item.unlink(missing_ok=True)

@@ -8,57 +8,60 @@ import numpy as np
 import pytest
 
 from fivesigma import Varied, categorise, yield_shifts
-from fivesigma.analysis.choosing import RegionScores, Variations, choose, cross_fitted, shifts_in
-from fivesigma.analysis.settings import Settings
+from fivesigma.analysis.analysis_file import Settings
+from fivesigma.analysis.edge_choice import Variations, change, choose, cross_fitted, edges_of, scale, shifts_in, take
+from fivesigma.scored.scored_events import ScoredEvents
 
 SETTINGS = Settings(
     region="SR", features=("x",), event_number="n", folds=3, categories=3, min_effective=10.0, model="plain"
 )
 
 
-def events(n: int = 2000, shift: float = 0.0) -> RegionScores:
+def events(n: int = 2000, shift: float = 0.0) -> ScoredEvents:
     rng = np.random.default_rng(5)
     signal = np.arange(n) % 2 == 0
     score = 1 / (1 + np.exp(-rng.normal(1.5 * signal + shift)))
     weight = np.where(signal, 0.05, 1.0) * rng.uniform(0.5, 1.5, n)
     process = np.where(signal, "S", np.where(rng.random(n) < 0.5, "A", "B"))
-    return RegionScores(score, weight, signal, process, rng.integers(0, 3, n))
+    return ScoredEvents(score, signal, weight, None, process, ids=rng.integers(0, 3, n))
+
+
+def yield_of(events: ScoredEvents, signal: bool) -> float:
+    _, is_signal, weight = events.arrays()
+    return float(weight[is_signal == signal].sum())
 
 
 @pytest.fixture(scope="module")
-def nominal() -> RegionScores:
+def nominal() -> ScoredEvents:
     return events()
 
 
 @pytest.fixture(scope="module")
-def variations(nominal: RegionScores) -> Variations:
-    heavier = nominal.of(nominal.process == "A").scaled(1.2, 1.2)
+def variations(nominal: ScoredEvents) -> Variations:
+    heavier = scale(take(nominal, nominal.process == "A"), 1.2)
     return {"shift": (events(shift=0.1), events(shift=-0.1)), "A": (heavier, None)}
 
 
 @pytest.mark.parametrize("uncertain", [False, True])
 def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
-    nominal: RegionScores, variations: Variations, uncertain: bool
+    nominal: ScoredEvents, variations: Variations, uncertain: bool
 ) -> None:
     given = variations if uncertain else {}
-    edges = choose(nominal, given, SETTINGS)
+    edges = edges_of(choose(nominal, given, SETTINGS))
     found = cross_fitted(nominal, given, SETTINGS, edges, advance=lambda *_: None)
     totals = {True: np.zeros(3), False: np.zeros(3)}
     for k in range(3):
-        rest, own = nominal.of(nominal.fold != k), nominal.of(nominal.fold == k)
-        factor = {  # each class stands for its full yield
-            c: nominal.weight[nominal.signal == c].sum() / rest.weight[rest.signal == c].sum() for c in (True, False)
-        }
+        rest, own = take(nominal, nominal.ids != k), take(nominal, nominal.ids == k)
+        factor = {c: yield_of(nominal, c) / yield_of(rest, c) for c in (True, False)}  # it stands for the full yield
 
-        def without(side: RegionScores | None, k: int = k, factor: dict[bool, float] = factor) -> Varied:
+        def without(side: ScoredEvents | None, k: int = k, factor: dict[bool, float] = factor) -> Varied:
             assert side is not None
-            rows = side.fold != k
-            signal = side.signal[rows]
-            weight = side.weight[rows] * np.where(signal, factor[True], factor[False])
-            return Varied(side.score[rows], weight, signal, side.process[rows])
+            kept = take(side, side.ids != k)
+            score, signal, weight = kept.arrays()
+            return Varied(score, weight * np.where(signal, factor[True], factor[False]), signal, kept.process)
 
         scaled = without(rest)
-        others = {name: (without(up), None if down is None else without(down)) for name, (up, down) in given.items()}
+        others = change(given, without)
         chosen = categorise(
             rest.score,
             rest.signal,
@@ -69,15 +72,16 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
             systematics=others or None,
         )
         place = chosen.assign(own.score)
+        _, signal, weight = own.arrays()
         for c in (True, False):
-            rows = (own.signal == c) & (place >= 0)
-            totals[c] += np.bincount(place[rows], own.weight[rows], minlength=3)
+            rows = (signal == c) & (place >= 0)
+            totals[c] += np.bincount(place[rows], weight[rows], minlength=3)
     for c in (True, False):
         np.testing.assert_allclose(found.yields(signal=c), totals[c])
 
 
-def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: RegionScores, variations: Variations) -> None:
-    edges = choose(nominal, variations, SETTINGS)
+def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: ScoredEvents, variations: Variations) -> None:
+    edges = edges_of(choose(nominal, variations, SETTINGS))
     quoted = cross_fitted(nominal, variations, SETTINGS, edges, advance=lambda *_: None)
     seen = shifts_in(edges, nominal, variations)
     assert set(quoted.up) == {"shift", "A"}
@@ -88,10 +92,8 @@ def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: RegionScores, vari
     np.testing.assert_allclose(quoted.down["A"]["A"] / quoted.nominal["A"].sum_of_weights, 0.8)
 
 
-def test_shifts_are_those_of_yield_shifts(nominal: RegionScores, variations: Variations) -> None:
-    up, down = variations["shift"]
-    assert down is not None
-    sides = [Varied(v.score, v.weight, v.signal, v.process) for v in (up, down)]
+def test_shifts_are_those_of_yield_shifts(nominal: ScoredEvents, variations: Variations) -> None:
+    sides = [Varied(v.score, v.weight, v.signal, v.process) for v in variations["shift"]]  # type: ignore[union-attr]
     direct = yield_shifts(
         [0.3, 0.7, np.inf],
         nominal.score,
@@ -105,9 +107,9 @@ def test_shifts_are_those_of_yield_shifts(nominal: RegionScores, variations: Var
 
 
 @pytest.mark.parametrize("number", ["cut", "auto"])
-def test_numbers_of_categories(nominal: RegionScores, variations: Variations, number: str) -> None:
+def test_numbers_of_categories(nominal: ScoredEvents, variations: Variations, number: str) -> None:
     settings = replace(SETTINGS, categories=number)
-    edges = choose(nominal, variations, settings)
+    edges = edges_of(choose(nominal, variations, settings))
     quoted = cross_fitted(nominal, variations, settings, edges, advance=lambda *_: None)
     assert edges[-1] == np.inf
     assert len(quoted.yields(signal=True)) == len(edges) - 1
