@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from benchmarks.studies.systematic_categories import (
@@ -14,8 +16,10 @@ from benchmarks.studies.systematic_categories import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fivesigma import AMS2, AMS3, GaussianBackground, RelativeBackground, Varied, categorise, scan, yield_shifts
+import fivesigma
+from fivesigma import AMS2, AMS3, GaussianBackground, RelativeBackground, Varied, scan, yield_shifts
 from fivesigma._types import Array, IntArray
+from fivesigma.categories import Categories
 from fivesigma.categories.one_score.dual import search
 from fivesigma.categories.one_score.exact import candidate_cuts, grid_of
 from fivesigma.categories.one_score.profiled import cells_of
@@ -25,7 +29,15 @@ from fivesigma.cut.ranking import rank_events
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import Systematics
 
+_UNCERTAIN = (GaussianBackground, RelativeBackground)
 Events = tuple[Array, IntArray, Array]
+
+
+def categorise(*given: Any, **options: Any) -> Categories:
+    """Edges of the events as they are where nothing is uncertain; no statistics of the simulation by default."""
+    certain = options.get("systematics") is None and not any(isinstance(each, _UNCERTAIN) for each in given)
+    defaults: dict[str, Any] = {"rule": "peak" if certain else "model", "mc_statistics": False}
+    return fivesigma.categorise(*given, **defaults | options)
 
 
 def events(n: int = 8_000, seed: int = 0) -> tuple[Events, Array, Systematics]:

@@ -57,6 +57,7 @@ from fivesigma.significance import AMS2, SOverRootSB, Utility
 from fivesigma.yields import ProcessYields, class_sums, number_processes, process_yields, valid_yields
 
 BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
+_MATTERS = 0.1  # share of F from which the signal of a category matters
 DOMINATED = 3.0  # effective signal events below which a few heavy ones make the signal of a category
 
 
@@ -578,6 +579,7 @@ def _notes(edges: Array, signal: tuple[Array, Array], background: tuple[Array, A
     out = []
     (s, _), (b, _) = signal, background
     effective_s, effective_b = effective_counts(*signal), effective_counts(*background)
+    F = valid_objective(AMS2(), s, b)
     for i in range(s.size):
         where = f"category {i}, [{edges[i]:.6g}, {edges[i + 1]:.6g}),"
         if not valid_yields(s[i], b[i]):
@@ -588,6 +590,6 @@ def _notes(edges: Array, signal: tuple[Array, Array], background: tuple[Array, A
                 f"{where} has {effective_b[i]:.3g} effective background events{error}: too few to believe its "
                 "significance"
             )
-        elif s[i] > 0 and effective_s[i] < DOMINATED:
+        elif effective_s[i] < DOMINATED and F[i] > _MATTERS * F.sum():
             out.append(f"{where} has {effective_s[i]:.3g} effective signal events: a few heavy ones make its signal")
     return tuple(out)

@@ -56,7 +56,7 @@ MIN_EFFECTIVE_UNCERTAIN = 25.0  # with systematics: the noise of fewer events' s
 MAX_AUTO = 20  # categories beyond which "auto" does not look
 AUTO_REPLICAS = 100
 CANDIDATES = 64  # partitions met during the search that the events judge
-DISAGREE = 0.15  # relative difference between modelled and real yields that is said
+DISAGREE, LITTLE = 0.15, 0.1  # relative and absolute difference between modelled and real yields that is said
 
 
 def categorise(  # noqa: PLR0917 - the limits may be given in order, as documented
@@ -311,7 +311,7 @@ def _judged(optimum: Optimum, cells: Cells, real: Cells) -> tuple[Optimum, tuple
         again = cells.lowest(edges)
         optimum = optimum._replace(edges=edges, objective=float(again.objective), theta=again.theta)
     promised, there = (float(np.sqrt(2 * max(F[best], 0.0))) for F in (modelled_F, real_F))
-    if there >= (1 - DISAGREE) * promised:
+    if promised - there <= max(DISAGREE * promised, LITTLE):
         return optimum, ()
     note = (
         f"the smooth yields that chose these {edges.size} categories promise {promised:.3g} and the events have "
