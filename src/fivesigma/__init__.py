@@ -23,6 +23,7 @@ _NAMES = {
     "estimators.decomposed": "DecomposedClassifier",
     "estimators.grown": "GrownCascadeClassifier",
     "estimators.pool": "CascadePool",
+    "estimators.profiled": "ProfiledClassifier",
     "estimators.retrained": "CascadeClassifier",
     "estimators.scorer": "make_scorer",
     "exporting": "Exported export",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.decomposed import DecomposedClassifier as DecomposedClassifier
     from fivesigma.estimators.grown import GrownCascadeClassifier as GrownCascadeClassifier
     from fivesigma.estimators.pool import CascadePool as CascadePool
+    from fivesigma.estimators.profiled import ProfiledClassifier as ProfiledClassifier
     from fivesigma.estimators.retrained import CascadeClassifier as CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer as make_scorer
     from fivesigma.exporting import Exported as Exported, export as export

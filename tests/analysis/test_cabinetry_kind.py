@@ -150,7 +150,7 @@ def test_an_event_number_decides_the_fold(small: Small, tmp_path: Path) -> None:
     model = fivesigma.load(tmp_path / "out" / "model")
     member = model.members_[model.folds_.index(0)][1]
     row = np.array([[after["x"][7], after["jet_pt"][7]]], dtype=np.float32)
-    assert after["fivesigma_score"][7] == member.score_checked(row)[0]
+    assert after["fivesigma_score"][7] == member.__fivesigma_score__(row)[0]
 
 
 def test_an_interruption_resumes(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

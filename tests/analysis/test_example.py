@@ -81,7 +81,7 @@ def test_every_entry_is_scored_by_the_model_of_its_fold(example: Done, name: str
     np.testing.assert_array_equal(found["fivesigma_score"], model.predict_proba(events)[:, 1])
     for fold, (_, member) in zip(model.folds_, model.members_, strict=True):
         rows = found["fivesigma_fold"] == fold
-        np.testing.assert_array_equal(found["fivesigma_score"][rows], member.score_checked(events.X[rows]))
+        np.testing.assert_array_equal(found["fivesigma_score"][rows], member.__fivesigma_score__(events.X[rows]))
 
 
 @pytest.mark.filterwarnings("ignore:jsonschema.RefResolver:DeprecationWarning")

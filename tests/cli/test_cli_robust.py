@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -198,3 +199,13 @@ def test_a_crafted_model_is_one_line_of_every_command(tmp_path: Path) -> None:
         inputs = () if command == "export" else (path,)
         message = error(command, model, *inputs, "-o", tmp_path / f"out{end}", "--untrusted")
         assert "ended a child process" in message
+
+
+def test_a_device_or_a_pipe_as_output_is_refused_before_any_work(tmp_path: Path) -> None:
+    path = write_events(make_htautau(500, random_state=0), tmp_path / "events.csv")
+    pipe = tmp_path / "out.csv"
+    os.mkfifo(pipe)
+    assert "name a plain file" in error("predict", tmp_path / "model", path, "-o", pipe, "--force")
+    assert "name a plain file" in error("export", tmp_path / "model", "-o", "/dev/null", "--force")
+    assert pipe.is_fifo()
+    assert Path("/dev/null").is_char_device()

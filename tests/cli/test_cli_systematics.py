@@ -135,7 +135,8 @@ def test_other_events_are_quoted_with_their_own_variations(folder: Path) -> None
     [
         (["--systematic", "JES"], 2, "--systematic 'JES' is not of the form NAME=UP,DOWN or NAME=SIZE%@PROCESS"),
         (["--systematic", "JES=a,b,c"], 2, "has 3 files; give one for up, and one for down"),
-        (["--systematic", "top=6%"], 2, "names no process; write NAME=SIZE%@PROCESS"),
+        (["--systematic", "top=free"], 2, "names no process; write top=free@PROCESS"),
+        (["--systematic", "a=up.parquet@Z"], 1, "a file of scores knows its processes; leave @Z out"),
         (["--systematic", "top=1.2.3%@Z"], 2, "'1.2.3' is not a number"),
         (["--systematic", "a=1%@Z", "--systematic", "a=2%@Z"], 2, "names 'a' twice"),
         (["--systematic", "top=6%@tbar"], 1, "of which there are no events; did you mean 'ttbar'"),

@@ -99,7 +99,7 @@ def test_command_line_and_library_give_the_same_scores(folder: Path, tmp_path: P
     samples = [word for p in ("VH", "ggH", "ttbar") for word in ("--sample", f"{p}={folder / p}.root")]
     columns = ["--signal", "VH,ggH", "--weight", WEIGHT, "--where", CUT]
     features = [word for text in FEATURES for word in ("--features", text)]
-    made = ["--folds", 2, "--by", "eventNumber", "--cascade", "grown", "--trees", 3, "--jobs", 1]
+    made = ["--folds", 2, "--by", "eventNumber", "--model", "grown", "--trees", 3, "--jobs", 1]
     model = tmp_path / "model"
     run("train", "-o", model, *samples, *columns, *features, *made, "--negative-weights", "zero")
     run("predict", model, folder / "two.root", "-o", tmp_path / "scores.root")
@@ -132,7 +132,7 @@ def test_samples_are_scored_for_cuts_and_categories(folder: Path, tmp_path: Path
     none = ["--cross-section", "VH=none", "--cross-section", "ggH=none"]
     norm = ["--luminosity", 10, "--cross-section", "ttbar=3", *none, "--sum-of-weights", "ttbar=h_sumw"]
     features = [word for text in FEATURES for word in ("--features", text)]
-    made = ["--cascade", "grown", "--trees", 3, "--jobs", 1, "--negative-weights", "zero"]
+    made = ["--model", "grown", "--trees", 3, "--jobs", 1, "--negative-weights", "zero"]
     model = tmp_path / "model"
     run("train", "-o", model, *words, *norm, "--weight", WEIGHT, *features, *made)
     run("predict", model, *words, *norm, "-o", tmp_path / "scores.parquet")

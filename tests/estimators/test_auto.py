@@ -115,7 +115,7 @@ def test_a_search_is_the_plain_model_that_it_finds(library: str) -> None:
     split = [(rows[rows // 2 % 4 > 0], rows[rows // 2 % 4 == 0])]
     options: dict[str, Any] = {"params": {"learning_rate": 0.1}, "random_state": 3, "n_jobs": 1}
     longer = GrownCascadeClassifier(library, cascade=False, n_trees=120, **options)
-    longer.fit_sample(sample, split)
+    longer._fit_sample(sample, split)
     held_out = split[0][1]
     weight = sample.learner_weights(held_out, sample.balanced(held_out))
     losses = [log_loss(Y[held_out], p, sample_weight=weight) for p in longer.models_[0].staged_probability(X[held_out])]
@@ -124,11 +124,11 @@ def test_a_search_is_the_plain_model_that_it_finds(library: str) -> None:
     assert 10 < best < 90
     for more in (1.0, 1.5, 4.0):  # fewer trees than the search grows, and more
         search = PlainSearch(library, more=more, **options)
-        score = search.fit_sample(sample, split)
+        score = search._fit_sample(sample, split)
         found = search.found()
         assert found.n_trees_ == len(found.history_) == found.n_trees == round(more * best)
         known = GrownCascadeClassifier(library, cascade=False, n_trees=found.n_trees, **options)
-        np.testing.assert_allclose(known.fit_sample(sample, split), score, rtol=1e-6)
+        np.testing.assert_allclose(known._fit_sample(sample, split), score, rtol=1e-6)
         np.testing.assert_array_equal(found.predict_proba(X), known.predict_proba(X))
 
 
@@ -176,7 +176,7 @@ def test_bins_are_those_of_params_or_fewer_than_usual() -> None:
     grown = GrownCascadeClassifier(cascade=False, n_trees=8, params={"learning_rate": 0.3}, random_state=0, n_jobs=1)
     grown.set_params(random_state=first.random_state)
     (train, held_out), *_ = sample_of(X, Y, W).splits(3, spread_seeds(1, 2)[0])
-    grown.fit_sample(sample_of(X, Y, W), [(train, held_out)])
+    grown._fit_sample(sample_of(X, Y, W), [(train, held_out)])
     np.testing.assert_array_equal(first.predict_proba(X), grown.predict_proba(X))
     fewer = AutoClassifier(**options).fit(X, Y, W)
     assert not np.array_equal(fewer.predict_proba(X), usual.predict_proba(X))

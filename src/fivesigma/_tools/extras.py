@@ -29,6 +29,7 @@ EXTRAS = {
     "onnx": ("onnx", "onnxruntime"),
     "analysis": ("uproot", "pyhf", "hist", "jinja2", "cabinetry", "pyyaml"),
     "dask": ("dask", "distributed"),
+    "higgsml": ("polars", "pooch"),
 }
 
 _MODULE_OF = {"xgboost-cpu": "xgboost", "pyyaml": "yaml"}  # where it is not the name of the distribution
@@ -38,6 +39,7 @@ EXTRA_OF = {
     "xgboost": "cpu",
     "awkward": "root",
     "cramjam": "root",
+    "requests": "higgsml",
 }
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 

@@ -11,13 +11,9 @@ from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean, is_number, shortened
-from fivesigma.estimators.auto import AutoClassifier
-from fivesigma.estimators.decomposed import DecomposedClassifier
-from fivesigma.estimators.grown import GrownCascadeClassifier
-from fivesigma.estimators.pool import CascadePool
-from fivesigma.estimators.retrained import CascadeClassifier
+from fivesigma.estimators.make import MODELS, make_model
 
-__all__ = ["make_model", "training_events"]
+__all__ = ["make_region_model", "training_events"]
 
 # Parameters that belong to all folds together, and those that the analysis sets itself.
 _SHARED = ("utility", "b_reg", "negative_weights", "random_state", "cut")
@@ -60,7 +56,7 @@ def training_events(reader: Reader, analysis: Analysis, templates: Sequence[Temp
     return Events.concatenate(parts)
 
 
-def make_model(settings: Settings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:
+def make_region_model(settings: Settings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:
     """Make the estimator of all folds that the block asks for."""
     shared: dict[str, Any] = {"random_state": 0, "utility": "ams2"}
     shared |= {name: value for name, value in settings.options.items() if name in _SHARED}
@@ -72,23 +68,13 @@ def make_model(settings: Settings, *, checkpoint: Path | None, n_jobs: int | Non
         "verbose": verbose,
     }
     own = {name: value for name, value in settings.options.items() if name not in _SHARED}
-    if settings.model == "auto":
-        return AutoClassifier(**_checked(AutoClassifier, own), **shared)
-    kinds: Mapping[str, type[Any]] = {
-        "plain": GrownCascadeClassifier,
-        "grown": GrownCascadeClassifier,
-        "retrained": CascadeClassifier,
-        "decomposed": DecomposedClassifier,
-    }
-    member = kinds[settings.model]
-    fixed = {"cascade": False} if settings.model == "plain" else {}
-    # A single member needs no common scale: its probability is the score.
-    return CascadePool([(settings.model, member(**_checked(member, own), **fixed))], blend="probability", **shared)
+    return make_model(settings.model, **_checked(MODELS[settings.model], own), **shared)
 
 
 def _checked(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters that the estimator has and that reach nothing but its trees."""
-    known = [name for name in kind().get_params(deep=False) if name not in (*_OURS, *_SHARED)]
+    own = dict.fromkeys(("library", "n_trees", *kind().get_params(deep=False)))
+    known = [name for name in own if name not in (*_OURS, *_SHARED)]
     for name, value in options.items():
         if name not in known:
             hint = did_you_mean(name, (*known, *_SHARED)) or f"; known are {', '.join((*known, *_SHARED))}"

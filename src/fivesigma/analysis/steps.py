@@ -19,7 +19,7 @@ from fivesigma.analysis import cabinetry_workspace as cab
 from fivesigma.analysis.analysis_file import CUT, Analysis, holds, name_of_data, read_analysis
 from fivesigma.analysis.histograms import Filled, Histograms, fill, read_histograms, table_of, write_histograms
 from fivesigma.analysis.ntuple_reader import Reader
-from fivesigma.analysis.region_model import make_model, training_events
+from fivesigma.analysis.region_model import make_region_model, training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
 from fivesigma.analysis.step_lines import expectation_section, lines
 from fivesigma.analysis.step_record import STEPS, Record, digest
@@ -272,7 +272,7 @@ class _Run:
     def read(self) -> _Result:
         """Check all input, count events, and fill the histograms that need no score."""
         # What later steps would refuse is refused before anything is trained.
-        make_model(self.analysis.settings, checkpoint=None, n_jobs=None, verbose=0)
+        make_region_model(self.analysis.settings, checkpoint=None, n_jobs=None, verbose=0)
         if self.hidden is not None:
             self._check_blinding()
         with bar(2 * len(self.trees), bool(self.verbose), "read") as advance:
@@ -312,7 +312,9 @@ class _Run:
         for other in self.folder.glob(".train-*"):
             if other != checkpoint:
                 shutil.rmtree(other, ignore_errors=True)
-        model = make_model(self.analysis.settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose)
+        model = make_region_model(
+            self.analysis.settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose
+        )
         events: Events = training_events(self.reader, self.analysis, self.region_nominal)
         self.model = model.fit(events)
         save(model, self.folder / "model", force=True)

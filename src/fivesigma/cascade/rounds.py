@@ -42,7 +42,7 @@ class Round:
     effective_background : float
         Effective background count there.
     significance : float
-        Z(s, b); zero if the round does not count.
+        Z(s, b); zero if the round is not valid.
     valid : bool
         Whether the selection keeps signal and enough background.
     improved : bool

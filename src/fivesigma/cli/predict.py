@@ -10,9 +10,8 @@ import click
 
 from fivesigma.cli.options import (
     check_output,
-    column_or_none,
     force_option,
-    model_samples,
+    like_training,
     number_or_none,
     samples_options,
     source_options,
@@ -76,8 +75,7 @@ def predict(
     the kept columns, entry by entry in the order of the one file that is read.
     """
     from fivesigma import load
-    from fivesigma.datasets import EventStream, column_names
-    from fivesigma.datasets.columns import Columns
+    from fivesigma.datasets.stream import ROWS
     from fivesigma.scored.scored_events import check_ending
 
     source = source_options(files, **samples)
@@ -89,30 +87,11 @@ def predict(
         return
     if friend or len(trees) > 1 or keep:
         raise InputError("--friend, --keep and several --tree need an output that ends in .root")
-    tree = trees[0] if trees else None
     check_ending(output)
     check_output(output, force=force)
     fitted = load(model, untrusted=untrusted)
-    trained = Columns.of_model(fitted)
-    if samples["samples"]:
-        if label or process:
-            raise InputError("--sample says what an event is; leave --label and --process out")
-        reading = {"weight": weight, "missing": missing, "tree": tree, "cut": where}
-        _score(fitted, model_samples(EventStream, trained, source, **reading), output)
-        return
-    found = trained.there(column_names(files[0], tree=tree))
-    asked = {"label": label, "weight": weight, "process": process}
-    roles = {role: getattr(found, role) if name is None else column_or_none(name) for role, name in asked.items()}
-    stream = EventStream(
-        files,
-        features=trained.features,
-        **roles,
-        signal=fitted.classes_[1] if roles["label"] else None,
-        missing=trained.missing if missing is None else column_or_none(missing),
-        keep=trained.keep,
-        tree=tree,
-        cut=where,
-    )
+    roles = {"label": label, "weight": weight, "process": process, "missing": missing, "where": where}
+    stream = like_training(fitted, source, **roles, tree=trees[0] if trees else None, rows=ROWS)
     _score(fitted, stream, output)
 
 

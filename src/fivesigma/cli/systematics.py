@@ -1,9 +1,10 @@
-"""``--systematic``: variations from files of events, and normalisations of one process."""
+"""``--systematic``: variations from files of events, and normalisations of processes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from fivesigma.likelihood.shifts import Normalisation, Varied
     from fivesigma.scored.scored_events import ScoredEvents
 
-_SIZE = re.compile(r"\s*(?:([0-9.]+(?:e-?[0-9]+)?)\s*%|(free))\s*@(.+)", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(?:([0-9.]+(?:e-?[0-9]+)?)\s*%|(free))\s*(?:@(.+))?", re.IGNORECASE)
+_FILES = re.compile(r"(.+?)@([^@/.]+)")  # whose events they hold; names of files may have @ as well
 
 systematic_option = click.option(
     "--systematic",
@@ -23,14 +25,14 @@ systematic_option = click.option(
     multiple=True,
     metavar="NAME=UP[,DOWN]",
     help="Let the background move along this systematic: files of the events one standard deviation up and down, or "
-    "SIZE%@PROCESS for the normalisation of one process, such as ttbar=6%@ttbar, or free@PROCESS for one without a "
-    "constraint; may be repeated. Without DOWN yields move down by as much as up. A process that a file lacks is as in "
-    "the nominal events.",
+    "SIZE%@PROCESS for the normalisation of one process, such as ttbar=6%@ttbar, SIZE% for that of all, or "
+    "free@PROCESS for one without a constraint; may be repeated. Without DOWN yields move down by as much as up. A "
+    "process that a file lacks is as in the nominal events.",
 )
 
 
 class Asked(NamedTuple):
-    """What one option says: a process whose normalisation moves by a share or freely, or files up and down."""
+    """What one option says: the normalisation of a process (of all if empty), or files up and down (of a process)."""
 
     name: str
     size: float | None
@@ -40,24 +42,28 @@ class Asked(NamedTuple):
 
 def parsed(texts: tuple[str, ...], option: str = "--systematic") -> list[Asked]:
     """Read the options; wrong usage is answered before any file is opened."""
-    found: dict[str, Asked] = {}
+    found: dict[tuple[str, str], Asked] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise click.UsageError(f"{option} {text!r} is not of the form NAME=UP,DOWN or NAME=SIZE%@PROCESS.")
-        if name in found:
-            raise click.UsageError(f"{option} names {name!r} twice.")
-        size = _SIZE.fullmatch(value)
+        size, of = _SIZE.fullmatch(value), _FILES.fullmatch(value)
         if size is not None:
+            if size[2] and not size[3]:
+                raise click.UsageError(f"{option} {text!r} names no process; write {name}=free@PROCESS.")
             share = None if size[2] else _share(option, text, size[1])
-            found[name] = Asked(name, share, size[3].strip(), ())
-            continue
-        if value.strip().endswith("%"):
-            raise click.UsageError(f"{option} {text!r} names no process; write NAME=SIZE%@PROCESS.")
-        files = tuple(part for part in value.split(",") if part)
-        if not 1 <= len(files) <= 2:
-            raise click.UsageError(f"{option} {text!r} has {len(files)} files; give one for up, and one for down.")
-        found[name] = Asked(name, None, "", files)
+            one = Asked(name, share, (size[3] or "").strip(), ())
+        else:
+            files = tuple(part for part in (of[1] if of else value).split(",") if part)
+            if not 1 <= len(files) <= 2:
+                raise click.UsageError(f"{option} {text!r} has {len(files)} files; give one for up, and one for down.")
+            one = Asked(name, None, of[2] if of else "", files)
+        alike = [other for other in found.values() if other.name == name]
+        if any(other.process == one.process or not (other.process and other.files and one.files) for other in alike):
+            raise click.UsageError(f"{option} names {name!r} twice.")
+        if any(len(other.files) != len(one.files) for other in alike):
+            raise click.UsageError(f"{option} {name!r} has files for down of some processes only.")
+        found[name, one.process] = one
     return list(found.values())
 
 
@@ -69,7 +75,7 @@ def _share(option: str, text: str, size: str) -> float:
 
 
 def variations(
-    asked: list[Asked], nominal: ScoredEvents, read: Callable[[str], Any]
+    asked: list[Asked], nominal: ScoredEvents, read: Callable[[str, str], Any]
 ) -> dict[str, tuple[Any, Any] | Normalisation] | None:
     """Variations of the nominal events; None if none was asked for.
 
@@ -79,27 +85,43 @@ def variations(
     nominal : ScoredEvents
         With the weights that are used.
     read : callable
-        Turns the name of a file into a varied sample.
+        Turns the name of a file, and of the process whose events it holds (empty if not said), into a varied sample.
+        Samples of several processes are joined.
     """
-    from fivesigma.likelihood.shifts import Normalisation
-
-    if not asked:
-        return None
     out: dict[str, tuple[Any, Any] | Normalisation] = {}
-    for one in asked:
-        if one.process:
-            if nominal.process is None:
-                raise InputError(
-                    f"{one.name} scales the process {one.process!r}, and the events have no column process"
-                )
-            out[one.name] = Normalisation(one.process, one.size)
-        else:
-            try:
-                up, *down = map(read, one.files)
-            except InputError as err:
-                raise InputError(f"{err} (systematic {one.name!r})") from err
-            out[one.name] = (up, down[0] if down else None)
-    return out
+    for name, alike in groupby(sorted(asked, key=lambda one: one.name), key=lambda one: one.name):
+        group = list(alike)
+        if not group[0].files:
+            out[name] = _normalisation(group[0], nominal)
+            continue
+        try:
+            sides = [[read(file, one.process) for one in group for file in one.files[k : k + 1]] for k in (0, 1)]
+        except InputError as err:
+            raise InputError(f"{err} (systematic {name!r})") from err
+        up, down = (None if not side else side[0] if len(side) == 1 else concatenate(side) for side in sides)
+        out[name] = (up, down)
+    return {one.name: out[one.name] for one in asked} or None
+
+
+def _normalisation(one: Asked, nominal: ScoredEvents) -> Any:
+    import numpy as np
+
+    from fivesigma.likelihood.shifts import Normalisation, Varied
+
+    if one.process:
+        if nominal.process is None:
+            raise InputError(f"{one.name} scales the process {one.process!r}, and the events have no column process")
+        return Normalisation(one.process, one.size)
+    if nominal.process is None:
+        return Varied(weight=(1.0 + (one.size or 0.0)) * nominal.arrays()[2]), None
+    return Normalisation(np.unique(np.asarray(nominal.process).astype(str)).tolist(), one.size)
+
+
+def concatenate(samples: list[Any]) -> Any:
+    """Events of several processes as one sample."""
+    from fivesigma.datasets import Events
+
+    return Events.concatenate(samples)
 
 
 def of_scores(
@@ -115,7 +137,9 @@ def of_scores(
             "scale the weights in all files before"
         )
 
-    def read(file: str) -> Varied:
+    def read(file: str, process: str) -> Varied:
+        if process:
+            raise InputError(f"a file of scores knows its processes; leave @{process} out")
         found = ScoredEvents.read(Path(file), like=nominal)
         score, signal, weight = found.arrays()
         return Varied(score, weight, signal, found.process)

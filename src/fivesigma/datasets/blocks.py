@@ -90,7 +90,9 @@ def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator
             passed, n_rows = kept + first, kept.size
         out = {name: _flat(chunk[name], name, source)[kept] for name in kinds}
         out |= {name: expression.values(columns, n)[kept] for name, expression in derived.items()}
+        del chunk, columns  # else they are in memory while the next chunk is read
         yield Block(source.name, out, n, n_rows, passed)
+        del out
         first += n
 
 

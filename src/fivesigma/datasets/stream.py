@@ -14,6 +14,7 @@ from fivesigma.datasets.blocks import Block, FeatureTable, read_blocks
 from fivesigma.datasets.columns import WEIGHT, Columns, Plan, join_parts, known_signal, some
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.folds import hashed
+from fivesigma.datasets.remembered import as_in_training
 from fivesigma.datasets.sources import Paths, find_inputs
 from fivesigma.errors import InputError, is_number, shortened
 
@@ -135,6 +136,29 @@ class EventStream:
         self._start(*find_inputs(path, Columns(**asked)), rows)
 
     @classmethod
+    def like(
+        cls, model: Any, path: Paths | Mapping[str, Paths], *, rows: int | None = ROWS, **asked: Any
+    ) -> EventStream:
+        """Read files as the training events of a model were read, but for what is asked otherwise; notes say how.
+
+        Features, their definitions, the code of missing values, kept columns, weight, cut and tree are those of the
+        training. So are the signal and the normalisation of processes, if `path` is a mapping. A parameter that is given
+        wins, None too: ``cut=None`` takes all events, ``luminosity=None`` leaves weights as they stand.
+
+        Parameters
+        ----------
+        model : classifier
+            Fitted on `Events` or on a stream.
+        path, rows, **asked
+            As in `EventStream`; ``EventStream.like(model, path, rows=None).load()`` reads all events at once.
+        """
+        columns, notes = as_in_training(model, path, asked)
+        inputs, columns, more = find_inputs(path, columns)
+        stream = cls.__new__(cls)
+        stream._start(inputs, columns, [*notes, *more], rows)
+        return stream
+
+    @classmethod
     def of_inputs(cls, inputs: Sequence[Opener], columns: Columns, notes: Sequence[str] = ()) -> EventStream:
         """Make a stream of what was found already, or of what is in memory, in chunks as they are best read."""
         stream = cls.__new__(cls)
@@ -191,6 +215,7 @@ class EventStream:
                 table.add(block.columns, block.where)
             self._n_empty = table.n_empty
             read.append((at, block.n_rows, described))
+            del block, described  # the next one is read now
         n = sum(rows for _, rows, _ in read)
         self.refuse_empty(n)
         self._refuse_empty_process()
@@ -329,6 +354,7 @@ class EventStream:
                     break
                 n_read, n_rows = n_read + block.n_read, n_rows + block.n_rows
                 yield at, block
+                del block
             self._refuse_change(at)
             if self._counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
                 raise InputError(has_changed(source.name))

@@ -151,7 +151,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
             self.models_ = self._fit_splits(sample, [train for train, _ in splits], seed, checkpoint)
             parts = zip(self.models_, splits, strict=True)
             probability = np.concatenate([m.signal_probability(sample.rows(rows)) for m, (_, rows) in parts])
-            self.tune_on(held_out, probability)
+            self._tune_on(held_out, probability)
             best = held_out.scan(probability)
             outcome = Outcome(*held_out.at(probability >= self.cut_), tuned=(best.s, best.b))
             schedule = Schedule(self.utility_, floor=held_out.floor)

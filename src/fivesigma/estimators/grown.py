@@ -215,9 +215,9 @@ class GrownCascadeClassifier(SignificanceClassifier):
         self.memory = memory
         self.cache = cache
 
-    def check_parameters(self) -> None:
+    def __fivesigma_check__(self) -> None:
         """Refuse parameters that cannot be used, or not together."""
-        super().check_parameters()
+        super().__fivesigma_check__()
         able = [name for name, library in LIBRARIES.items() if self.memory in library.memory]
         if self.library in LIBRARIES and self.library not in able:
             raise InputError(f"memory={self.memory!r} is available with library={able[0]!r}, not with {self.library!r}")
@@ -249,7 +249,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process)):
             if given is not None:
                 raise InputError(f"{name} is given beside an EventStream, which reads it from its files; leave it out")
-        self.check_parameters()
+        self.__fivesigma_check__()
         self._fit_stream(X)
         return self
 
@@ -287,6 +287,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         read = only.pop()
         growth, start = self._growth(read.sample, read.splits, seed, cache)
         total, digest = read.sample.totals[0], read.table.digest(read.sample)
+        self.training_rows_ = read.table.rows
         if self.monitor_every or self.update == "train":
             _ = growth.training  # while the events are still there
         del read
@@ -339,7 +340,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
             probability = growth.score_held_out_by(self.models_)
         else:
             probability = growth.score_held_out()
-        self.tune_on(growth.held_out, probability)
+        self._tune_on(growth.held_out, probability)
         return probability
 
     def _grow(

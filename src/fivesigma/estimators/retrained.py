@@ -18,13 +18,7 @@ from fivesigma.cascade.algorithm import Schedule, cascade, until_no_increase
 from fivesigma.cascade.rounds import ClassWeights, History, Round
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.callbacks import reporting
-from fivesigma.estimators.parallel import (
-    on_cluster,
-    run_on_cluster,
-    run_parallel,
-    spread_seeds,
-    threads_of_worker,
-)
+from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import whole
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
@@ -78,8 +72,8 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     n_restarts : int, default=1
         Cascades with different seeds of the learner, on the same split.
     keep : int, default=1
-        Best rounds of all restarts that are kept, at most; their probabilities are averaged. A round that does not
-        count, or that did not improve a utility without a guarantee, is not kept beside others.
+        Best rounds of all restarts that are kept, at most; their probabilities are averaged. A round that is not
+        valid, or that did not improve a utility without a guarantee, is not kept beside others.
     cascade : bool, default=True
         False trains the plain model, the class-balanced round 0 alone, with a tuned cut. It is the baseline that a
         cascade has to beat.
@@ -232,20 +226,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
                 return self._run(step, schedule, start, most=most, earlier=earlier, finished=finished)
 
             try:
-                if on_cluster() and self.n_restarts > 1:
-                    settings = (self, learner, splits, held_out, schedule, start, most)
-                    results = []
-                    for k, found in enumerate(
-                        run_on_cluster(_restart_elsewhere, [(sample, settings, seed) for seed in seeds])
-                    ):
-                        results.append(found)
-                        if checkpoint:
-                            saved[0][str(k)] = found[0].to_columns()
-                            checkpoint.write(saved[0], {})
-                        for r in found[0]:
-                            report(r)
-                else:
-                    results = run_parallel(restart, list(enumerate(seeds)), workers)
+                results = run_parallel(restart, list(enumerate(seeds)), workers)
             except KeyboardInterrupt:
                 if checkpoint:
                     written = sum(len(columns["index"]) for columns in saved[0].values())
@@ -267,7 +248,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
             )
         self.kept_ = [c.round for c in candidates]
         probability = np.asarray(np.mean([c.held_out for c in candidates], axis=0))
-        self.tune_on(held_out, probability)
+        self._tune_on(held_out, probability)
         self.models_ = self._final_models(learner, sample, candidates)
         return probability
 
@@ -315,19 +296,6 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
     def _learner(self) -> Any:
         return default_learner() if self.estimator is None else self.estimator
-
-
-def _restart_elsewhere(
-    sample: TrainingSample, settings: tuple[Any, ...], seed: int
-) -> tuple[History, list[_Candidate]]:
-    """One of several restarts, on a worker of a cluster."""
-    model, learner, splits, held_out, schedule, start, most = settings
-    threads = threads_of_worker(model.n_jobs)
-    step = Retraining(learner, sample, splits, held_out, update_cut=model.update_cut, seed=seed, threads=threads)
-    found: tuple[History, list[_Candidate]] = model._run(
-        step, schedule, start, most=most, earlier=History(), finished=lambda _: False
-    )
-    return found
 
 
 class Retraining(SplitStep):

@@ -12,6 +12,7 @@ from fivesigma._types import BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, with_variations
+from fivesigma.scored.scored_events import signal_probability
 
 __all__ = ["scored_variations"]
 
@@ -41,7 +42,7 @@ def scored_variations(
         if isinstance(moved, Varied):
             return moved if moved.y is None else replace(moved, y=_is_signal(model, name, moved.y))
         if isinstance(moved, Events):
-            score = model.predict_proba(moved)[:, 1]
+            score = signal_probability(model, moved)  # also of a Pipeline, which does not take Events
             return Varied(score, moved.weight, _is_signal(model, name, moved.y), moved.process)
         if np.ndim(moved) == 1:
             return Varied(weight=moved)

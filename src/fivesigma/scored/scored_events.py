@@ -391,7 +391,7 @@ def signal_probability(model: Any, events: Events) -> Array:
         raise InputError(f"the events have {X.shape[1]} features, and the model was trained with {n_features}")
     fitted = getattr(model, "feature_names_in_", None)
     table: Any = X
-    if hasattr(model, "score_checked"):  # an estimator of ours finds the columns by itself
+    if hasattr(model, "__fivesigma_score__"):  # an estimator of ours finds the columns by itself
         table = events if fitted is not None else X
     elif fitted is not None:
         table = need("polars").DataFrame(X, schema=list(map(str, fitted)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +133,16 @@ def _write(value: Any, path: Path, *, force: bool, allow_pickle: bool, probed: b
 
 def _read(path: Path, *, allow_pickle: bool) -> tuple[Any, dict[str, Any]]:
     """Return what is stored, and the manifest."""
-    archive = open_archive(path)
-    content = read_manifest(archive, str(path))
-    files = read_files(archive, content, str(path))
+    for left in range(_REPLACED, -1, -1):
+        seen = _identity(path)
+        try:
+            archive = open_archive(path)
+            content = read_manifest(archive, str(path))
+            files = read_files(archive, content, str(path))
+            break
+        except StoreError:
+            if not left or _identity(path) == seen:
+                raise
     versions = {**content["versions"], "fivesigma": content["fivesigma"]}
     unpacker = Unpacker(_BY_TAG, files, allow_pickle, versions)
     try:
@@ -144,6 +152,15 @@ def _read(path: Path, *, allow_pickle: bool) -> tuple[Any, dict[str, Any]]:
         raise StoreError(f"{MANIFEST} in {path} is nested too deep") from err
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Tell a model from another that another process saved in its place while it was read."""
+    with suppress(OSError):
+        info = path.stat()
+        return info.st_ino, info.st_mtime_ns
+    return None
+
+
+_REPLACED = 20  # times that a model may be replaced while it is read
 _BY_TAG = {codec.tag: codec for codec in CODECS}
 
 

@@ -74,6 +74,6 @@ def _scores(model: Any) -> Array:
     X = made_up_events(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if hasattr(model, "score_checked"):
-            return np.asarray(model.score_checked(X), dtype=np.float64)
+        if hasattr(model, "__fivesigma_score__"):
+            return np.asarray(model.__fivesigma_score__(X), dtype=np.float64)
         return np.asarray(model.predict_proba(X)[:, 1], dtype=np.float64)

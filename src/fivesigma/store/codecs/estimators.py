@@ -11,7 +11,14 @@ from fivesigma.store.codecs.fitted import wrong_attribute
 from fivesigma.store.packing import Codec, Packer, Unpacker, one_line
 
 # Public classes that may be made. Each says in `_stored` what `fit` must have left behind, and of which type.
-ESTIMATORS = ("CascadeClassifier", "GrownCascadeClassifier", "DecomposedClassifier", "CascadePool", "AutoClassifier")
+ESTIMATORS = (
+    "CascadeClassifier",
+    "GrownCascadeClassifier",
+    "DecomposedClassifier",
+    "CascadePool",
+    "AutoClassifier",
+    "ProfiledClassifier",
+)
 
 _FITTED_NAME = re.compile(r"[a-z][a-z0-9_]*_")
 
@@ -80,7 +87,7 @@ def _unpack(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
 def check_use(model: Any, where: str) -> None:
     """Refuse parameters with which a model could not be used, though it was fitted."""
     try:
-        model.check_parameters()
+        model.__fivesigma_check__()
         model.__sklearn_tags__()
         repr(model)
     except Exception as err:

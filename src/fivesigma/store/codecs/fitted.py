@@ -50,7 +50,7 @@ def are_names(names: Any, n: int) -> bool:
 
 
 def _are_members(members: Any, values: Mapping[str, Any]) -> bool:
-    scores = all(isinstance(name, str) and hasattr(member, "score_checked") for name, member in members)
+    scores = all(isinstance(name, str) and hasattr(member, "__fivesigma_score__") for name, member in members)
     same_width = all(member.n_features_in_ == values["n_features_in_"] for _, member in members)
     return scores and same_width and len({name for name, _ in members}) == values["blend_"].weights.size > 0
 
@@ -86,4 +86,5 @@ _RIGHT: dict[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "members_": _are_members,
     "columns_": _are_columns,
     "data_hash_": lambda value, _: isinstance(value, str),
+    "training_rows_": lambda value, _: isinstance(value, np.ndarray) and value.dtype == np.uint64,
 }

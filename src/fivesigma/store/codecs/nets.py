@@ -43,7 +43,7 @@ def _unpack_net(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     set_parameters(model, unpacker, fields, where)
     if "file" not in fields and where != "model":
         return model
-    model.check_parameters()
+    model.__fivesigma_check__()
     fitted = unpacker.typed(fields, "fitted", dict, where)
     place = f"{where}.fitted"
     kinds = {"classes_": np.ndarray, "n_features_in_": int, "loss_": np.ndarray}
