@@ -174,6 +174,7 @@ def small_scores(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_categorise_quotes_other_events_and_writes_a_workspace(folder: Path, tmp_path: Path) -> None:
     good("predict", folder / "model", folder / "train.parquet", "-o", tmp_path / "train.csv")
     arguments = (tmp_path / "train.csv", "-k", 2, "--yields", 692, 411000, "--replicas", 20)

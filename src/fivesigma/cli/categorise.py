@@ -54,8 +54,9 @@ def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
 @systematic_option
 @click.option("--quote-systematic", "quote_systematics", multiple=True, metavar="NAME=UP[,DOWN]",
               help="Variations of the events of --quote, for every --systematic that has files.")  # fmt: skip
-@click.option("--mc-statistics", is_flag=True,
-              help="Quote with the statistics of the simulation, as pyhf's staterror.")  # fmt: skip
+@click.option("--mc-statistics/--no-mc-statistics", default=None,
+              help="Quote with the statistics of the simulation, as pyhf's staterror; by default with systematics.",
+              )  # fmt: skip
 @click.option("--signals", metavar="NAMES",
               help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
 @click.option("--goal", type=click.Choice(["geometric", "sum", "minimum"]),
@@ -78,7 +79,7 @@ def categorise(
     uncorrelated: bool,
     systematics: tuple[str, ...],
     quote_systematics: tuple[str, ...],
-    mc_statistics: bool,
+    mc_statistics: bool | None,
     signals: str | None,
     goal: str | None,
     floor_processes: str | None,
@@ -162,7 +163,7 @@ def categorise(
             "held_out": found.held_out,
             "utility": repr(found.utility),
         }
-        if asked or mc_statistics:
+        if asked or found.mc_statistics:
             result |= {"systematics": [one.name for one in asked], "known_background": found.known_background}
             result |= search
         click.echo(json.dumps(result))
