@@ -13,8 +13,7 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.floors import Floors
-from fivesigma.cut.binned_ranking import BinEnds
-from fivesigma.cut.ranking import Ranking
+from fivesigma.cut.ranking import Cuts, Ranking
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
@@ -76,7 +75,7 @@ class Grid:
         return F
 
 
-def candidate_cuts(ranking: Ranking | BinEnds, max_edges: int = MAX_EDGES) -> IntArray:
+def candidate_cuts(ranking: Cuts, max_edges: int = MAX_EDGES) -> IntArray:
     """Indices of at most `max_edges` cuts: weighted quantiles of signal and background, each class scaled to one.
 
     Half of them keep evenly growing shares and half shares that grow by a factor, so that the purest events, few as
@@ -100,7 +99,7 @@ def candidate_cuts(ranking: Ranking | BinEnds, max_edges: int = MAX_EDGES) -> In
     return np.unique(np.append(cuts, n_cuts - 1))
 
 
-def grid_of(ranking: Ranking | BinEnds, cuts: IntArray) -> Grid:
+def grid_of(ranking: Cuts, cuts: IntArray) -> Grid:
     """Running yields of a ranking at some of its cuts."""
     s, b, b2 = (np.append(0.0, v) for v in (ranking.s[cuts], ranking.b[cuts], ranking.variances(cuts)[1]))
     rising = ranking.lightest >= 0 and bool((np.diff(s) >= 0).all())
@@ -138,7 +137,7 @@ def best_edges(grid: Grid, utility: Utility, floors: Floors, best: Array, n_cate
     return edges
 
 
-def edges_at(ranking: Ranking | BinEnds, cuts: IntArray) -> Array:
+def edges_at(ranking: Cuts, cuts: IntArray) -> Array:
     """Ascending edges for cuts from the tightest to the loosest; the cut that keeps all events is minus infinity."""
     lower = np.where(cuts == ranking.last.size - 1, -np.inf, ranking.thresholds(cuts))
     return np.append(lower[::-1], np.inf)

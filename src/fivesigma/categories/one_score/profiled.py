@@ -12,7 +12,7 @@ import numpy as np
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import Grid
-from fivesigma.categories.one_score.smooth import MovingAverage
+from fivesigma.cut.moving_average import MovingAverage
 from fivesigma.likelihood.measurement import Derivatives, expand_measurement, profile_measurement
 from fivesigma.likelihood.profile import Counts, Expansion, Freedom, Profile, expand, lowest, profile
 from fivesigma.likelihood.shifts import YieldShifts, stack_scaled
@@ -291,7 +291,7 @@ def cells_of(
     """
     own = OwnUncertainty.of(utility)
     s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
-    average = None if grid.smooth is None else MovingAverage.of(grid)
+    average = None if grid.smooth is None else MovingAverage.of(grid.s, grid.b)
 
     def running(shift: Array, along: Array) -> Array:
         raw = np.append(0.0, np.cumsum(shift[::-1]))

@@ -36,7 +36,7 @@ from fivesigma.categories.one_score.smooth import averaged, modelled
 from fivesigma.categories.ratios import OneRatio
 from fivesigma.categories.workspace import histogram_of, to_pyhf
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
-from fivesigma.cut.bootstrap import interval_ends, replica_intervals, replicas_above
+from fivesigma.cut.bootstrap import interval_ends, replica_intervals
 from fivesigma.cut.ranking import Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
@@ -395,11 +395,11 @@ class Categories:
         bounds = events_above(ranking, self.edges)
         own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
-        s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
+        s, b = (from_zero(v) for v in ranking.replicas(cuts, n_boot, random_state))
         at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
         z = self._replica_significance(s, b, at)
         # The same seed draws the same copies, so these are the squares of the same replicas.
-        s2, b2 = replicas_above(ranking, cuts, n_boot, random_state, squares=True)
+        s2, b2 = ranking.replicas(cuts, n_boot, random_state, squares=True)
         edges, thresholds = [], ranking.thresholds(cuts)
         grids = list(map(Grid, s, b, from_zero(b2)))
         if self.rule == "model":
@@ -409,7 +409,7 @@ class Categories:
             ]
         if counting is not None:
             floor, floor2 = (
-                from_zero(replicas_above(counting, cuts, n_boot, random_state, squares=squares)[1])
+                from_zero(counting.replicas(cuts, n_boot, random_state, squares=squares)[1])
                 for squares in (False, True)
             )
             grids = [replace(grid, floor=f, b2=f2) for grid, f, f2 in zip(grids, floor, floor2, strict=True)]
@@ -441,7 +441,7 @@ class Categories:
         ranking, _ = self._replicated()
         bounds = events_above(ranking, self.edges)
         cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
-        s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
+        s, b = (from_zero(v) for v in ranking.replicas(cuts, n_boot, random_state))
         return self._replica_significance(s, b, np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds))
 
     def _replicated(self) -> _Events:

@@ -37,9 +37,8 @@ from fivesigma.categories.one_score.result import Categories, CategoriesInterval
 from fivesigma.categories.one_score.smooth import averaged, modelled
 from fivesigma.categories.ratios import fit_ratio
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
-from fivesigma.cut.binned_ranking import BinEnds, BinnedRanking
-from fivesigma.cut.bootstrap import replicas_above
-from fivesigma.cut.ranking import Ranking, rank_events
+from fivesigma.cut.binned import BinnedRanking
+from fivesigma.cut.ranking import Cuts, Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.measurement import uncertainty_of
 from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_size, yield_shifts
@@ -183,7 +182,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         min_effective = MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE
     floors = Floors.checked(min_background, min_effective, max_relative_mc_error, floor_processes)
     most = _check_number(n_categories)
-    ranking: Ranking | BinEnds
+    ranking: Cuts
     scored: ScoredEvents | None = None
     fill_with: Callable[..., Categories]
     if isinstance(score, ScoredFiles):
@@ -194,7 +193,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             if name in whole:
                 raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
             raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
-        ranking, fill_with = BinEnds(BinnedRanking(score)), partial(fill_files, score)
+        ranking, fill_with = BinnedRanking(score).purest(), partial(fill_files, score)
     else:
         ratio = None
         if not isinstance(score, ScoredEvents) and np.ndim(score) == 2:
@@ -274,7 +273,7 @@ def _with_floor(grid: Grid, counting: Ranking | None, cuts: IntArray) -> Grid:
 
 def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     filled: Callable[..., Categories],
-    ranking: Ranking | BinEnds,
+    ranking: Cuts,
     cuts: IntArray,
     cells: Cells,
     real: Cells | None,
@@ -329,17 +328,11 @@ def _check_number(n_categories: int | str) -> int:
     return int(n_categories)
 
 
-def worthwhile(
-    ranking: Ranking | BinEnds, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int
-) -> IntArray:
+def worthwhile(ranking: Cuts, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int) -> IntArray:
     """Edges of the first trial after which one more category gains less than the bootstrap uncertainty of its gain."""
     used = np.unique(np.concatenate(trials))
     chosen = cuts[used - 1]
-    if isinstance(ranking, Ranking):
-        replicas = replicas_above(ranking, chosen, AUTO_REPLICAS, random_state)
-    else:
-        replicas = ranking.replicas(chosen, AUTO_REPLICAS, random_state)
-    s, b = (from_zero(v) for v in replicas)
+    s, b = (from_zero(v) for v in ranking.replicas(chosen, AUTO_REPLICAS, random_state))
     exact_s, exact_b = (from_zero(v[chosen][None]) for v in (ranking.s, ranking.b))
     before: tuple[float, Array] | None = None
     for k, trial in enumerate(trials):

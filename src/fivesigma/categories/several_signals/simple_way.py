@@ -17,7 +17,7 @@ from fivesigma.categories.one_score.exact import MAX_EDGES, Grid, best_edges, be
 from fivesigma.categories.ratios.class_sample import ClassSample, added
 from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.region_rules import ArgmaxRule, Seen
-from fivesigma.cut.ranking import rank_checked
+from fivesigma.cut.ranking import rank_events
 
 FEWER_EDGES = 1024
 # Positions in the menus of the signals, objectives, and content that is kept.
@@ -74,7 +74,7 @@ def best_intervals(
         weight = np.where(own | (classes == sample.n_signals), weight, 0.0)
     if own.all() or not own.any() or not weight.any():
         return []
-    ranking = rank_checked(value, own, weight)
+    ranking = rank_events(value, own, weight)
     # With one signal these intervals are the result; with several they are a start and a bound.
     cuts = candidate_cuts(ranking, MAX_EDGES if sample.n_signals == 1 else FEWER_EDGES)
     last = ranking.last[cuts]
