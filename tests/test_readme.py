@@ -7,6 +7,7 @@ import functools
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,5 +56,5 @@ def test_calls_of_the_tables_fit_their_signatures(call: str) -> None:
         node = node.func.value  # the first of a chain of calls
     assert isinstance(node, ast.Call)
     name = ast.unparse(node.func)
-    function = functools.reduce(getattr, name.split("."), fivesigma)
+    function: Any = functools.reduce(getattr, name.split("."), fivesigma)
     inspect.signature(function).bind(*node.args, **{str(word.arg): word.value for word in node.keywords})
