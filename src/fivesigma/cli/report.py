@@ -12,12 +12,12 @@ from fivesigma.cli.options import (
     check_output,
     force_option,
     like_training,
+    model_where_option,
     replicas_option,
     samples_options,
     source_options,
     tree_option,
     untrusted_option,
-    where_option,
     yields_option,
 )
 from fivesigma.cli.systematics import of_scores, parsed, systematic_option, variations
@@ -54,7 +54,7 @@ _SAMPLE_WORDS = {
 @click.option("--signal", metavar="PROCESSES", help="Take these processes of --sample as signal, separated by commas.")
 @systematic_option
 @yields_option
-@where_option
+@model_where_option
 @tree_option
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @replicas_option

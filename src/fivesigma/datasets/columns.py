@@ -143,7 +143,10 @@ sum_of_weights
         if names is not None:  # definitions are kept where they are known
             named = {name_of(text): text for text in roles.get("features") or ()}
             roles["features"] = [named.get(str(name), str(name)) for name in names]
-        return cls(**roles | {"features": roles.get("features") or None})
+        found = cls(**roles | {"features": roles.get("features") or None})
+        if isinstance(known.get("factors"), dict):
+            object.__setattr__(found, "factors", known["factors"])  # the dataclass is frozen
+        return found
 
     def there(self, names: Collection[str]) -> Columns:
         """The same for a file with these columns: the usual names are tried, and what the file lacks has no role."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -92,8 +92,6 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     weights_: list[Floats]
     loss_: Array
     n_features_in_: int
-
-    _doc_link_module: ClassVar[str] = "fivesigma"
 
     def __init__(
         self,
