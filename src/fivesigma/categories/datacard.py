@@ -1,4 +1,4 @@
-"""A HistFactory workspace as a datacard for combine, the fit program of CMS: a text file and a ROOT file of templates."""
+"""A HistFactory workspace as a datacard for combine, the fit program of CMS: a text and a ROOT file of templates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def to_combine(source: Categories | Mapping[str, Any], folder: str | Path, *, fo
     normfactor of the POI         a signal process; its strength is combine's ``r``
     another normfactor            ``rateParam`` with its start and its bounds
     normsys, lumi                 ``lnN``
-    histosys, also with normsys   ``shape``
+    histosys, also with normsys   ``shape``, or ``lnN`` if it scales all bins alike
     staterror                     errors of the templates, and ``autoMCStats``
     shapesys                      one ``shape`` for each bin
     a parameter that is fixed     no line; a fixed normfactor scales its template
@@ -234,10 +234,9 @@ class _Model:
             ["process", "", *(str(number[name]) for _, name, _ in columns)],
             ["rate", "", *("-1" for _ in columns)],
         ]
-        for name in sorted({name for *_, p in columns for name in p.lnn}):
-            rows.append([name, "lnN", *(_lnn(p.lnn.get(name)) for *_, p in columns)])
-        for name in sorted({name for *_, p in columns for name in p.shape}):
-            rows.append([name, "shape", *("1" if name in p.shape else "-" for *_, p in columns)])
+        factors, shaped = ({name for *_, p in columns for name in getattr(p, kind)} for kind in ("lnn", "shape"))
+        rows += [[name, "lnN", *(_lnn(p.lnn.get(name)) for *_, p in columns)] for name in sorted(factors)]
+        rows += [[name, "shape", *("1" if name in p.shape else "-" for *_, p in columns)] for name in sorted(shaped)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         aligned = ["  ".join(cell.ljust(n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows]
         rates = [
@@ -281,8 +280,8 @@ def _checked(name: Any, what: str) -> str:
     other = re.sub(r"\W", "_", str(name), flags=re.ASCII)
     hint = other if _NAME.fullmatch(other) and other not in _RESERVED else f"{what}_{other}"
     raise InputError(
-        f"{what} {str(name)[:60]!r} cannot stand in a datacard, whose names are letters, digits and underscores after a "
-        f"letter and not words of combine; rename it, to {hint[:60]!r} for example"
+        f"{what} {str(name)[:60]!r} cannot stand in a datacard, whose names are letters, digits and underscores "
+        f"after a letter and not words of combine; rename it, to {hint[:60]!r} for example"
     )
 
 
@@ -316,19 +315,40 @@ def _process(sample: Mapping[str, Any], poi: str, settings: Mapping[str, Any]) -
 def _add_constrained(out: _Process, modifier: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
     name, data = _checked(modifier["name"], "systematic"), modifier["data"]
     if modifier["type"] == "normsys":
-        out.lnn[name] = (float(data["lo"]), float(data["hi"]))
+        out.lnn[name] = _product(out.lnn.get(name), (float(data["lo"]), float(data["hi"])))
         if min(out.lnn[name]) <= 0:
-            raise InputError(f"systematic {name!r} has a factor of {min(out.lnn[name]):g}, of which there is no logarithm")
+            least = min(out.lnn[name])
+            raise InputError(f"systematic {name!r} has a factor of {least:g}, of which there is no logarithm")
     elif modifier["type"] == "lumi":
         width = float(entry["sigmas"][0])
         out.lnn[name] = (1.0 / (1.0 + width), 1.0 + width)
     elif modifier["type"] == "histosys":
-        out.shape[name] = (np.asarray(data["lo_data"], dtype=float), np.asarray(data["hi_data"], dtype=float))
+        low, high = (np.asarray(data[side], dtype=np.float64) for side in ("lo_data", "hi_data"))
+        factors = _factors(out.values, low, high)
+        if factors is None:
+            out.shape[name] = (low, high)
+        else:
+            out.lnn[name] = _product(out.lnn.get(name), factors)
     else:
         for k, error in enumerate(data):
             step = np.where(np.arange(out.values.size) == k, float(error), 0.0)
             if error:
                 out.shape[f"{name}_bin{k}"] = (out.values - step, out.values + step)
+
+
+def _product(one: tuple[float, float] | None, other: tuple[float, float]) -> tuple[float, float]:
+    """Both effects of a parameter that has two kinds of modifiers in a sample."""
+    return other if one is None else (one[0] * other[0], one[1] * other[1])
+
+
+def _factors(values: Array, low: Array, high: Array) -> tuple[float, float] | None:
+    """Factors by which a variation scales all bins alike, if it does."""
+    if values.shape != low.shape or values.shape != high.shape or not values.any():
+        return None
+    largest = np.abs(values).argmax()
+    down, up = (float(side[largest] / values[largest]) for side in (low, high))
+    alike = all(np.allclose(side, k * values, rtol=1e-9, atol=0.0) for side, k in ((low, down), (high, up)))
+    return (down, up) if alike and min(down, up) > 0 else None
 
 
 def _lnn(sides: tuple[float, float] | None) -> str:
@@ -353,7 +373,5 @@ def _histogram(name: str, values: Array, errors: Array) -> Any:
         fTsumwx=float((values * centres).sum()),
         fTsumwx2=float((values * centres**2).sum()),
         fSumw2=variances,
-        fXaxis=identify.to_TAxis(
-            fName="xaxis", fTitle="", fNbins=values.size, fXmin=0.0, fXmax=float(values.size)
-        ),
+        fXaxis=identify.to_TAxis(fName="xaxis", fTitle="", fNbins=values.size, fXmin=0.0, fXmax=float(values.size)),
     )
