@@ -86,10 +86,15 @@ def count(
     edges = {r["Name"]: np.array(r["Binning"], dtype=np.float64) for r in analysis.regions if "Binning" in r}
     for trees in by_tree(templates).values():
         for tree, users in trees.items():
-            scored = any(template.needs_score for template in users)
-            entries = reader.read(tree, users[0].owner, texts_of(users), features=scored)
+            given = analysis.settings.score
+            scored = given is None and any(template.needs_score for template in users)
+            texts = dict.fromkeys([*texts_of(users), *([] if given is None else [given])])
+            entries = reader.read(tree, users[0].owner, texts, features=scored)
             inside = regions_inside(entries, users, hidden)
-            reader.refuse_infinite(entries, np.any(list(inside.values()), axis=0), users[0].sample)
+            used = np.any(list(inside.values()), axis=0)
+            reader.refuse_infinite(entries, used, users[0].sample)
+            if given is not None and not np.isfinite(entries.values[given][used]).all():
+                raise InputError(f"the Score {given!r} is not finite in some events of {users[0].owner}; cut them")
             for template in users:
                 rows = inside[template.region, template.condition]
                 if template.is_data and template.region == hidden:
@@ -113,19 +118,18 @@ def count(
 
 
 def regions_inside(entries: Entries, users: Sequence[Template], hidden: str | None) -> dict[tuple[str, str], BoolArray]:
-    """Which entries each template takes, by its region and condition; data of a hidden region are in no other."""
+    """Which entries each template takes, by its region and condition; hidden data are in no other."""
     inside = {(t.region, t.condition): entries.truth(t.condition) for t in users}
-    if hidden is None or not users[0].is_data:
-        return inside
     blind = np.zeros(len(entries), dtype=bool)
-    for (region, _), rows in inside.items():
-        if region == hidden:
-            blind |= rows
-    for (region, _), rows in inside.items():
-        if region != hidden and (rows & blind).any():
+    for template in users:
+        if template.is_data and template.region == hidden:
+            blind |= inside[template.region, template.condition]
+    for template in users:
+        own = template.is_data and template.region == hidden
+        if not own and (inside[template.region, template.condition] & blind).any():
             raise InputError(
-                f"data of the blinded region {hidden!r} are in region {region!r} too: change a Filter so that the two "
-                "exclude each other, or unblind"
+                f"data of the blinded region {hidden!r} are in region {template.region!r} too ({template.owner}): "
+                "change a Filter so that the two exclude each other, or unblind"
             )
     return inside
 
