@@ -119,7 +119,9 @@ def _check_what_is_trained(block: Mapping[str, Any]) -> None:
         Expression(score, "Score")
     elif model not in MODELS and not Path(model).is_dir():
         hint = did_you_mean(str(model), MODELS)
-        raise InputError(f"the Model must be one of {', '.join(MODELS)}, or a folder, got {shortened(repr(model))}{hint}")
+        raise InputError(
+            f"the Model must be one of {', '.join(MODELS)}, or a folder, got {shortened(repr(model))}{hint}"
+        )
     elif model not in MODELS and "ModelOptions" in block:
         raise InputError(f"{BLOCK} has ModelOptions for {model!r}, which is trained already; leave them out")
     for key in ("Features", "EventNumber"):
