@@ -72,10 +72,9 @@ os.environ |= {
 
 # Reference
 def _skip_inherited(app, what, name, obj, skip, options):  # noqa: ARG001, PLR0917 - Sphinx calls it with these
-    """Leave out what scikit-learn documents itself, and what estimators do for each other."""
+    """Leave out what scikit-learn documents itself."""
     of_sklearn = str(getattr(obj, "__module__", "")).startswith("sklearn.")
-    internal = name in {"check_parameters", "fit_sample", "score_checked", "tune_on"}
-    return skip or internal or of_sklearn or (name.startswith("set_") and name.endswith("_request"))
+    return skip or of_sklearn or (name.startswith("set_") and name.endswith("_request"))
 
 
 def setup(app):

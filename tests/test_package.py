@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,8 +23,21 @@ def test_every_public_name_resolves_and_is_documented(name: str) -> None:
     assert name in dir(fivesigma)
 
 
-def test_all_names_have_a_home() -> None:
-    assert sorted(fivesigma._HOME) == sorted(fivesigma.__all__) == fivesigma.__all__
+def test_type_checkers_read_what_is_imported_on_first_use() -> None:
+    tree = ast.parse(Path(str(fivesigma.__file__)).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: str(node.module).removeprefix("fivesigma").removeprefix(".") or alias.name
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+    assert seen == fivesigma._HOME
+    assert fivesigma.__all__ == sorted(seen)
+
+
+def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="module 'fivesigma' has no attribute 'AMS4'"):
         _ = fivesigma.AMS4
     assert re.fullmatch(r"\d+\.\d+\.\d+", fivesigma.__version__)

@@ -2,7 +2,7 @@
 
 Images are compared by pytest-mpl with small baselines: the numbers behind them depend on no learner and no random
 numbers, and the tolerance leaves room for another way of smoothing edges. To write them anew:
-``pytest tests/test_plot.py --mpl-generate-path=tests/report/baselines``.
+``pytest tests/test_plot.py --mpl-generate-path=tests/reporting/baselines``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fivesigma import Categories, ScoredEvents, categorise, plot, scan
 from fivesigma._tools.drawing import poisson_interval
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.reporting import Report, ReportData
-from tests.reporting.synthetic import synthetic
+from fivesigma.reporting import Report, ReportData, report
+from tests.reporting.synthetic import Oracle, overlaid, synthetic
 
 plt = pytest.importorskip("matplotlib.pyplot")
 BASELINES = str(Path(__file__).parent / "reporting" / "baselines")
@@ -70,7 +70,7 @@ def test_figures_take_axes_return_them_and_never_show(
         plt.close(other)
     assert ax.get_xlabel()
     assert ax.get_ylabel() or draw in (plot.importance, plot.waterfall)
-    assert set(plot.__all__) == {*(f.__name__ for f in FIGURES), "style"}
+    assert set(plot.__all__) == {*(f.__name__ for f in FIGURES), "overtraining", "style"}
 
 
 def small_figure(**size: Any) -> tuple[Any, Any]:
@@ -297,6 +297,44 @@ def test_style_is_mplheps_only_if_asked_for(data: ReportData) -> None:
     assert plt.rcParams["xtick.direction"] == before
     with pytest.raises(InputError, match=r"style must be one of .*, got 'ATLSA'"):
         plot.style("ATLSA")
+
+
+@pytest.mark.parametrize("name", ["ATLAS", "ATLAS Work in Progress", "LHCb Preliminary", "Mine", "Mine Internal"])
+@pytest.mark.parametrize("with_data", [False, True])
+def test_an_experiment_needs_no_luminosity(name: str, with_data: bool, data: ReportData, ax: Any) -> None:
+    plot.scores(data, ax, data=observed(data) if with_data else None, experiment=name)
+    words = " ".join(text.get_text() for text in ax.texts)
+    assert all(word in words.replace("\\,", " ") for word in name.split())
+
+
+def test_data_above_a_cut_can_be_hidden(data: ReportData, ax: Any) -> None:
+    """Neither points nor ratio tell of the bins beyond; the axes do not either."""
+    seen, edges = observed(data), data.scores.edges
+    ratio = plt.figure().subplots()
+    plot.scores(data, ax, data=seen, blind=float(edges[30]), ratio=ratio)
+    for axes in (ax, ratio):
+        x = np.concatenate([line.get_xdata() for line in axes.containers[-1].get_children()[:1]])
+        assert x.max() < edges[30]
+    few = seen[seen < edges[30]]
+    with plt.style.context("default"):
+        _, other = small_figure()
+    plot.scores(data, other, data=few, blind=float(edges[30]), ratio=plt.figure().subplots())
+    assert other.get_ylim() == ax.get_ylim()
+    for wrong in ({"blind": 0.5}, {"blind": np.nan, "data": seen}):
+        with pytest.raises(InputError, match="blind hides data from a score on"):
+            plot.scores(data, ax, **cast(Any, wrong))
+    plt.close("all")
+
+
+def test_training_events_are_drawn_over_others(ax: Any) -> None:
+    with pytest.raises(InputError, match="this report does not know the training events"):
+        plot.overtraining(synthetic(), ax)
+    model, (events, other) = Oracle(), [overlaid(seed) for seed in (0, 1)]
+    found = report(model, events, trained_on=other, n_boot=10)
+    assert plot.overtraining(found, ax, experiment="ATLAS") is ax
+    assert {text.get_text().partition(" (")[0] for text in ax.get_legend().get_texts()} == {
+        "signal, training", "signal, here", "background, training", "background, here"
+    }  # fmt: skip
 
 
 def test_refusals_are_one_sentence(data: ReportData, ax: Any) -> None:

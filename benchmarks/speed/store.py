@@ -1,14 +1,13 @@
-"""What a saved pool takes: bytes beside those of its boosters, time to save and to load, the price of the checks."""
+"""What a saved pool takes: bytes beside those of its boosters, time to save and to load."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
-from benchmarks.harness import Figure, benchmark, best_times
+from benchmarks.harness import Figure, benchmark
 from fivesigma import CascadePool, GrownCascadeClassifier, load, save
 from fivesigma.challenge import B_REG
 from fivesigma.datasets import make_htautau
@@ -40,21 +39,3 @@ def pool() -> Iterable[Figure]:
     yield Figure("folder beside its boosters, bytes per event", rest / N_EVENTS, 64, note=f"{rest / 1e6:.1f} MB")
     yield Figure("time to save", saved, unit=" s", note=f"{sum(sizes.values()) / 1e6:.1f} MB in {len(sizes)} files")
     yield Figure("time to load", loaded, unit=" s")
-
-
-@benchmark(slow=True)
-def checks() -> Iterable[Figure]:
-    """The price of looking at every tree: a pool of 30 boosters of 300 trees, loaded with and without checks."""
-    events = make_htautau(20_000, random_state=0)
-    for library in ("xgboost", "lightgbm"):
-        member = GrownCascadeClassifier(library, n_trees=300, n_jobs=1, random_state=0)
-        member.fit(events.X, events.y, events.weight)
-        pool = CascadePool([("grown", GrownCascadeClassifier(library, n_trees=1))], cv=2, n_jobs=1, random_state=0)
-        pool.fit(events.X, events.y, events.weight)
-        pool.members_ = [("grown", member)] * 30  # what counts is that there are so many to read
-        with tempfile.TemporaryDirectory() as folder:
-            path = save(pool, Path(folder) / "pool")
-            loads = (partial(load, path, trusted=trusted) for trusted in (True, False))
-            without, checked = best_times(5, *loads, clock=time.process_time)
-        note = f"{without:.2f} s without, {checked:.2f} s with them"
-        yield Figure(f"price of checks, 30 x 300 trees of {library}", checked - without, 0.5, " s", note)

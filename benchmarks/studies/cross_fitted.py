@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma.analysis.choosing import RegionScores, Variations, choose, cross_fitted, shifts_in
-from fivesigma.analysis.settings import Settings
+from fivesigma.analysis.analysis_file import Settings
+from fivesigma.analysis.edge_choice import Variations, choose, cross_fitted, edges_of, shifts_in
+from fivesigma.scored.scored_events import ScoredEvents
 
 SETTINGS = Settings(region="SR", features=("x",), event_number="n", folds=5, categories=4, min_effective=25.0)
 LARGE, SAMPLES = 300_000, 5
 
 
-def sample(n: int, seed: int) -> tuple[RegionScores, Variations]:
+def sample(n: int, seed: int) -> tuple[ScoredEvents, Variations]:
     """Events, and the same moved by each systematic."""
     rng = np.random.default_rng(seed)
     signal = np.repeat([True, False], n)
@@ -29,9 +30,10 @@ def sample(n: int, seed: int) -> tuple[RegionScores, Variations]:
     process = np.where(signal, "S", np.where(rng.random(2 * n) < 0.5, "A", "B"))
     fold = rng.integers(0, SETTINGS.folds, 2 * n)
 
-    def events(shift: float = 0.0, factor: float = 1.0) -> RegionScores:
+    def events(shift: float = 0.0, factor: float = 1.0) -> ScoredEvents:
         heavier = np.where(process == "A", factor, 1.0)
-        return RegionScores(1 / (1 + np.exp(-(margin + shift))), weight * heavier, signal, process, fold)
+        score = 1 / (1 + np.exp(-(margin + shift)))
+        return ScoredEvents(score, signal, weight * heavier, None, process, ids=fold)
 
     return events(), {
         "shift": (events(0.05), events(-0.05)),
@@ -39,10 +41,10 @@ def sample(n: int, seed: int) -> tuple[RegionScores, Variations]:
     }
 
 
-def compare(n: int, seed: int, large: tuple[RegionScores, Variations]) -> tuple[float, ...]:
+def compare(n: int, seed: int, large: tuple[ScoredEvents, Variations]) -> tuple[float, ...]:
     """Significance in sample, cross-fitted, and of the same edges on the large sample."""
     nominal, variations = sample(n, seed)
-    edges = choose(nominal, variations, SETTINGS)
+    edges = edges_of(choose(nominal, variations, SETTINGS))
     quoted: Any = cross_fitted(nominal, variations, SETTINGS, edges, advance=lambda *_: None)
     seen, true = shifts_in(edges, nominal, variations), shifts_in(edges, *large)
     return seen.significance, quoted.significance, true.significance

@@ -39,7 +39,7 @@ from fivesigma.higgsml import engineer, load
 from fivesigma.higgsml.data import FEATURES
 from fivesigma.higgsml.features import ALL_SETS
 from fivesigma.higgsml.orientation import MOMENTA
-from fivesigma.learners.decomposition import default_regressor
+from fivesigma.learners import default_regressor
 
 RESULTS = Path(__file__).parent / "higgsml_trials.json"
 BASE, TREE, GROUPED, PROCESS = "net", "trees", "4 groups of weight beside", "Process"

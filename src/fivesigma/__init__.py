@@ -7,127 +7,90 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
-if TYPE_CHECKING:
-    from fivesigma import plot
-    from fivesigma.analysis import analyse
-    from fivesigma.cascade.rounds import History, Round
-    from fivesigma.categories import Categories, categorise
-    from fivesigma.categories.several_signals import ScoreCategories, categorise_scores
-    from fivesigma.categories.workspace import discovery_significance, to_pyhf, write_workspace
-    from fivesigma.cut import CutScan, scan
-    from fivesigma.estimators.auto import AutoClassifier
-    from fivesigma.estimators.decomposed import DecomposedClassifier
-    from fivesigma.estimators.grown import GrownCascadeClassifier
-    from fivesigma.estimators.pool import CascadePool
-    from fivesigma.estimators.retrained import CascadeClassifier
-    from fivesigma.estimators.scorer import make_scorer
-    from fivesigma.exporting import Exported, export
-    from fivesigma.learners.net.classifier import NetClassifier
-    from fivesigma.likelihood.shifts import Varied, YieldShifts, profiled_significance, yield_shifts
-    from fivesigma.reporting import Report, report
-    from fivesigma.scored.scored_events import ScoredEvents
-    from fivesigma.scored.scored_files import ScoredFiles
-    from fivesigma.significance import (
-        AMS2,
-        AMS3,
-        FDivergence,
-        GaussianBackground,
-        OnOff,
-        RelativeBackground,
-        SOverRootSB,
-        Utility,
-    )
-    from fivesigma.store import load, save
-    from fivesigma.yields import Yields
-
-# Every public name and the module that defines it; modules are imported on first use (PEP 562).
-_HOME = {
-    "analyse": "analysis",
-    "History": "cascade.rounds",
-    "Round": "cascade.rounds",
-    "categorise": "categories",
-    "CutScan": "cut",
-    "scan": "cut",
-    "AutoClassifier": "estimators.auto",
-    "DecomposedClassifier": "estimators.decomposed",
-    "GrownCascadeClassifier": "estimators.grown",
-    "CascadePool": "estimators.pool",
-    "CascadeClassifier": "estimators.retrained",
-    "make_scorer": "estimators.scorer",
-    "Exported": "exporting",
-    "export": "exporting",
-    "NetClassifier": "learners.net.classifier",
+# The public names of each module, which is imported on first use (PEP 562). A test holds what type checkers read below
+# to this table.
+_NAMES = {
+    "analysis": "analyse",
+    "cascade.rounds": "History Round",
+    "categories": "Categories categorise",
+    "categories.several_signals": "ScoreCategories categorise_scores",
+    "categories.workspace": "discovery_significance to_pyhf write_workspace",
+    "cut": "CutScan scan",
+    "datasets.events": "Events",
+    "datasets.load": "load_events",
+    "errors": "InputError",
+    "estimators.auto": "AutoClassifier",
+    "estimators.decomposed": "DecomposedClassifier",
+    "estimators.grown": "GrownCascadeClassifier",
+    "estimators.pool": "CascadePool",
+    "estimators.profiled": "ProfiledClassifier",
+    "estimators.retrained": "CascadeClassifier",
+    "estimators.scorer": "make_scorer",
+    "exporting": "Exported export",
+    "learners.net.classifier": "NetClassifier",
+    "likelihood.shifts": "Normalisation Varied YieldShifts profiled_significance yield_shifts",
     "plot": "plot",
-    "ScoreCategories": "categories.several_signals",
-    "categorise_scores": "categories.several_signals",
-    "Report": "reporting",
-    "report": "reporting",
-    "ScoredEvents": "scored.scored_events",
-    "ScoredFiles": "scored.scored_files",
-    "Categories": "categories",
-    "AMS2": "significance",
-    "AMS3": "significance",
-    "FDivergence": "significance",
-    "GaussianBackground": "significance",
-    "OnOff": "significance",
-    "RelativeBackground": "significance",
-    "SOverRootSB": "significance",
-    "Utility": "significance",
-    "load": "store",
-    "save": "store",
-    "Varied": "likelihood.shifts",
-    "YieldShifts": "likelihood.shifts",
-    "profiled_significance": "likelihood.shifts",
-    "yield_shifts": "likelihood.shifts",
-    "discovery_significance": "categories.workspace",
-    "to_pyhf": "categories.workspace",
-    "write_workspace": "categories.workspace",
-    "Yields": "yields",
+    "reporting": "Report report",
+    "scored.scored_events": "ScoredEvents",
+    "scored.scored_files": "ScoredFiles",
+    "significance": "AMS2 AMS3 FDivergence GaussianBackground OnOff RelativeBackground SOverRootSB Utility",
+    "store": "load save",
+    "yields": "Yields",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "AMS2",
-    "AMS3",
-    "AutoClassifier",
-    "CascadeClassifier",
-    "CascadePool",
-    "Categories",
-    "CutScan",
-    "DecomposedClassifier",
-    "Exported",
-    "FDivergence",
-    "GaussianBackground",
-    "GrownCascadeClassifier",
-    "History",
-    "NetClassifier",
-    "OnOff",
-    "RelativeBackground",
-    "Report",
-    "Round",
-    "SOverRootSB",
-    "ScoreCategories",
-    "ScoredEvents",
-    "ScoredFiles",
-    "Utility",
-    "Varied",
-    "YieldShifts",
-    "Yields",
-    "analyse",
-    "categorise",
-    "categorise_scores",
-    "discovery_significance",
-    "export",
-    "load",
-    "make_scorer",
-    "plot",
-    "profiled_significance",
-    "report",
-    "save",
-    "scan",
-    "to_pyhf",
-    "write_workspace",
-    "yield_shifts",
-]
+__all__ = sorted(_HOME)  # noqa: PLE0605
+
+# ruff: noqa: I001 - the second name tells type checkers that it is meant for others
+if TYPE_CHECKING:
+    from fivesigma import plot as plot
+    from fivesigma.analysis import analyse as analyse
+    from fivesigma.cascade.rounds import History as History, Round as Round
+    from fivesigma.categories import Categories as Categories, categorise as categorise
+    from fivesigma.categories.several_signals import (
+        ScoreCategories as ScoreCategories,
+        categorise_scores as categorise_scores,
+    )
+    from fivesigma.categories.workspace import (
+        discovery_significance as discovery_significance,
+        to_pyhf as to_pyhf,
+        write_workspace as write_workspace,
+    )
+    from fivesigma.cut import CutScan as CutScan, scan as scan
+    from fivesigma.datasets.events import Events as Events
+    from fivesigma.datasets.load import load_events as load_events
+    from fivesigma.errors import InputError as InputError
+    from fivesigma.estimators.auto import AutoClassifier as AutoClassifier
+    from fivesigma.estimators.decomposed import DecomposedClassifier as DecomposedClassifier
+    from fivesigma.estimators.grown import GrownCascadeClassifier as GrownCascadeClassifier
+    from fivesigma.estimators.pool import CascadePool as CascadePool
+    from fivesigma.estimators.profiled import ProfiledClassifier as ProfiledClassifier
+    from fivesigma.estimators.retrained import CascadeClassifier as CascadeClassifier
+    from fivesigma.estimators.scorer import make_scorer as make_scorer
+    from fivesigma.exporting import Exported as Exported, export as export
+    from fivesigma.learners.net.classifier import NetClassifier as NetClassifier
+    from fivesigma.likelihood.shifts import (
+        Normalisation as Normalisation,
+        Varied as Varied,
+        YieldShifts as YieldShifts,
+        profiled_significance as profiled_significance,
+        yield_shifts as yield_shifts,
+    )
+    from fivesigma.reporting import Report as Report, report as report
+    from fivesigma.scored.scored_events import ScoredEvents as ScoredEvents
+    from fivesigma.scored.scored_files import ScoredFiles as ScoredFiles
+    from fivesigma.significance import (
+        AMS2 as AMS2,
+        AMS3 as AMS3,
+        FDivergence as FDivergence,
+        GaussianBackground as GaussianBackground,
+        OnOff as OnOff,
+        RelativeBackground as RelativeBackground,
+        SOverRootSB as SOverRootSB,
+        Utility as Utility,
+    )
+    from fivesigma.store import load as load, save as save
+    from fivesigma.yields import Yields as Yields
 
 
 def __getattr__(name: str) -> Any:

@@ -151,15 +151,10 @@ def table(trained: tuple[Trained, Trained], result: Paired, signal: BoolArray, w
 
 def sentence(result: Paired) -> str:
     """What may be concluded, and what not."""
-    low, high = result.difference_interval
-    if low > 0:
-        verdict = "the cascade is ahead on these events"
-    elif high < 0:
-        verdict = "the plain model is ahead on these events"
-    else:
-        verdict = "these events do not tell the two apart"
+    verdict = result.ahead("the plain model", "the cascade")
+    interval = _interval(result.difference_interval, "+")
     return (
-        f"Paired difference {result.difference:+.3f}, 68 % interval {_interval((low, high), '+')}: {verdict}. The "
+        f"Paired difference {result.difference:+.3f}, 68 % interval {interval}: {verdict}. The "
         "intervals hold the statistics of the test events alone; another training sample would move both models."
     )
 

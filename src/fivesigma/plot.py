@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "importance",
+    "overtraining",
     "progress",
     "purity",
     "roc",
@@ -187,6 +188,7 @@ def scores(
     signal: Sequence[str] = (),
     cut: Any = None,
     data: Any = None,
+    blind: float | None = None,
     ratio: Any = None,
     **label: Unpack[Label],
 ) -> Any:
@@ -208,6 +210,8 @@ def scores(
         Where to draw the cut; by default the model's.
     data : array of shape (n_events,), ScoredEvents or histogram, optional
         Scores of observed events, or a histogram of them with the same bins.
+    blind : float, optional
+        Score from which on data are hidden: bins that reach beyond it have no point.
     ratio : matplotlib axes, optional
         For the ratio; by default the axes are divided into two panels.
     **label
@@ -254,8 +258,12 @@ def scores(
         ax.stairs(alone, edges, color="black", linewidth=1.5, label="signal alone")
     if cut is not None:
         ax.axvline(cut, **CUT_LINE)
+    if blind is not None and (data is None or np.isnan(blind)):
+        raise InputError(f"blind hides data from a score on; give data and a number, got blind={blind!r}")
     counts = None if data is None else _counts(data, edges)
-    highest = max(float(floor.max()), 0.0 if counts is None else float(counts.max()))
+    if counts is not None and blind is not None:
+        counts[edges[1:] > blind] = np.nan
+    highest = max(float(floor.max()), 0.0 if counts is None else float(np.nanmax(counts, initial=0.0)))
     positive = floor[floor > 0]
     if positive.size:
         ax.set_yscale("log")
@@ -305,8 +313,43 @@ def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Labe
     if found is None:
         raise InputError(f"a {data.provenance.model} of these learners does not say which features it uses")
     ax.barh(found.names[::-1], found.share[::-1])
-    _frame(ax, "share of the gain", "")
+    _frame(ax, "share of the gain" if found.kind == "gain" else "share of the loss in ROC area", "")
     draw_label(ax, **label)
+    return ax
+
+
+def overtraining(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
+    """Draw the score of training events as lines and of the report's events as points, each class with area one.
+
+    Parameters
+    ----------
+    report : Report or ReportData
+        Made with ``trained_on``.
+    ax : matplotlib axes, optional
+        The current axes if not given.
+    **label
+        As in `significance`.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    data, ax = _data(report), axes_or_current(ax)
+    found = data.overtraining
+    if found is None:
+        raise InputError("this report does not know the training events; give fivesigma.report(..., trained_on=events)")
+    centre = (found.edges[:-1] + found.edges[1:]) / 2
+    top = 0.0
+    for one, colour in zip(found.classes, (SIGNALS[0], BACKGROUNDS[0]), strict=True):
+        ax.stairs(one.training, found.edges, fill=True, alpha=0.3, color=colour, label=f"{one.name}, training")
+        bars = {"fmt": "o", "color": colour, "markersize": 3}
+        ax.errorbar(centre, one.here, one.here_error, label=f"{one.name}, here (KS {one.probability:.2g})", **bars)
+        top = max(top, float(one.training.max()), float((one.here + one.here_error).max()))
+    ax.axvline(data.verdict.cut, **CUT_LINE)
+    ax.set_ylim(bottom=0.0)
+    _frame(ax, "score", "density", (float(found.edges[0]), float(found.edges[-1])))
+    draw_label(ax, **label)
+    legend_above(ax, 1.03 * top)
     return ax
 
 

@@ -2,13 +2,15 @@
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from fivesigma._tools.files import read_text, written_whole
+from fivesigma._tools.files import name_beside, read_text, written_whole
 from fivesigma.errors import InputError
 
 
@@ -85,5 +87,34 @@ def test_other_errors_pass_and_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_a_device_is_not_read_without_end() -> None:
-    with pytest.raises(InputError, match="has more than 50,000,000 bytes"):
+    with pytest.raises(InputError, match="is no plain file"):
         read_text(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "dangling link", "device"])
+def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path, kind: str) -> None:
+    """As root a rename would put a file in the place of /dev/null."""
+    target = Path("/dev/null") if kind == "device" else tmp_path / "out.html"
+    if kind == "pipe":
+        os.mkfifo(target)
+    elif kind.endswith("link"):
+        target.symlink_to(tmp_path / "elsewhere")
+        if kind == "link":
+            (tmp_path / "elsewhere").write_text("mine")
+    before = target.lstat()
+    with pytest.raises(InputError, match="name a plain file") as caught:
+        written(target, lambda beside: beside.touch())
+    assert "\n" not in str(caught.value)
+    assert target.lstat().st_ino == before.st_ino
+
+
+def test_what_killed_processes_left_is_removed_by_the_next_write(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    mine = name_beside(tmp_path / "a.txt")
+    for pid in (child.pid, 1):
+        mine.with_name(mine.name.replace(str(os.getpid()), str(pid), 1)).write_text("half")
+    with written_whole(tmp_path / "a.txt") as beside:
+        beside.write_text("whole")
+    assert len(list(tmp_path.iterdir())) == 2, "the file of a process that lives stays"
+    assert (tmp_path / "a.txt").read_text() == "whole"

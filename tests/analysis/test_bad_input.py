@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from fivesigma.analysis import analyse
-from fivesigma.analysis.settings import numbers_in
+from fivesigma.analysis.analysis_file import numbers_in
 from fivesigma.cli import main
 from fivesigma.errors import InputError
 from tests.analysis.ntuples import branches, config, make, write
@@ -83,7 +83,10 @@ def odd(tree: str) -> Callable[[dict[str, Any]], None]:
 
 
 def luminosity(total: Any, **more: Any) -> Callable[[dict[str, Any]], None]:
-    return block(Luminosity=140, CrossSections={"Background": {"CrossSection": 1, "SumOfWeights": total}} | more)
+    return block(
+        Luminosity=140,
+        CrossSections={"Signal": None, "Background": {"CrossSection": 1, "SumOfWeights": total}} | more,
+    )
 
 
 def both(*changes: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], None]:
@@ -126,12 +129,12 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no block": (lambda c: c.pop("Fivesigma"), "has no block 'Fivesigma'"),
     "block key": (block(Feature=["x"]), r"Fivesigma has the unknown key 'Feature'; did you mean 'Features'"),
     "categories key": (block(Categories={"Numbr": 3}), r"Categories has the unknown key 'Numbr'; did you mean"),
-    "categories": (block(Categories={"Number": 1.5}), "whole number of at least 1, auto or Cut"),
+    "categories": (block(Categories={"Number": 1.5}), "whole number from 1 to 1000, auto or Cut"),
     "model": (block(Model="grow"), r"Model must be one of .*; did you mean 'grown'"),
     "model option": (block(ModelOptions={"n_tree": 3}), r"unknown key 'n_tree'; did you mean 'n_trees'"),
     "our own option": (block(ModelOptions={"cv": 3}), "ModelOptions has the unknown key 'cv'"),
     "missing key": (lambda c: c["Fivesigma"].pop("EventNumber"), "Fivesigma needs the key 'EventNumber'"),
-    "folds": (block(Folds=1), "the number of Folds must be a whole number of at least 2"),
+    "folds": (block(Folds=1), "Folds must be a whole number from 2 to 1000, got 1"),
     "region": (block(Region="SR"), "the Region of the block Fivesigma is 'SR', which is no region"),
     "variable": (lambda c: c["Regions"][0].update(Variable="x"), "leave its Variable out"),
     "no variable": (lambda c: c["Regions"][1].pop("Variable"), "region 'Control_region' needs a Variable"),
@@ -142,14 +145,13 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "symmetrize": (lambda c: systematic(c, {"Symmetrize": True}), "Symmetrize in Up"),
     "one modifier": (
         lambda c: c["Systematics"][2].update(ModifierName="Modeling"),
-        "two systematics move sample 'Background' by one modifier 'Modeling'",
+        "two systematics move sample 'Background' in region 'Signal_region' by one modifier 'Modeling'",
     ),
-    "region path": (lambda c: c["Regions"][0].update(RegionPath="a"), "has a RegionPath"),
     "a number of its own files": (
         both(luminosity("2e3"), lambda c: systematic(c, {"Tree": "background", "SamplePath": "odd.root"})),
         r"systematic 'Modeling' Up has files of its own, whose sum of weights is not the number",
     ),
-    "cross section of nothing": (luminosity(1, Back={}), "unknown key 'Back'; did you mean 'Background'"),
+    "cross section of nothing": (luminosity(1, Back=None), "unknown key 'Back'; did you mean 'Background'"),
     "no luminosity": (both(luminosity(1), lambda c: c["Fivesigma"].pop("Luminosity")), "needs a luminosity"),
     "variable of a systematic": (lambda c: systematic(c, {"Variable": "jet_pt_up"}), "to replace branches"),
     "mixed replacements": (lambda c: systematic(c, {"Variable": "jet_pt = jet_pt_up; x"}), "mixes replacements"),
@@ -234,13 +236,13 @@ def test_by_command_line(file: Path, tmp_path: Path) -> None:
     [
         (
             "a0: &a0 [x]\n" + "".join(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]\n" for k in range(1, 20)),
-            "1,000,000",
+            "100,000",
         ),
-        ("&a [*a]\n", "1,000,000"),
-        ("&a {b: *a}\n", "1,000,000"),
+        ("&a [*a]\n", "100,000"),
+        ("&a {b: *a}\n", "100,000"),
         ("[" * 5_000, "nested too deeply"),
-        ("a: 2024-99-99\n", "month must be in"),
-        ("!!python/object/apply:os.system [ls]\n", "is not YAML"),
+        ("a: 2024-99-99\n", "has no block"),
+        ("!!python/object/apply:os.system [ls]\n", "has the tag"),
     ],
 )
 def test_configurations_that_unfold_without_end(tmp_path: Path, text: str, message: str) -> None:

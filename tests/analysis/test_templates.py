@@ -1,4 +1,4 @@
-"""What a template is made of, what cabinetry gets of it, and the variations that choose the edges."""
+"""What a template is made of, and the variations that choose the edges."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from fivesigma._types import Array
-from fivesigma.analysis.choosing import RegionScores, shifts_in, variations_of
-from fivesigma.analysis.configuration import Analysis, read_analysis
-from fivesigma.analysis.layout import layout_of
-from fivesigma.analysis.reading import Reader
-from fivesigma.analysis.rewriting import cabinetry_config
+from fivesigma.analysis.analysis_file import read_analysis
+from fivesigma.analysis.cabinetry_workspace import cabinetry_config
+from fivesigma.analysis.edge_choice import nominal_events, shifts_in, variations_of
+from fivesigma.analysis.ntuple_reader import Reader
+from fivesigma.analysis.scoring import Scorer, ntuple_names
 from fivesigma.analysis.templates import Template, templates_of
-from fivesigma.analysis.training import training_events
 from fivesigma.datasets.events import Events
+from fivesigma.scored.scored_events import ScoredEvents
 from tests.analysis.ntuples import branches, config, make, write
 
 cabinetry = pytest.importorskip("cabinetry")
@@ -41,53 +41,48 @@ def given(tmp_path: Path) -> dict[str, Any]:
         sample["SamplePath"] = "ntuples.root"
     out["Fivesigma"] |= {
         "Luminosity": "1e1",
-        "CrossSections": {"Background": {"CrossSection": 0.2, "SumOfWeights": "h_sumw"}},
+        "CrossSections": {"Signal": None, "Background": {"CrossSection": 0.2, "SumOfWeights": "h_sumw"}},
         "Preselection": "n_jets > 0",
     }
     return out
 
 
-def rewritten(given: dict[str, Any]) -> tuple[list[Template], dict[str, Any]]:
+def planned(given: dict[str, Any]) -> list[Template]:
+    """Templates of a configuration that cabinetry takes as it is rewritten."""
+    analysis = read_analysis(given)
+    binning = {"Signal_region": np.array([0.0, 0.5, 1.01]), "Control_region": np.array([30.0, 600.0])}
+    assert cabinetry.configuration.validate(cabinetry_config(analysis, binning)[0])
+    return templates_of(analysis)
+
+
+def variations(given: dict[str, Any], folder: Path) -> tuple[ScoredEvents, Any]:
     analysis = read_analysis(given)
     templates = templates_of(analysis)
-    edges = np.array([-np.inf, 0.5, np.inf])
-    layout = layout_of(analysis, templates, edges, blind=True, friends=False)
-    config = cabinetry_config(analysis, templates, layout)
-    assert cabinetry.configuration.validate(config)
-    return templates, config
-
-
-def variations(given: dict[str, Any]) -> tuple[RegionScores, Any, Analysis]:
-    analysis = read_analysis(given)
-    own = [template for template in templates_of(analysis) if template.region == "Signal_region"]
-    nominal = [template for template in own if template.systematic is None and not template.is_data]
-    reader = Reader(analysis.settings, nominal[0])
-    events = training_events(reader, nominal, analysis.signal)
-    scores = RegionScores(
-        Model().predict_proba(events)[:, 1],
-        events.weight,
-        events.is_signal,
-        np.asarray(events.process),
-        reader.folds(events.kept["eventNumber"]),
-    )
-    return scores, variations_of(Model(), reader, analysis, own, scores, advance=lambda *_: None), analysis
+    nominal = [t for t in templates if t.region == "Signal_region" and t.systematic is None and not t.is_data]
+    scorer = Scorer(analysis, templates, Reader(analysis.settings, nominal[0]), hidden="Signal_region")
+    (folder / "out").mkdir()
+    names = ntuple_names(templates)
+    scored = scorer.write(folder / "out", names, Model(), friends=False, advance=lambda *_: None)
+    again = scorer.find(folder / "out", names, advance=lambda *_: None)
+    assert scored.keys() == again.keys()
+    for key, events in scored.items():
+        for name in ("score", "weight", "ids", "signal", "process"):
+            np.testing.assert_array_equal(getattr(events, name), getattr(again[key], name))
+    return nominal_events(analysis, scored), variations_of(analysis, scored)
 
 
 def test_a_variation_with_files_of_its_own_has_its_own_factor(given: dict[str, Any]) -> None:
     given["Systematics"] = given["Systematics"][1:2]
     given["Systematics"][0]["Up"] = {"SamplePath": "other.root"}
-    templates, config = rewritten(given)
+    templates = planned(given)
     factors = {t.systematic: t.factor for t in templates if t.sample == "Background"}
     assert factors == {None: 1000 * 10 * 0.2 / 2000, "Modeling": 1000 * 10 * 0.2 / 500}
-    samples = {sample["Name"]: sample for sample in config["Samples"]}
-    assert samples["Background"]["Weight"] == "weight"  # a factor of one
-    assert config["Systematics"][0]["Up"] == {"SamplePath": "other.root", "Weight": "4.0*(weight)"}
 
 
 def test_filters_and_weights_replace_each_other_as_in_cabinetry(given: dict[str, Any]) -> None:
     given["Samples"][2] |= {"Filter": "x > 0", "Weight": "2"}
     given["Systematics"][1]["Up"] |= {"Filter": "x > 1 && n_jets < 4"}
-    templates, config = rewritten(given)
+    templates = planned(given)
     conditions = {(t.region, t.sample, t.systematic): t.condition for t in templates}
     assert conditions["Signal_region", "Signal", None] == "(n_jets > 0) && (lep_charge > 0)"
     assert conditions["Signal_region", "Background", None] == "(n_jets > 0) && (x > 0)"
@@ -96,14 +91,10 @@ def test_filters_and_weights_replace_each_other_as_in_cabinetry(given: dict[str,
     weights = {(t.systematic, t.direction): t.weight for t in templates if t.sample == "Background"}
     assert weights[None, None] == weights["Modeling", "Up"] == "2"
     assert weights["Weighting", "Down"] == "0.7*weight"
-    samples = {sample["Name"]: sample for sample in config["Samples"]}
-    assert samples["Background"]["Filter"] == "fivesigma_in_Background"
-    assert config["Systematics"][1]["Up"] == {"Tree": "background_up", "Filter": "fivesigma_in_Modeling_Up"}
-    assert config["Regions"][0]["Binning"] == [0.0, 0.5, 1.01]
 
 
-def test_variations_are_the_templates_of_the_region(given: dict[str, Any]) -> None:
-    nominal, found, _ = variations(given)
+def test_variations_are_the_templates_of_the_region(given: dict[str, Any], tmp_path: Path) -> None:
+    nominal, found = variations(given, tmp_path)
     assert list(found) == ["Luminosity", "Modeling", "Weighting"]
     shifts = shifts_in(np.array([0.0, 0.5, 1.01]), nominal, found)
     flat = branches("background")
@@ -127,11 +118,11 @@ def test_variations_are_the_templates_of_the_region(given: dict[str, Any]) -> No
     np.testing.assert_allclose(shifts.up["Modeling"]["Signal"], signal)
 
 
-def test_systematics_of_one_modifier_move_together(given: dict[str, Any]) -> None:
+def test_systematics_of_one_modifier_move_together(given: dict[str, Any], tmp_path: Path) -> None:
     """One of them mirrored, the other not."""
     given["Systematics"][0] |= {"Samples": "Signal", "ModifierName": "both"}
     given["Systematics"][1]["ModifierName"] = "both"
-    nominal, found, _ = variations(given)
+    nominal, found = variations(given, tmp_path)
     assert list(found) == ["both", "Weighting"]
     separate = shifts_in(np.array([0.0, 0.5, 1.01]), nominal, found)
     up, down, unmoved = separate.up["both"], separate.down["both"], separate.nominal

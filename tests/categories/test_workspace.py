@@ -75,48 +75,25 @@ def test_uncertainties_lower_the_significance(n_categories: int) -> None:
 
 @pytest.mark.parametrize("n_categories", [1, 4])
 def test_pyhf_agrees_on_shifts(n_categories: int) -> None:
-    """Our own profile moves yields linearly, as histosys does; normsys would move them exponentially."""
     categories = filled(n_categories, min_effective=100)
     shifts = shifted(categories)
     workspace = to_pyhf(categories, shifts, staterror=False)
-    for sample in workspace["channels"][0]["samples"]:
-        name = sample["name"]
-        sample["modifiers"] = [m for m in sample["modifiers"] if m["type"] == "normfactor"]
-        if not categories.by_process[name].signal:
-            sample["modifiers"] += [
-                {
-                    "name": systematic,
-                    "type": "histosys",
-                    "data": {
-                        "hi_data": shifts.up[systematic][name].tolist(),
-                        "lo_data": shifts.down[systematic][name].tolist(),
-                    },
-                }
-                for systematic in shifts.up
-            ]
     assert shifts.significance < 0.9 * shifts.known_background
-    assert discovery_significance(workspace) == pytest.approx(shifts.significance, rel=1e-4)
+    assert discovery_significance(workspace) == pytest.approx(shifts.significance, abs=1e-6)
 
 
 def test_modifiers_say_what_moved() -> None:
     categories = filled(3)
     samples = {s["name"]: s for s in to_pyhf(categories, shifted(categories))["channels"][0]["samples"]}
     kinds = {name: [(m["name"], m["type"]) for m in s["modifiers"]] for name, s in samples.items()}
-    tes = [("tes", "normsys"), ("tes", "histosys")]
-    stat = ("staterror_categories", "staterror")
+    tes, stat = ("tes", "histosys"), ("staterror_categories", "staterror")
     assert kinds == {
-        "H": [("mu", "normfactor"), *tes],
-        "Z": [stat, *tes],
-        "ttbar": [stat, ("xs_ttbar", "normsys"), *tes],
+        "H": [("mu", "normfactor"), tes],
+        "Z": [stat, tes],
+        "ttbar": [stat, ("xs_ttbar", "histosys"), tes],
     }
-    factor = samples["ttbar"]["modifiers"][1]["data"]
-    assert (factor["hi"], factor["lo"]) == (pytest.approx(1.1), pytest.approx(0.9))
     np.testing.assert_allclose(samples["Z"]["modifiers"][0]["data"], np.sqrt(categories.by_process["Z"].sum_of_squares))
-    norm, shape = samples["Z"]["modifiers"][1:]
-    np.testing.assert_allclose(
-        norm["data"]["hi"] * np.array(shape["data"]["hi_data"]), shifted(categories).up["tes"]["Z"], rtol=1e-9
-    )
-    assert sum(shape["data"]["hi_data"]) == pytest.approx(sum(samples["Z"]["data"]))
+    np.testing.assert_allclose(samples["Z"]["modifiers"][1]["data"]["hi_data"], shifted(categories).up["tes"]["Z"])
 
 
 def test_a_process_that_vanishes_is_a_histosys() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,14 +13,13 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from sklearn.linear_model import LinearRegression
-from sklearn.svm import SVC
 
-from fivesigma import DecomposedClassifier, save
+from fivesigma import GrownCascadeClassifier, save
 from fivesigma.cli import main
 from fivesigma.datasets import load_events, make_htautau, write_events
 from fivesigma.errors import InputError
 from fivesigma.yields import learner_weights
+from tests.store.test_untrusted import hash_again
 
 pl = pytest.importorskip("polars")
 
@@ -185,16 +185,27 @@ def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_models_that_cannot_be_checked_need_trust(tmp_path: Path) -> None:
+def test_a_crafted_model_is_one_line_of_every_command(tmp_path: Path) -> None:
     events = make_htautau(2000, random_state=0)
     path = write_events(events, tmp_path / "events.csv")
     kept = load_events(path, features=["DER_mass_vis"])
-    model = DecomposedClassifier(SVC(), LinearRegression(), random_state=0, n_jobs=1)
-    save(model.fit(kept), tmp_path / "model")
-    for command, end in (("predict", ".csv"), ("report", ".html")):
-        run = (command, tmp_path / "model", path, "-o", tmp_path / f"out{end}")
-        assert "or --trusted if you trust its author" in error(*run)
-        done = CliRunner().invoke(main, [*map(str, run), "--trusted"])
-        assert done.exit_code == 0, done.output
-    assert "--trusted" in error("export", tmp_path / "model", "-o", tmp_path / "model.onnx")
-    assert "--trusted" not in error("export", tmp_path / "model", "-o", tmp_path / "model.onnx", "--trusted")
+    model = save(GrownCascadeClassifier("lightgbm", n_trees=2, random_state=0, n_jobs=1).fit(kept), tmp_path / "model")
+    done = CliRunner().invoke(main, ["predict", str(model), str(path), "-o", str(tmp_path / "good.csv"), "--untrusted"])
+    assert done.exit_code == 0, done.output
+    part = next(model.glob("*.txt"))
+    part.write_bytes(part.read_bytes()[:900])
+    hash_again(model)
+    for command, end in (("predict", ".csv"), ("report", ".html"), ("export", ".onnx")):
+        inputs = () if command == "export" else (path,)
+        message = error(command, model, *inputs, "-o", tmp_path / f"out{end}", "--untrusted")
+        assert "ended a child process" in message
+
+
+def test_a_device_or_a_pipe_as_output_is_refused_before_any_work(tmp_path: Path) -> None:
+    path = write_events(make_htautau(500, random_state=0), tmp_path / "events.csv")
+    pipe = tmp_path / "out.csv"
+    os.mkfifo(pipe)
+    assert "name a plain file" in error("predict", tmp_path / "model", path, "-o", pipe, "--force")
+    assert "name a plain file" in error("export", tmp_path / "model", "-o", "/dev/null", "--force")
+    assert pipe.is_fifo()
+    assert Path("/dev/null").is_char_device()

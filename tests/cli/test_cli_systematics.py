@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from fivesigma import ScoredEvents, Varied, categorise, discovery_significance, scan
+from fivesigma import Normalisation, ScoredEvents, Varied, categorise, discovery_significance, scan
 from fivesigma.cli import main
+from fivesigma.likelihood.shifts import Systematics
 
 polars = pytest.importorskip("polars")
 
@@ -64,14 +65,13 @@ def own(scored: ScoredEvents) -> Varied:
     return Varied(score, weight, signal, scored.process)
 
 
-def heavier(scored: ScoredEvents) -> Varied:
-    return Varied(weight=scored.arrays()[2] * np.where(scored.process == "ttbar", 1.06, 1.0))
-
-
 def test_scan_is_that_of_the_library(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     nominal = read(folder, "nominal")
-    given = {"JES": (own(read(folder, "up")), own(read(folder, "down"))), "top": (heavier(nominal), None)}
+    given: Systematics = {
+        "JES": (own(read(folder, "up")), own(read(folder, "down"))),
+        "top": Normalisation("ttbar", 0.06),
+    }
     expected = scan(nominal, systematics=given)
     words = ["scan", folder / "nominal.parquet", *asked(folder), "--replicas", 30]
     found = json.loads(run(*words, "--json").stdout)
@@ -82,7 +82,7 @@ def test_scan_is_that_of_the_library(folder: Path, tmp_path: Path) -> None:
     done = run(*words, "--plot", tmp_path / "scan.png", "--systematic", "H=5%@H")
     assert done.exit_code == 0, done.output
     assert f"over JES, top, H; {expected.known_background:.4f} if b were known" in done.stdout
-    assert "note: systematic 'H' moves no background: it changes nothing" in done.stderr
+    assert "note: systematic 'H' moves no background: it does not change the discovery significance" in done.stderr
     assert (tmp_path / "scan.png").stat().st_size > 1000
 
 
@@ -90,17 +90,18 @@ def test_scan_is_that_of_the_library(folder: Path, tmp_path: Path) -> None:
 def test_categorise_is_that_of_the_library(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyhf")
     nominal = read(folder, "nominal")
-    given = {"JES": (own(read(folder, "up")), own(read(folder, "down"))), "top": (heavier(nominal), None)}
+    given: Systematics = {
+        "JES": (own(read(folder, "up")), own(read(folder, "down"))),
+        "top": Normalisation("ttbar", 0.06),
+    }
     expected = categorise(nominal, n_categories=3, systematics=given)
     words = ["categorise", folder / "nominal.parquet", "-k", 3, *asked(folder), "--replicas", 20]
-    done = run(*words, "--json", "--pyhf", tmp_path / "split.json")
+    done = run(*words, "--json")
     found = json.loads(done.stdout)
     assert found["edges"][1:-1] == expected.edges[1:-1].tolist()
     assert found["significance"] == expected.significance
     assert (found["bound"], found["gap"]) == (expected.bound, expected.gap)
-    assert "is split into normsys and histosys: pyhf's significance changes by" in done.stderr
-    done = run(*words, "--mc-statistics", "--shapes", "histosys", "--pyhf", tmp_path / "whole.json")
-    assert "normsys" not in done.stderr
+    done = run(*words, "--mc-statistics", "--pyhf", tmp_path / "whole.json")
     assert "profiled over JES, top, simulation" in done.stdout
     quoted = categorise(nominal, n_categories=3, systematics=given, mc_statistics=True)
     fitted = discovery_significance(json.loads((tmp_path / "whole.json").read_text()), quoted.pulls)
@@ -117,10 +118,13 @@ def test_other_events_are_quoted_with_their_own_variations(folder: Path) -> None
     files = f"{folder}/test_up.parquet,{folder}/test_down.parquet"
     found = json.loads(run(*words, "--quote-systematic", f"JES={files}").stdout)
     nominal = read(folder, "nominal")
-    given = {"JES": (own(read(folder, "up")), own(read(folder, "down"))), "top": (heavier(nominal), None)}
+    given: Systematics = {
+        "JES": (own(read(folder, "up")), own(read(folder, "down"))),
+        "top": Normalisation("ttbar", 0.06),
+    }
     up, down = (own(ScoredEvents.read(folder / f"test_{side}.parquet", like=test)) for side in ("up", "down"))
     expected = categorise(nominal, n_categories=3, systematics=given).evaluate(
-        test, systematics={"JES": (up, down), "top": (heavier(test), None)}
+        test, systematics={"JES": (up, down), "top": Normalisation("ttbar", 0.06)}
     )
     assert found["significance"] == expected.significance
     assert found["held_out"] is True
@@ -131,7 +135,8 @@ def test_other_events_are_quoted_with_their_own_variations(folder: Path) -> None
     [
         (["--systematic", "JES"], 2, "--systematic 'JES' is not of the form NAME=UP,DOWN or NAME=SIZE%@PROCESS"),
         (["--systematic", "JES=a,b,c"], 2, "has 3 files; give one for up, and one for down"),
-        (["--systematic", "top=6%"], 2, "names no process; write NAME=SIZE%@PROCESS"),
+        (["--systematic", "top=free"], 2, "names no process; write top=free@PROCESS"),
+        (["--systematic", "a=up.parquet@Z"], 1, "a file of scores knows its processes; leave @Z out"),
         (["--systematic", "top=1.2.3%@Z"], 2, "'1.2.3' is not a number"),
         (["--systematic", "a=1%@Z", "--systematic", "a=2%@Z"], 2, "names 'a' twice"),
         (["--systematic", "top=6%@tbar"], 1, "of which there are no events; did you mean 'ttbar'"),

@@ -98,8 +98,8 @@ def test_tables_are_printed_too(folder: Path) -> None:
     ("options", "sentence"),
     [
         (("--memory", "disk", "--folds", "3"), "--folds needs all events in memory; leave it out with --memory disk"),
-        (("--memory", "bins", "--learner", "lightgbm"), "--learner lightgbm needs all events in memory"),
-        (("--memory", "bins", "--cascade", "retrained"), "--cascade retrained needs all events in memory"),
+        (("--memory", "bins", "--library", "lightgbm"), "--library lightgbm needs all events in memory"),
+        (("--memory", "bins", "--model", "retrained"), "--model retrained needs all events in memory"),
         (("--memory", "bins", "--fast"), "--fast needs all events in memory"),
         (("--cache", "x"), "cache is a folder for memory='disk', and memory is 'all'; leave cache out"),
     ],

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,4 +147,88 @@ def test_systematics_from_files(folder: Path, cascade: Any, test_events: Events)
     page = html.unescape((folder / "report.html").read_text(encoding="utf-8"))
     assert f"--systematic half={folder}/half.parquet --systematic W=10%@wjets" in page
     wrong = CliRunner().invoke(report_command, [*words, "--force", "--systematic", "W=10%@wjet"])
-    assert "W scales the process 'wjet', of which there are no events; did you mean 'wjets'" in wrong.output
+    assert "'W' scales the process 'wjet', of which there are no events; did you mean 'wjets'" in wrong.output
+
+
+def run_report(*words: object) -> Any:
+    return CliRunner().invoke(report_command, [*map(str, words), "--replicas", "10"])
+
+
+def test_a_file_of_scores_is_enough(folder: Path, cascade: Any, test_events: Events) -> None:
+    fivesigma.ScoredEvents.of(cascade, test_events).write(folder / "scores.parquet")
+    result = run_report(folder / "model", folder / "scores.parquet", "-o", folder / "r.html", "--systematic", "lumi=3%")
+    assert result.exit_code == 0, result.output
+    assert f"significance {cascade.significance(test_events):.4f}" in result.stdout
+    moved = fivesigma.Normalisation(sorted(set(map(str, np.asarray(test_events.process)))), 0.03)
+    shifts = cascade.yield_shifts(test_events, None, None, {"lumi": moved})
+    assert f"{shifts.waterfall()[1][1]:8.4f}  lumi" in result.stdout
+    wrong = run_report(
+        folder / "model", folder / "scores.parquet", "-o", folder / "s.html", "--baseline", folder / "plain"
+    )
+    assert "baseline needs the features of the events" in wrong.stderr
+
+
+def test_one_size_for_all_processes(folder: Path, cascade: Any, test_events: Events) -> None:
+    """With a column of processes or without, all yields move together."""
+    words = (folder / "model", folder / "the events.parquet", "-o", folder / "r.html", "--systematic", "lumi=3%")
+    said = []
+    for more in ((), ("--process", "none")):
+        result = run_report(*words, *more, "--force")
+        assert result.exit_code == 0, result.output
+        page = (folder / "r.html").read_text(encoding="utf-8")
+        assert '<th scope="row">lumi</th><td>+3.00 %</td><td>-3.00 %</td><td>+3.00 %</td><td>-3.00 %</td>' in page
+        said.append(result.stdout)
+    assert said[0] == said[1]
+
+
+def test_a_baseline_may_have_other_features(folder: Path, train: Events, test_events: Events) -> None:
+    options: dict[str, Any] = {"n_trees": 10, "b_reg": 10.0, "random_state": 0, "n_jobs": 1}
+    few, more = ("DER_mass_MMC", "PRI_tau_pt"), ("PRI_tau_pt", "PRI_met", "DER_mass_vis")
+    for name, features in (("few", few), ("more", more)):
+        read = fivesigma.load_events(write_events(train, folder / "train.parquet"), features=features)
+        fivesigma.save(fivesigma.GrownCascadeClassifier(**options).fit(read), folder / name)
+    for model, baseline in (("few", "more"), ("more", "few")):
+        files = (folder / model, folder / "the events.parquet", "-o", folder / f"{model}.html")
+        result = run_report(*files, "--baseline", folder / baseline, "--trained-on", folder / "train.parquet")
+        assert result.exit_code == 0, result.output
+        assert f"significance {fivesigma.load(folder / model).significance(test_events):.4f}" in result.stdout
+        page = (folder / f"{model}.html").read_text(encoding="utf-8")
+        assert f"{fivesigma.load(folder / baseline).significance(test_events):.3f}" in page
+
+
+def test_samples_have_systematics_of_their_own(tmp_path: Path, train: Events, test_events: Events) -> None:
+    """Files by process, nominal and varied, are the events of one file with columns of labels and processes."""
+    pytest.importorskip("polars")
+    names = ("htautau_ggF", "ttbar", "wjets")
+    signal = names[0]
+
+    def of(events: Events, process: str, factor: float, name: str) -> Path:
+        chosen = events[np.asarray(events.process) == process]
+        moved = replace(chosen, X=np.where(np.isnan(chosen.X), chosen.X, chosen.X * factor).astype(np.float32))
+        return write_events(moved, tmp_path / f"{process}_{name}.parquet")
+
+    def samples(events: Events, name: str, factor: float = 1.0) -> dict[str, Path]:
+        return {process: of(events, process, factor, name) for process in names}
+
+    there = [name for name in names if (np.asarray(train.process) == name).any()]
+    assert there == list(names)
+    known: dict[str, Any] = {"signal": [signal], "features": ["DER_*", "PRI_tau_*"], "weight": "Weight"}
+    model = fivesigma.GrownCascadeClassifier(n_trees=10, b_reg=10.0, random_state=0, n_jobs=1)
+    model.fit(fivesigma.load_events(samples(train, "train"), **known))
+    fivesigma.save(model, tmp_path / "model")
+    nominal, up, down = (samples(test_events, n, f) for n, f in (("nominal", 1.0), ("up", 1.05), ("down", 0.95)))
+    words: list[object] = [tmp_path / "model", "-o", tmp_path / "r.html"]
+    words += [word for name in names for word in ("--sample", f"{name}={nominal[name]}")]
+    for name in ("ttbar", "wjets"):
+        words += ["--systematic", f"JES={up[name]},{down[name]}@{name}"]
+    result = run_report(*words)
+    assert result.exit_code == 0, result.output
+    events = fivesigma.load_events(nominal, **known)
+    sides = [fivesigma.load_events({n: s[n] for n in names[1:]}, **known | {"signal": []}) for s in (up, down)]
+    sides = [replace(side, signal=events.signal, y=np.full(len(side), model.classes_[0])) for side in sides]
+    steps = model.yield_shifts(events, None, None, {"JES": (sides[0], sides[1])}).waterfall()
+    assert f"{steps[1][1]:8.4f}  JES" in result.stdout
+    assert steps[1][1] < steps[0][1]
+    wrong = run_report(*words[:-4], "--systematic", f"JES={up['ttbar']}", "-o", tmp_path / "s.html")
+    assert wrong.exit_code == 2
+    assert "@PROCESS" in wrong.stderr

@@ -116,7 +116,7 @@ def test_collections(client: Any, pattern: str) -> None:
 
 
 def test_command_line(client: Any, pattern: str, tmp_path: Path) -> None:
-    command = ["train", pattern, "--trees", "6", "--seed", "3", "--cascade", "grown", "-o"]
+    command = ["train", pattern, "--trees", "6", "--seed", "3", "--model", "grown", "-o"]
     address = client.scheduler.address
     result = CliRunner().invoke(main, [*command, str(tmp_path / "model"), "--dask", address])
     assert result.exit_code == 0, result.stderr
@@ -128,22 +128,20 @@ def test_command_line(client: Any, pattern: str, tmp_path: Path) -> None:
         assert reason in refused.stderr
 
 
-def test_pools_and_restarts_by_joblib(client: Any) -> None:
+def test_pools_by_joblib(client: Any) -> None:
     rng = np.random.default_rng(0)
     y = np.repeat([1, 0], 1000)
     X, w = rng.normal(size=(2000, 2)) + 1.5 * y[:, None], np.where(y == 1, 0.15, 1.5)
     grown = Ordinary(n_trees=4, random_state=0)
     pool = fivesigma.CascadePool([("grown", grown), ("plain", Where())], cv=2, random_state=0)
-    restarts = fivesigma.CascadeClassifier(Where(), n_restarts=2, max_rounds=1, extra_rounds=0, random_state=0)
-    for model in (pool, restarts):
-        here = clone(model).fit(X, y, sample_weight=w)
-        with client.as_current(), joblib.parallel_config("dask"):
-            there = clone(model).fit(X, y, sample_weight=w)
-        np.testing.assert_array_equal(here.predict_proba(X), there.predict_proba(X))
-        fitted = [m for _, m in there.members_] if model is pool else [there]
-        pids = {inner.estimator.pid_ for m in fitted for inner in m.models_ if hasattr(inner, "estimator")}
-        assert pids <= set(client.run(os.getpid).values())
-        assert pids
+    here = clone(pool).fit(X, y, sample_weight=w)
+    with client.as_current(), joblib.parallel_config("dask"):
+        there = clone(pool).fit(X, y, sample_weight=w)
+    np.testing.assert_array_equal(here.predict_proba(X), there.predict_proba(X))
+    models = [inner for _, m in there.members_ for inner in m.models_]
+    pids = {inner.estimator.pid_ for inner in models if hasattr(inner, "estimator")}
+    assert pids <= set(client.run(os.getpid).values())
+    assert pids
 
 
 @pytest.mark.parametrize(

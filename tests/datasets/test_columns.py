@@ -1,7 +1,7 @@
 """Kept columns in their own type, and the record of how events were read."""
 
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +176,7 @@ class TestRecord:
         path = write(tmp_path / "a.csv", data())
         first = load_events(path, keep="*Number")
         assert first.columns is not None
-        settings = {name: getattr(first.columns, name) for name in Columns.__dataclass_fields__}
+        settings = {each.name: getattr(first.columns, each.name) for each in fields(Columns) if each.init}
         again = load_events(path, **settings)
         assert again.columns == first.columns
         assert again.feature_names == first.feature_names

@@ -154,20 +154,20 @@ def test_parquet_categories_whole_numbers_and_truth(tmp_path: Path) -> None:
     pl.DataFrame(
         {
             "n": pl.Series([1, None], dtype=pl.Int16),
-            "truth": [True, False],
+            "yes": [True, False],
             "Weight": pl.Series([1, 2], dtype=pl.Int64),
             "Label": pl.Series(["s", "b"], dtype=pl.Categorical),
         }
     ).write_parquet(path)
     events = load_events(path)
-    assert events.feature_names == ("n", "truth")
+    assert events.feature_names == ("n", "yes")
     np.testing.assert_array_equal(events.X, np.array([[1, 1], [np.nan, 0]], dtype="f4"))
     assert events.y.tolist() == ["s", "b"]
 
 
 def test_csv_truth_and_empty_cells(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("truth,x,empty,Weight,Label\ntrue,,,1,s\nfalse,2.5,,1,b\n")
+    path.write_text("yes,x,empty,Weight,Label\ntrue,,,1,s\nfalse,2.5,,1,b\n")
     events = load_events(path)
     np.testing.assert_array_equal(events.X, np.array([[1, np.nan, np.nan], [0, 2.5, np.nan]], dtype="f4"))
     assert events.notes == ("3 empty or NaN feature values are read as missing.",)

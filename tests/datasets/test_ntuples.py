@@ -22,6 +22,7 @@ N = 400
 #: Trees with the scale of their jets, and how many events they have beyond N.
 TREES = {"Nominal": (1.0, 0), "JES_up": (1.03, 21), "JES_down": (0.97, -17)}
 JAGGED = r"400 \* var \* float64"
+VH_ALONE = dict.fromkeys(PROCESSES) | {"VH": 1.0}
 UNVARIED = "Wjets"  # a process without varied trees
 
 
@@ -162,7 +163,9 @@ def test_a_file_may_name_its_tree(folder: Path) -> None:
     mixed: dict[str, Any] = {"VH": f"{folder / 'VH_0.root'}:JES_up", "Wjets": folder / "Wjets_0.root"}
     events = load_events(mixed, **options)
     assert np.count_nonzero(events.process == "VH") == N + TREES["JES_up"][1]
-    with pytest.raises(InputError, match=r"VH_0.root must have one tree.*choose one with tree= \(process 'VH'\)"):
+    with pytest.raises(
+        InputError, match=r"VH_0.root must have one tree.*choose one with tree= or --tree \(process 'VH'\)"
+    ):
         load_events({**mixed, "VH": folder / "VH_0.root"}, **options)
 
 
@@ -171,7 +174,7 @@ def test_normalisation(folder: Path) -> None:
     scaled = loaded(
         folder,
         luminosity=140.0,
-        cross_section={"VH": 0.5, "ttbar": 832.0},
+        cross_section=dict.fromkeys(PROCESSES) | {"VH": 0.5, "ttbar": 832.0},
         sum_of_weights={"VH": 1.2e6, "ttbar": "h_sumw"},
     )
     factors = {"VH": 1000 * 140 * 0.5 / 1.2e6, "ttbar": 1000 * 140 * 832 / 2000.0}
@@ -225,8 +228,13 @@ def test_other_formats_take_expressions_too(folder: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
+        ({"luminosity": 1.0}, "a luminosity is given and no cross section, so that it would change nothing"),
+        (
+            {"luminosity": 1.0, "cross_section": {"VH": 1.0}, "sum_of_weights": {"VH": 1.0}},
+            "process 'ggH' has no cross section, while 'VH' has one: give it one, or None",
+        ),
         ({"signal": ["VHH"]}, "signal names the process 'VHH', which has no files; did you mean 'VH'"),
-        ({"signal": None}, "name the processes that are signal"),
+        ({"signal": None}, "name the processes that are signal with signal= or --signal"),
         ({"signal": list(PROCESSES)}, "every process is signal"),
         ({"tree": "Nominl"}, r"no tree 'Nominl' in VH_0.root.*did you mean 'Nominal'.*\(process 'VH'\)"),
         ({"weight": "mcWeight * pileup"}, r"no column 'pileup' in VH_0.root; .*\(process 'VH'\)$"),
@@ -249,13 +257,16 @@ def test_other_formats_take_expressions_too(folder: Path, tmp_path: Path) -> Non
         ({"features": ["HT = summ(jet_pt)"]}, "the feature 'HT' .* there is no function 'summ'; did you mean 'sum'"),
         ({"cut": "mBB > 1e9"}, "none of 2,400 events passes the cut"),
         ({"cut": "runNumber == 300001"}, r"no event of the process 'VH' passes the cut \(VH_0.root\)"),
-        ({"cross_section": {"VH": 1.0}}, "process 'VH' has a cross section, which needs a luminosity"),
-        ({"cross_section": {"VH": 1.0}, "luminosity": 1.0}, "needs a sum of weights"),
+        ({"cross_section": VH_ALONE}, "process 'VH' has a cross section, which needs a luminosity"),
+        ({"cross_section": VH_ALONE, "luminosity": 1.0}, "needs a sum of weights"),
         (
-            {"cross_section": {"VH": 1.0}, "luminosity": 1.0, "sum_of_weights": {"VH": "h_sum"}},
+            {"cross_section": VH_ALONE, "luminosity": 1.0, "sum_of_weights": {"VH": "h_sum"}},
             r"no histogram 'h_sum' in VH_0.root \(process 'VH'\); did you mean 'h_sumw'",
         ),
-        ({"cross_section": {"VH": 0.0}, "luminosity": 1.0, "sum_of_weights": {"VH": 1.0}}, "must be a positive number"),
+        (
+            {"cross_section": VH_ALONE | {"VH": 0.0}, "luminosity": 1.0, "sum_of_weights": {"VH": 1.0}},
+            "must be a positive number",
+        ),
         ({"sum_of_weights": {"VH": 1.0}}, "has a sum of weights and no cross section"),
     ],
 )

@@ -61,7 +61,7 @@ def test_every_entry_of_several_trees(folder: Path, tmp_path: Path) -> None:
             assert found["selected"].dtype == np.bool_
             assert len(np.unique(found["score"])) > 3
     single = tmp_path / "one.parquet"
-    run("predict", folder / "model", folder / "two.root", "-o", single, "--tree", "JES_up")
+    run("predict", folder / "model", folder / "two.root", "-o", single, "--tree", "JES_up", "--where", "none")
     pl = pytest.importorskip("polars")
     with uproot.open(out) as file:
         np.testing.assert_array_equal(pl.read_parquet(single)["score"], file["JES_up"]["score"].array(library="np"))
@@ -99,7 +99,7 @@ def test_command_line_and_library_give_the_same_scores(folder: Path, tmp_path: P
     samples = [word for p in ("VH", "ggH", "ttbar") for word in ("--sample", f"{p}={folder / p}.root")]
     columns = ["--signal", "VH,ggH", "--weight", WEIGHT, "--where", CUT]
     features = [word for text in FEATURES for word in ("--features", text)]
-    made = ["--folds", 2, "--by", "eventNumber", "--cascade", "grown", "--trees", 3, "--jobs", 1]
+    made = ["--folds", 2, "--by", "eventNumber", "--model", "grown", "--trees", 3, "--jobs", 1]
     model = tmp_path / "model"
     run("train", "-o", model, *samples, *columns, *features, *made, "--negative-weights", "zero")
     run("predict", model, folder / "two.root", "-o", tmp_path / "scores.root")
@@ -115,7 +115,7 @@ def test_command_line_and_library_give_the_same_scores(folder: Path, tmp_path: P
         "n_jobs": 1,
     }
     with pytest.warns(UserWarning, match="effective"):
-        pool = CascadePool([("grown", member)], **settings).fit(events)
+        pool = CascadePool([("grown", member)], blend="probability", **settings).fit(events)
     with uproot.open(tmp_path / "scores.root") as file:
         for tree in ("Nominal", "JES_up"):
             wanted = load_events(
@@ -129,9 +129,10 @@ def test_samples_are_scored_for_cuts_and_categories(folder: Path, tmp_path: Path
     """Files without labels become scores with labels, weights and processes; varied trees too, of some processes."""
     samples = [word for p in ("VH", "ggH", "ttbar") for word in ("--sample", f"{p}={folder / p}.root")]
     words: list[object] = [*samples, "--signal", "VH,ggH", "--where", CUT]
-    norm = ["--luminosity", 10, "--cross-section", "ttbar=3", "--sum-of-weights", "ttbar=h_sumw"]
+    none = ["--cross-section", "VH=none", "--cross-section", "ggH=none"]
+    norm = ["--luminosity", 10, "--cross-section", "ttbar=3", *none, "--sum-of-weights", "ttbar=h_sumw"]
     features = [word for text in FEATURES for word in ("--features", text)]
-    made = ["--cascade", "grown", "--trees", 3, "--jobs", 1, "--negative-weights", "zero"]
+    made = ["--model", "grown", "--trees", 3, "--jobs", 1, "--negative-weights", "zero"]
     model = tmp_path / "model"
     run("train", "-o", model, *words, *norm, "--weight", WEIGHT, *features, *made)
     run("predict", model, *words, *norm, "-o", tmp_path / "scores.parquet")
@@ -145,7 +146,7 @@ def test_samples_are_scored_for_cuts_and_categories(folder: Path, tmp_path: Path
         cut=CUT,
         features=FEATURES,
         luminosity=10.0,
-        cross_section={"ttbar": 3.0},
+        cross_section={"VH": None, "ggH": None, "ttbar": 3.0},
         sum_of_weights={"ttbar": "h_sumw"},
     )
     scored, expected = ScoredEvents.read(tmp_path / "scores.parquet"), ScoredEvents.of(load(model), events)
@@ -166,4 +167,4 @@ def test_samples_are_scored_for_cuts_and_categories(folder: Path, tmp_path: Path
     said = run(*words, "--systematic", "top=6%@ttbar")
     assert "known background" in said
     assert "--sample VH=" in page.read_text()
-    assert "files of --systematic need a column" in run(*words, "--force", "--systematic", "x=a.root", code=2)
+    assert "write --systematic x=a.root@PROCESS" in run(*words, "--force", "--systematic", "x=a.root", code=2)

@@ -9,7 +9,14 @@ from sklearn.linear_model import GammaRegressor, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from xgboost import XGBClassifier, XGBRegressor
 
-from fivesigma import AutoClassifier, CascadeClassifier, CascadePool, DecomposedClassifier, GrownCascadeClassifier
+from fivesigma import (
+    AutoClassifier,
+    CascadeClassifier,
+    CascadePool,
+    DecomposedClassifier,
+    GrownCascadeClassifier,
+    ProfiledClassifier,
+)
 from fivesigma.errors import SmallSampleWarning
 
 TUNED_CUT = "predict uses the cut that maximises significance, not the larger probability"
@@ -19,12 +26,14 @@ WEIGHTS_OF_MEAN_ONE = (
 )
 # By design: the classifier counts rows and the weights are a quantity that is regressed, so k equal rows are k events
 # that weigh one and not one that weighs k. Only their product, the ratio of yields, is the same, and only in the limit.
+OWN_SCORE = "decision_function is a likelihood ratio, whose sign is not where predict cuts"
 ROWS_ARE_EVENTS = "rows count as events, whatever they weigh; the weights are regressed"
 
 WEIGHTS = {"check_sample_weight_equivalence_on_dense_data": WEIGHTS_OF_MEAN_ONE}
 SPARSE = {"check_sample_weight_equivalence_on_sparse_data": WEIGHTS_OF_MEAN_ONE}
 DECOMPOSED = {f"check_sample_weight_equivalence_on_{kind}_data": ROWS_ARE_EVENTS for kind in ("dense", "sparse")}
 CUT = {"check_classifiers_train": TUNED_CUT}
+SCORE = dict.fromkeys(("check_classifiers_train", "check_classifiers_classes"), OWN_SCORE)
 
 
 def small_cascade() -> CascadeClassifier:
@@ -50,6 +59,7 @@ ESTIMATORS: list[tuple[Any, dict[str, str]]] = [
     (DecomposedClassifier(LogisticRegression(), GammaRegressor(), cv=2, refit=True, n_jobs=1), DECOMPOSED | CUT),
     (AutoClassifier(library="xgboost", cv=2, n_trees=5, n_jobs=1), WEIGHTS | CUT),
     (AutoClassifier(library="histogram", cv=2, n_trees=3, n_jobs=1), WEIGHTS | CUT),
+    (ProfiledClassifier(LogisticRegression(), cv=2, n_jobs=1), WEIGHTS | SPARSE | SCORE),
 ]
 
 

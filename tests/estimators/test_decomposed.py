@@ -25,8 +25,8 @@ import fivesigma
 from fivesigma import AMS2, CascadeClassifier, CascadePool, DecomposedClassifier
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError
-from fivesigma.learners import decomposition
-from fivesigma.learners.decomposition import default_regressor, fit_mean_weight
+from fivesigma.learners import default_regressor, libraries
+from fivesigma.learners.decomposition import fit_mean_weight
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
 
@@ -368,9 +368,9 @@ def test_same_sentences_as_the_retrained_cascade(change: dict[str, Any]) -> None
 
 def test_default_regressor_is_the_best_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(default_regressor()).__name__ == "XGBRegressor"
-    monkeypatch.setattr(decomposition, "installed", lambda name: name == "lightgbm")
+    monkeypatch.setattr(libraries, "installed", lambda name: name == "lightgbm")
     assert type(default_regressor()).__name__ == "LGBMRegressor"
-    monkeypatch.setattr(decomposition, "installed", lambda name: False)
+    monkeypatch.setattr(libraries, "installed", lambda name: False)
     fallback = default_regressor()
     assert type(fallback).__name__ == "HistGradientBoostingRegressor"
     assert fallback.loss == "gamma"

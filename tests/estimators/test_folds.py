@@ -89,7 +89,7 @@ def test_the_front_door_keeps_each_fold_from_the_fits_that_score_it(auto: AutoCl
     before, after = plain_fits(auto), plain_fits(changed)
     assert set(before) == set(after) == {0, 1, 2}
     for k in range(3):
-        same = np.array_equal(before[k].score_checked(EVENTS.X), after[k].score_checked(EVENTS.X))
+        same = np.array_equal(before[k].__fivesigma_score__(EVENTS.X), after[k].__fivesigma_score__(EVENTS.X))
         assert same == (k == 1)
 
 

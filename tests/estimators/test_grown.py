@@ -14,15 +14,16 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, scan
+from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, learners, scan
+from fivesigma._tools.extras import installed
 from fivesigma._types import IntArray
 from fivesigma.cascade.algorithm import Schedule
 from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, check_library, grower
-from fivesigma.learners.parameters import known_parameters
+from fivesigma.learners import Binding, bind_grower, check_library
+from fivesigma.learners.libraries import known_parameters
 from fivesigma.yields import learner_weights, rescale, signal_and_background
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
@@ -31,7 +32,7 @@ xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 
 X, Y, W = make_blobs()
-LIBRARIES = ["xgboost", "lightgbm"]
+LIBRARIES = [name for name in learners.LIBRARIES if installed(name)]
 
 
 def grown(library: str = "xgboost", **options: Any) -> GrownCascadeClassifier:
@@ -71,7 +72,10 @@ def weights_at(rows: Any, u: float) -> Any:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_constant_u_is_plain_training_tree_for_tree(library: str) -> None:
     split = (np.flatnonzero(np.arange(4000) % 4 < 2), np.flatnonzero(np.arange(4000) % 4 >= 2))
-    model = grown(library, u_init=0.3, warmup=30, cv=[split], params={"max_depth": 3, "subsample": 1.0}).fit(X, Y, W)
+    more = (
+        {"rsm": 1.0, "subsample": 1.0, "random_strength": 0} if library == "catboost" else {"subsample": 1.0}
+    )  # it seeds each tree
+    model = grown(library, u_init=0.3, warmup=30, cv=[split], params={"max_depth": 3, **more}).fit(X, Y, W)
     assert {r.u for r in model.history_} == {0.3}
     weight, target = weights_at(split[0], 0.3), Y[split[0]]
     if library == "xgboost":
@@ -90,6 +94,15 @@ def test_constant_u_is_plain_training_tree_for_tree(library: str) -> None:
         seed = json.loads(ours.save_config())["learner"]["generic_param"]["seed"]
         plain = xgboost.train({**params, "seed": seed}, matrix, num_boost_round=30)
         assert ours.get_dump() == plain.get_dump()
+    elif library == "catboost":
+        catboost = pytest.importorskip("catboost")
+        pool = catboost.Pool(X[split[0]].astype(np.float32), target)
+        pool.quantize()
+        pool.set_weight(weight)
+        options = {"learning_rate": 0.05, "depth": 3, "iterations": 30, "bootstrap_type": "No", "thread_count": 1}
+        options |= {"loss_function": "Logloss", "boost_from_average": False, "random_strength": 0, "verbose": False}
+        plain = catboost.CatBoost({**options, "allow_writing_files": False}).fit(pool)
+        np.testing.assert_allclose(model.models_[0].booster.predict(X), plain.predict(X), rtol=1e-9)
     else:
         params = {"learning_rate": 0.05, "max_depth": 3, "num_leaves": 63, "feature_fraction": 0.8}
         params |= {"bagging_fraction": 1.0, "bagging_freq": 1, "objective": "binary", "boost_from_average": False}
@@ -111,7 +124,7 @@ def _seed_of(model: GrownCascadeClassifier) -> int:
 def test_weights_set_between_trees_change_the_trees(library: str) -> None:
     rows = np.arange(4000)
     binding = Binding(X, Y, rows, rows, 1, 1)
-    first, second = (grower(library, {"max_depth": 2}, binding) for _ in range(2))
+    first, second = (bind_grower(library, check_library(library, {"max_depth": 2}), binding) for _ in range(2))
     heavy, light = np.where(Y == 1, 1.9, 0.1), np.where(Y == 1, 0.1, 1.9)
     for g, late in ((first, heavy), (second, light)):
         g.set_weights(heavy)
@@ -122,7 +135,7 @@ def test_weights_set_between_trees_change_the_trees(library: str) -> None:
     # Even weights are not ignored.
     second.set_weights(np.ones(4000))
     second.grow()
-    third = grower(library, {"max_depth": 2}, binding)
+    third = bind_grower(library, check_library(library, {"max_depth": 2}), binding)
     for late in (heavy, light, light):
         third.set_weights(late)
         third.grow()
@@ -132,7 +145,7 @@ def test_weights_set_between_trees_change_the_trees(library: str) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_scores_of_the_cache_are_those_of_the_model(library: str) -> None:
     rows = np.arange(4000)
-    g = grower(library, {}, Binding(X, Y, rows[:3000], rows[3000:], 1, 1))
+    g = bind_grower(library, {}, Binding(X, Y, rows[:3000], rows[3000:], 1, 1))
     g.set_weights(np.ones(3000))
     for _ in range(5):
         g.grow()
@@ -355,10 +368,10 @@ def test_progress_bar_shows_tree_u_and_significance(capfd: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"library": "catboost"}, "library must be xgboost or lightgbm"),
+        ({"library": "cat"}, "library must be xgboost or lightgbm or catboost, got 'cat'; did you mean 'catboost'?"),
         (
             {"params": {"objective": "reg:squarederror"}},
-            "params['objective'] is not yours to set: the loss is logistic",
+            "params['objective'] cannot be set: the loss is logistic",
         ),
         ({"params": {"scale_pos_weight": 3.0}}, "the cascade weights the classes"),
         ({"params": {"seed": 3}}, "use random_state"),
@@ -375,7 +388,7 @@ def test_progress_bar_shows_tree_u_and_significance(capfd: pytest.CaptureFixture
         ),
         ({"params": {"rate_drop": 0.1}}, "params['rate_drop'] is not a parameter that xgboost uses"),
         ({"params": {"num_leafs": 3}, "library": "lightgbm"}, "lightgbm uses; did you mean 'num_leaf' or 'num_leaves'"),
-        ({"params": {"eta": 0.1, "learning_rate": 0.1}}, "another name of params['learning_rate']"),
+        ({"params": {"eta": 0.1, "learning_rate": 0.1}}, "params has 'learning_rate' under two names"),
         ({"params": {"tree_method": "exact"}}, "events are binned once"),
         ({"u_bounds": (0.1,)}, "must be two numbers"),
         ({"u_bounds": (0.5, 0.1)}, "must ascend"),

@@ -549,7 +549,7 @@ class NoWeights(ClassifierMixin, BaseEstimator):
         (CascadeClassifier(small_xgb(), cut="best"), "cut='best' is not one of"),
         (CascadeClassifier(small_xgb(), cut=3.0), "cut=3.0 is not between 0 and 1"),
         (CascadeClassifier(small_xgb(), update_cut="one"), "update_cut must be one of"),
-        (CascadeClassifier(small_xgb(), max_rounds=-1), "max_rounds must be an integer of at least 0"),
+        (CascadeClassifier(small_xgb(), max_rounds=-1), "max_rounds must be an integer of at least 1"),
         (CascadeClassifier(small_xgb(), cascade=False, u_init=0.1), "cascade=False trains no round at u_init=0.1"),
         (CascadeClassifier(small_xgb(), keep=0), "keep must be an integer of at least 1"),
         (CascadeClassifier(small_xgb(), negative_weights="drop"), "negative_weights must be one of"),

@@ -565,8 +565,8 @@ def test_what_xgboost_json_cannot_hold(tmp_path: Path) -> None:
 
 def test_a_score_of_another_kind_is_not_taken_for_a_mean(tmp_path: Path) -> None:
     class Squared(GrownCascadeClassifier):
-        def score_checked(self, X: Any) -> Array:
-            return super().score_checked(X) ** 2
+        def __fivesigma_score__(self, X: Any) -> Array:
+            return super().__fivesigma_score__(X) ** 2
 
     X, y, w = make_events()
     model = Squared(n_trees=3, **ONE).fit(X, y, w)
@@ -609,7 +609,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("saved")
     write_events(make_htautau(3000, random_state=0), folder / "events.parquet")
     command = ("train", folder / "events.parquet", "-o", folder / "model", "--trees", "10", "--jobs", "1")
-    assert cli(*command, "--cascade", "grown").exit_code == 0
+    assert cli(*command, "--model", "grown").exit_code == 0
     return folder / "model", folder / "events.parquet"
 
 

@@ -107,7 +107,7 @@ class TestFullFile:
         third = pl.col("EventId") == 100_002
         for column, value, sentence in (
             ("KaggleSet", "x", "KaggleSet is 'x' in row 3 of x.csv; it must be t, b, v or u"),
-            ("KaggleSet", None, "KaggleSet is None in row 3 of x.csv"),
+            ("KaggleSet", None, "column 'KaggleSet' is empty in row 3 of x.csv"),
             ("Weight", None, "Weight is nan in row 3 of x.csv"),
             ("KaggleWeight", None, "'KaggleWeight' is nan in row 3 of x.csv"),
         ):

@@ -113,7 +113,7 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
 ) -> None:
     from fivesigma.estimators.grown import GrownCascadeClassifier
 
-    fit, fits = GrownCascadeClassifier.fit_sample, 0
+    fit, fits = GrownCascadeClassifier._fit_sample, 0
 
     def third_breaks_off(self: Any, *args: Any) -> Any:
         nonlocal fits
@@ -122,7 +122,7 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
             raise KeyboardInterrupt
         return fit(self, *args)
 
-    monkeypatch.setattr(GrownCascadeClassifier, "fit_sample", third_breaks_off)
+    monkeypatch.setattr(GrownCascadeClassifier, "_fit_sample", third_breaks_off)
     with pytest.raises(KeyboardInterrupt):
         run(data, tmp_path, seeds=(0,))
     assert not (tmp_path / "submission.csv").exists()

@@ -120,7 +120,8 @@ def test_many_at_once_are_as_one_by_one() -> None:
 
 def test_two_minima() -> None:
     """Up and down on the same side: pyhf's fit starts at zero and stays in the higher minimum."""
-    at = Counts(*(np.array(v) for v in ([130.0, 1010.0], [100.0, 1000.0], [[40.0, -5.0]], [[45.0, 80.0]])))
+    n, b, up, down = (np.array(v) for v in ([130.0, 1010.0], [100.0, 1000.0], [[40.0, -5.0]], [[45.0, 80.0]]))
+    at = Counts(n, b, up, down)
     starts = [profile(at, np.array([x])).objective for x in (-2.0, 0.0, 2.0)]
     assert lowest(at).objective == pytest.approx(min(starts))
     assert max(starts) > min(starts) + 0.01

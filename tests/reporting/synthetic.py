@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from fivesigma import AMS2, History, Round, Varied
 from fivesigma._types import Array
 from fivesigma.cascade.rounds import ClassWeights
-from fivesigma.datasets import from_arrays
+from fivesigma.datasets import Events, from_arrays
 from fivesigma.reporting import ReportData, report
 
 UTILITY = AMS2()
@@ -49,6 +49,14 @@ def make_round(t: int, u: float, s: float, b: float) -> Round:
         seconds=0.1,
         following=ClassWeights(float(following[0]), float(following[1]), u * 1.3),
     )
+
+
+def overlaid(seed: int, n: int = 1000, shift: float = 0.0) -> Events:
+    """Random events whose only feature is a score, a little larger by `shift`."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    score = np.clip(rng.beta(2 + y, 3 - y) + shift, 0.0, 1.0)
+    return from_arrays(score[:, None], y, np.where(y == 1, 0.5, 2.0), signal=1)
 
 
 def synthetic() -> ReportData:

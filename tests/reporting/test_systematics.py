@@ -12,6 +12,7 @@ import fivesigma
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import InputError
 from fivesigma.estimators.varied import scored_variations
+from fivesigma.likelihood.shifts import Varied, with_variations
 
 
 def with_systematics(cascade: Any, events: Events) -> tuple[Any, dict[str, Any]]:
@@ -58,10 +59,11 @@ def test_scored_events_take_varied_ones(cascade: Any, test_events: Events) -> No
     page, given = with_systematics(cascade, test_events)
     scored = fivesigma.ScoredEvents.of(cascade, test_events)
     labels = np.array(scored.classes)
-    varied = {
-        name: (up if up.y is None else replace(up, y=labels[np.asarray(up.y).astype(int)]), down)
-        for name, (up, down) in scored_variations(cascade, test_events.is_signal, given).items()
-    }
+
+    def relabelled(_: str, one: Varied) -> Varied:
+        return one if one.y is None else replace(one, y=labels[np.asarray(one.y).astype(int)])
+
+    varied = with_variations(scored_variations(cascade, test_events.is_signal, given), relabelled)
     found = fivesigma.report(cascade, scored, systematics=varied, n_boot=10)
     assert found.data.systematics == page.data.systematics
     with pytest.raises(

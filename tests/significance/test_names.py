@@ -84,4 +84,4 @@ def test_a_new_utility_needs_its_class_and_a_line_in_the_registry(
     assert utility in usual_utilities(2.0, 100.0)
     assert utility_label(utility) == "third of s/√b (b_reg = 2)"
     save_value({"utility": utility}, tmp_path / "saved")
-    assert load_value(tmp_path / "saved", trusted=True)["utility"] == utility
+    assert load_value(tmp_path / "saved")["utility"] == utility

@@ -229,7 +229,7 @@ class TestProbe:
         def fails(*_: Any) -> None:
             raise AttributeError("'LogisticRegression' object has no attribute 'multi_class'")
 
-        monkeypatch.setattr(fivesigma.DecomposedClassifier, "score_checked", fails)
+        monkeypatch.setattr(fivesigma.DecomposedClassifier, "__fivesigma_score__", fails)
         with pytest.raises(StoreError, match=r"cannot be used with xgboost .*multi_class.*install xgboost 0\.0\.1"):
             load(model)
 

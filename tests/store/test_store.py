@@ -1,11 +1,13 @@
 """What is saved comes back the same; what was changed does not come back at all."""
 
 import json
+import os
 import shutil
 import stat
 import struct
 import subprocess
 import sys
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -25,7 +27,9 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import fivesigma
 from fivesigma import AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, OnOff, load, save
+from fivesigma._tools.files import name_beside
 from fivesigma.errors import InputError, StoreError
+from fivesigma.store import archive
 from fivesigma.store.manifest import render
 from fivesigma.store.migrations import FORMAT
 from tests.estimators.blobs import make_blobs
@@ -97,7 +101,7 @@ def test_native_files_and_a_readable_manifest(tmp_path: Path) -> None:
     labels = np.where(y == 1, "s", "b")
     model = GrownCascadeClassifier("lightgbm", **GROWN).fit(frame, labels, weight)
     path = save(model, tmp_path / "model")
-    assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "part-000.npy", "part-001.txt"]
+    assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "part-000.npy", "part-001.txt", "part-002.npy"]
     assert (path / "part-001.txt").read_text().startswith("tree\n")
     assert stat.S_IMODE((path / "manifest.json").stat().st_mode) & 0o444 == 0o444
     manifest = json.loads((path / "manifest.json").read_text())
@@ -211,13 +215,15 @@ class TestTarget:
             save(model, tmp_path / "notes.zip", force=True)
         assert (mine / "chapter1.tex").read_text() == "years of work"
 
-    def test_a_failed_write_leaves_the_old_model(self, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("step", ["write_bytes", "replace"])
+    def test_a_failed_write_leaves_the_old_model(self, saved: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
         model, before = load(saved), (saved / "manifest.json").read_bytes()
 
-        def fail(self: Path, target: Path) -> Path:
+        def fail(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(Path, "replace", fail)
+        monkeypatch.setattr(archive, "_exchange", lambda *_: False)  # else nothing is renamed
+        monkeypatch.setattr(Path, step, fail)
         with pytest.raises(StoreError, match="No space left"):
             save(model, saved, force=True)
         assert (saved / "manifest.json").read_bytes() == before
@@ -442,3 +448,55 @@ class TestDamage:
             load(saved)
         assert "\n" not in str(caught.value)
         assert isinstance(caught.value, InputError)
+
+
+def test_a_model_that_is_replaced_is_there_at_every_moment(saved: Path) -> None:
+    """Readers see the old model or the new one, and nothing in between, while other ones take its place."""
+    model, over = load(saved), threading.Event()
+
+    def replace() -> None:
+        for _ in range(40):
+            save(model, saved, force=True)
+        over.set()
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    looked = 0
+    while not over.is_set():
+        assert (saved / "manifest.json").is_file()
+        assert load(saved).cut_ == model.cut_
+        looked += 1
+    writer.join()
+    assert looked > 3
+    assert [p.name for p in saved.parent.iterdir()] == [saved.name]
+
+
+def test_without_an_exchange_of_folders_a_model_is_replaced_too(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_exchange", lambda *_: False)
+    model = load(saved)
+    save(model, saved, force=True)
+    assert load(saved).cut_ == model.cut_
+    assert [p.name for p in saved.parent.iterdir()] == [saved.name]
+
+
+def test_what_a_killed_process_left_is_removed(saved: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    beside = name_beside(saved)
+    gone, alive = (beside.with_name(beside.name.replace(str(os.getpid()), str(pid), 1)) for pid in (child.pid, 1))
+    for folder in (gone, alive):
+        (folder / "new").mkdir(parents=True)
+    save(load(saved), saved, force=True)
+    assert {p.name for p in saved.parent.iterdir()} == {saved.name, alive.name}
+
+
+def test_the_only_copy_of_a_model_is_never_removed(saved: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    beside = name_beside(saved)
+    left = beside.with_name(beside.name.replace(str(os.getpid()), str(child.pid), 1))
+    left.mkdir()
+    model = load(saved)
+    saved.rename(left / "old")
+    name_beside(saved)
+    assert load(left / "old").cut_ == model.cut_

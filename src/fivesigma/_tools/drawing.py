@@ -66,9 +66,11 @@ def draw_label(
     for _ in range(3):  # as small as is needed to keep the two ends of the line apart
         texts = draw(**options, fontsize=size)
         ax.figure.draw_without_rendering()  # so that the layout is done, and sizes are what they will be
-        left, right = (t.get_window_extent() for t in (texts[1] if text or not data else texts[0], texts[2]))
+        left = texts[1] if text or not data else texts[0]
         whole = ax.get_window_extent()
-        room = 0.96 * whole.width / (left.x1 - whole.x0 + right.width)
+        # Without luminosity and energy there is nothing at the right end.
+        right = 0.0 if texts[2] is None else texts[2].get_window_extent().width
+        room = 0.96 * whole.width / (left.get_window_extent().x1 - whole.x0 + right)
         if room >= 1:
             break
         size *= room
@@ -127,6 +129,7 @@ def draw_data(ax: Any, edges: Array, counts: Array, expected: Array, *, error: A
         Where the expectation is drawn.
     edges : array of shape (n_bins + 1,)
     counts, expected : arrays of shape (n_bins,)
+        A count that is NaN is hidden.
     error : array of shape (n_bins,) or None
         Standard error of the expectation.
     ratio : matplotlib axes, optional
@@ -142,9 +145,9 @@ def draw_data(ax: Any, edges: Array, counts: Array, expected: Array, *, error: A
     seen = counts > 0  # a logarithmic scale has no zero
     bars = np.stack([counts - low, high - counts])
     ax.errorbar(centre[seen], counts[seen], bars[:, seen], label="data", zorder=4, **_POINTS)
-    filled = expected > 0
+    filled = (expected > 0) & np.isfinite(counts)
     if error is not None:
-        share = np.divide(error, expected, out=np.zeros_like(expected), where=filled)
+        share = np.divide(error, expected, out=np.zeros_like(expected), where=expected > 0)
         below.stairs(1 + share, edges, baseline=1 - share, fill=True, color="0.8", linewidth=0)
     of = expected[filled]
     below.errorbar(centre[filled], counts[filled] / of, bars[:, filled] / of, **_POINTS)

@@ -17,6 +17,7 @@ from fivesigma.errors import InputError, MissingExtraError
 EXTRAS = {
     "xgboost": ("xgboost",),
     "lightgbm": ("lightgbm",),
+    "catboost": ("catboost",),
     "cpu": ("xgboost-cpu", "lightgbm"),
     "torch": ("torch", "safetensors"),
     "root": ("uproot",),
@@ -28,30 +29,19 @@ EXTRAS = {
     "onnx": ("onnx", "onnxruntime"),
     "analysis": ("uproot", "pyhf", "hist", "jinja2", "cabinetry", "pyyaml"),
     "dask": ("dask", "distributed"),
+    "higgsml": ("polars", "pooch"),
 }
 
+_MODULE_OF = {"xgboost-cpu": "xgboost", "pyyaml": "yaml"}  # where it is not the name of the distribution
+# The extra that is named for a module: the first that adds it, unless a smaller one does or it comes with another.
 EXTRA_OF = {
-    "awkward": "root",
-    "cabinetry": "analysis",
-    "cramjam": "root",
-    "dask": "dask",
-    "distributed": "dask",
-    "hist": "stats",
-    "jinja2": "report",
-    "lightgbm": "lightgbm",
-    "matplotlib": "plot",
-    "mplhep": "plot",
-    "onnx": "onnx",
-    "onnxruntime": "onnx",
-    "polars": "parquet",
-    "pyhf": "stats",
-    "safetensors": "torch",
-    "skops": "store",
-    "torch": "torch",
-    "uproot": "root",
+    **{_MODULE_OF.get(name, name): extra for extra, names in reversed(EXTRAS.items()) for name in names},
     "xgboost": "cpu",
-    "yaml": "analysis",
+    "awkward": "root",
+    "cramjam": "root",
+    "requests": "higgsml",
 }
+BOOSTERS = ("xgboost", "lightgbm", "catboost")
 
 
 def installed(module: str) -> bool:
@@ -95,8 +85,8 @@ def need(module: str) -> Any:
 
 
 # Libraries that decide what a model is: by the names that are imported, and by those that are installed.
-_MODULES = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm", "skops", "torch")
-_TRAINERS = ("scikit-learn", "xgboost", "xgboost-cpu", "lightgbm", "torch")
+_MODULES = ("numpy", "scipy", "sklearn", *BOOSTERS, "skops", "torch")
+_TRAINERS = ("scikit-learn", "xgboost-cpu", *BOOSTERS, "torch")
 
 
 def version_of(module: str) -> str | None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 from fivesigma.errors import FivesigmaError, InputError, shortened
@@ -23,9 +26,11 @@ def written_whole(path: Path) -> Iterator[Path]:
     ------
     InputError
         With the name of the target, if the system refuses to write it: a full disk, a folder that is read-only. What
-        was at the target stays as it was, and nothing is left beside it.
+        was at the target stays as it was, and nothing is left beside it. So is a target that is a device, a pipe or a
+        link: a rename would put a file in its place.
     """
-    beside = path.with_name(f".{os.getpid()}-{path.name}")
+    refuse_special(path)
+    beside = name_beside(path)
     try:
         yield beside
         with beside.open("rb") as file:
@@ -45,6 +50,45 @@ def written_whole(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
+def refuse_special(path: Path) -> None:
+    """Refuse to replace what is there and is neither a plain file nor a folder."""
+    if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
+        kind = "a link" if path.is_symlink() else "a device, a pipe or a socket"
+        raise InputError(f"{path} is {kind}, which a file of this name would replace; name a plain file")
+
+
+def name_beside(path: Path) -> Path:
+    """Temporary name beside a target; what killed processes of this machine left for it is removed."""
+    machine = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]  # other ones may share the folder
+    for left in path.parent.glob(f".[0-9]*-{machine}-{escape(path.name)}"):
+        pid = left.name[1:].partition("-")[0]
+        only_copy = (left / "old").exists() and not path.exists()
+        if not only_copy and (pid == str(os.getpid()) or not is_running(pid)):  # a number may come again
+            remove(left)
+    return path.with_name(f".{os.getpid()}-{machine}-{path.name}")
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def is_running(pid: str) -> bool:
+    """Whether a process of this machine lives; on systems that cannot be asked, every one does."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError, ValueError):
+        return False
+    except PermissionError:
+        pass  # it lives, as somebody else's
+    return True
+
+
 @contextmanager
 def written_with_digest(path: Path) -> Iterator[Path]:
     """Write a file whole or not at all, with its SHA-256 beside it in the form that ``sha256sum --check`` reads.
@@ -57,12 +101,14 @@ def written_with_digest(path: Path) -> Iterator[Path]:
         digest.write_text(f"{_sha256(beside)}  {path.name}\n", encoding="utf-8")
 
 
-def read_text(path: Path) -> str:
-    """Read a text that is not large; what has no end, such as a device, is not read without end."""
+def read_text(path: Path, most: int = _MOST_TEXT) -> str:
+    """Read a text of at most so many bytes; a device or a pipe, which may never answer, is refused."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no plain file")
     with path.open("rb") as file:
-        content = file.read(_MOST_TEXT + 1)
-    if len(content) > _MOST_TEXT:
-        raise InputError(f"{path} has more than {_MOST_TEXT:,} bytes, which is too much for a file of its kind")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{path} has more than {most:,} bytes, which is too much for a file of its kind")
     return content.decode()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fivesigma.analysis.record import Record
+from fivesigma.analysis.step_record import Record
 from fivesigma.analysis.steps import analyse
 
 __all__ = ["Record", "analyse"]

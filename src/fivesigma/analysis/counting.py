@@ -1,32 +1,67 @@
-"""The first step: yields, raw and effective counts of every sample in every region; bad input is found here."""
+"""The first step: all trees are looked at once, without features.
+
+Whatever can be refused is refused here, before anything is trained: branches, weights, yields, regions. Yields are
+counted, and the histograms that need no score are filled.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fivesigma._tools.files import written_whole
-from fivesigma._types import Array
-from fivesigma.analysis.configuration import Analysis
-from fivesigma.analysis.layout import by_tree
-from fivesigma.analysis.reading import Reader, check_finite, texts_of
-from fivesigma.analysis.settings import Settings
-from fivesigma.analysis.templates import Template
+from fivesigma._types import Array, BoolArray
+from fivesigma.analysis.analysis_file import Analysis
+from fivesigma.analysis.histograms import Filled, Histograms, Key, fill
+from fivesigma.analysis.ntuple_reader import Entries, Reader, check_finite, texts_of
+from fivesigma.analysis.templates import Template, by_tree
 from fivesigma.errors import InputError
 
-__all__ = ["check_trees", "check_varied", "count", "table", "write_csv"]
+__all__ = ["Counts", "count", "notes_on", "regions_inside", "table", "write_csv"]
 
 
-def check_trees(reader: Reader, templates: Sequence[Template], advance: Callable[[int, str], None]) -> None:
-    """Refuse a tree that is not there or lacks a branch, before anything is trained."""
-    for trees in by_tree(templates).values():
-        for tree, users in trees.items():
-            reader.check(tree, users[0].owner, texts_of(users))
-            advance(1, tree.file.name)
+@dataclass(eq=False)
+class Counts:
+    """What was counted.
+
+    Attributes
+    ----------
+    sums : dict of key to array
+        Entries in the region, sum of weights, sum of squared weights, and entries of all trees.
+    filled : Histograms
+        Those of regions whose variable is not the score.
+    shared : int
+        Simulated events that are in several regions.
+    folds : array of shape (2, n_folds)
+        Events of background and signal in the chosen region.
+    """
+
+    sums: dict[Key, Array] = field(default_factory=dict)
+    filled: Histograms = field(default_factory=dict)
+    shared: int = 0
+    folds: Array = field(default_factory=lambda: np.zeros((2, 0)))
+
+    def rows(self, templates: Sequence[Template]) -> list[dict[str, Any]]:
+        """For each region and sample the entries, the yield and the effective count."""
+        found = []
+        for template in templates:
+            if template.systematic is None and template.key in self.sums:
+                n, w, w2, _ = self.sums[template.key].tolist()
+                found.append(
+                    {
+                        "region": template.region,
+                        "sample": template.sample,
+                        "entries": int(n),
+                        "yield": w,
+                        "effective": w**2 / w2 if w2 > 0 else 0.0,
+                    }
+                )
+        return found
 
 
 def count(
@@ -36,105 +71,134 @@ def count(
     *,
     hidden: str | None,
     advance: Callable[[int, str], None],
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Count the nominal events.
+) -> Counts:
+    """Look at every tree.
 
     Parameters
     ----------
-    reader, analysis
-    templates : sequence of Template
-        Nominal ones.
+    reader, analysis, templates
     hidden : str or None
         Region whose data are not looked at.
-
-    Returns
-    -------
-    rows : list of dict
-        For each region and sample the entries, the yield and the effective count.
-    notes : list of str
+    advance : callable
+        Gets one step for each tree.
     """
-    settings = analysis.settings
-    sums: dict[tuple[str, str], Array] = {}
-    sizes: dict[str, int] = {}
-    folds = np.zeros((2, settings.folds))
-    shared = 0
+    out = Counts(folds=np.zeros((2, analysis.settings.folds)))
+    edges = {r["Name"]: np.array(r["Binning"], dtype=np.float64) for r in analysis.regions if "Binning" in r}
     for trees in by_tree(templates).values():
         for tree, users in trees.items():
             entries = reader.read(tree, users[0].owner, texts_of(users), features=False)
-            numbers = reader.folds(entries.number)
+            inside = regions_inside(entries, users, hidden)
             for template in users:
-                sizes[template.sample] = sizes.get(template.sample, 0) + len(entries)
+                rows = inside[template.region, template.condition]
                 if template.is_data and template.region == hidden:
                     continue
-                rows = entries.truth(template.condition)
                 weight = np.where(rows, entries.weight(template), 0.0)
                 check_finite(weight, entries, template)
-                key = (template.region, template.sample)
-                sums[key] = sums.get(key, np.zeros(3)) + np.array([rows.sum(), weight.sum(), (weight**2).sum()])
-                if template.region == settings.region and not template.is_data:
-                    _check_signs(settings, template, weight)
+                found = np.array([rows.sum(), weight.sum(), (weight**2).sum(), len(entries)])
+                out.sums[template.key] = out.sums.get(template.key, np.zeros(4)) + found
+                if not template.needs_score:
+                    filled = fill(edges[template.region], entries.values[template.variable][rows], weight[rows])
+                    out.filled[template.key] = _sum(out.filled.get(template.key), filled)
+                if template.region == analysis.settings.region and template.systematic is None and not template.is_data:
+                    _check_signs(analysis, template, weight)
                     is_signal = int(template.sample in analysis.signal)
-                    folds[is_signal] += np.bincount(numbers[rows], minlength=settings.folds)
-            for sample in {template.sample for template in users if not template.is_data}:
-                inside = [entries.truth(template.condition) for template in users if template.sample == sample]
-                shared += int(np.sum(np.sum(inside, axis=0) > 1))
+                    numbers = reader.folds(entries.number)
+                    out.folds[is_signal] += np.bincount(numbers[rows], minlength=analysis.settings.folds)
+            out.shared += _shared(users, inside)
             advance(1, tree.file.name)
-    for sample, size in sizes.items():
-        if size == 0:
-            raise InputError(f"sample {sample!r} has no entries at all; leave it out")
-    _check_regions(analysis, templates, sums)
-    _check_folds(analysis, folds)
-    found = [
-        {
-            "region": region,
-            "sample": sample,
-            "entries": int(n),
-            "yield": float(w),
-            "effective": float(w**2 / w2) if w2 > 0 else 0.0,
-        }
-        for (region, sample), (n, w, w2) in ((t.key[:2], sums[t.key[:2]]) for t in templates if t.key[:2] in sums)
-    ]
-    notes = [] if not shared else [f"{shared:,} simulated events are in several regions: a fit counts them twice"]
-    return found, notes
+    _check_counts(analysis, templates, out)
+    return out
 
 
-def _check_signs(settings: Settings, template: Template, weight: Array) -> None:
+def regions_inside(entries: Entries, users: Sequence[Template], hidden: str | None) -> dict[tuple[str, str], BoolArray]:
+    """Which entries each template takes, by its region and condition; data of a hidden region are in no other."""
+    inside = {(t.region, t.condition): entries.truth(t.condition) for t in users}
+    if hidden is None or not users[0].is_data:
+        return inside
+    blind = np.zeros(len(entries), dtype=bool)
+    for (region, _), rows in inside.items():
+        if region == hidden:
+            blind |= rows
+    for (region, _), rows in inside.items():
+        if region != hidden and (rows & blind).any():
+            raise InputError(
+                f"data of the blinded region {hidden!r} are in region {region!r} too: change a Filter so that the two "
+                "exclude each other, or unblind"
+            )
+    return inside
+
+
+def _sum(before: Filled | None, filled: Filled) -> Filled:
+    return filled if before is None else before + filled
+
+
+def _shared(users: Sequence[Template], inside: dict[tuple[str, str], BoolArray]) -> int:
+    """Simulated events of a tree that one sample has in several regions."""
+    nominal = [t for t in users if t.systematic is None and not t.is_data]
+    found = 0
+    for sample in dict.fromkeys(template.sample for template in nominal):
+        rows = [inside[t.region, t.condition] for t in nominal if t.sample == sample]
+        found += int(np.sum(np.sum(rows, axis=0) > 1))
+    return found
+
+
+def _check_signs(analysis: Analysis, template: Template, weight: Array) -> None:
     n = int(np.sum(weight < 0))
-    if n and "negative_weights" not in settings.options:
+    if n and "negative_weights" not in analysis.settings.options:
         raise InputError(
-            f"{n:,} events of sample {template.sample!r} in region {settings.region!r} have negative weights: say in "
+            f"{n:,} events of sample {template.sample!r} in region {template.region!r} have negative weights: say in "
             "ModelOptions what the learner sees of them, such as negative_weights: zero (yields keep the sign)"
         )
 
 
-def _check_regions(analysis: Analysis, templates: Sequence[Template], sums: dict[tuple[str, str], Array]) -> None:
+def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: Counts) -> None:
+    """Refuse samples, regions and folds without events, and variations without a relative size."""
+    sums, settings = counts.sums, analysis.settings
+    for template in templates:
+        if template.key in sums and sums[template.key][3] == 0:
+            raise InputError(f"{template.owner} has no entries at all; leave it out")
     for region in analysis.regions:
-        name = region["Name"]
-        own = [template for template in templates if template.region == name and not template.is_data]
-        if not any(sums[name, template.sample][0] for template in own):
+        own = [t for t in templates if t.region == region["Name"] and t.systematic is None and not t.is_data]
+        if not any(sums[template.key][0] for template in own):
             text = next((template.condition for template in own), "none of the samples is in it")
-            raise InputError(f"no simulated event is in region {name!r}: {text}")
-
-
-def _check_folds(analysis: Analysis, folds: Array) -> None:
-    settings = analysis.settings
+            raise InputError(f"no simulated event is in region {region['Name']!r}: {text}")
     for is_signal, what in ((1, "signal"), (0, "background")):
-        for k in np.flatnonzero(folds[is_signal] == 0):
+        for k in np.flatnonzero(counts.folds[is_signal] == 0):
             raise InputError(
                 f"fold {k} of {settings.folds} ({settings.event_number} modulo {settings.folds}) has no {what} in "
                 f"region {settings.region!r}: check EventNumber, or change Folds"
             )
-
-
-def check_varied(templates: Sequence[Template], rows: Iterable[dict[str, Any]]) -> None:
-    """Refuse a systematic of a sample that has no events in a region: cabinetry would divide by its yield."""
-    entries = {(row["region"], row["sample"]): row["entries"] for row in rows}
     for template in templates:
-        if template.systematic is not None and entries[template.region, template.sample] == 0:
-            raise InputError(
-                f"sample {template.sample!r} has no events in region {template.region!r}, so that systematic "
-                f"{template.systematic!r} has no relative size there: leave the sample out with Regions"
-            )
+        if template.systematic is None:
+            continue
+        for key in ((*template.key[:2], None, None), template.key):
+            n, total = sums[key][:2]
+            if not total > 0:
+                what = template.owner if key == template.key else f"sample {template.sample!r}"
+                has = "no events" if n == 0 else f"a yield of {total:g}"
+                raise InputError(
+                    f"{what} has {has} in region {template.region!r}, so that systematic {template.systematic!r} has "
+                    "no relative size there: leave it out with Samples or Regions"
+                )
+
+
+def notes_on(counts: Counts, templates: Sequence[Template]) -> list[str]:
+    """What is odd, and not refused; one line for each kind and systematic."""
+    notes = []
+    if counts.shared:
+        notes.append(f"{counts.shared:,} simulated events are in several regions: a fit counts them twice")
+    by_key = {template.key: template for template in templates}
+    odd: list[str] = []
+    for template in templates:
+        if template.systematic is None:
+            continue
+        nominal = by_key[*template.key[:2], None, None]
+        n, n_nominal = (counts.sums[t.key][3] for t in (template, nominal))
+        if n < 0.5 * n_nominal:
+            odd.append(f"{template.owner} has {n:,.0f} entries for {n_nominal:,.0f} nominal ones: are files missing?")
+        if replace(nominal, systematic=template.systematic, direction=template.direction) == template:
+            odd.append(f"{template.owner} is the nominal sample: it changes nothing")
+    return [*notes, *dict.fromkeys(odd)]
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -148,8 +212,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+def write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> Path:
     """Write rows as CSV; the file appears whole or not at all."""
+    rows = list(rows)
     with written_whole(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fivesigma._tools.files import DIGEST
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed
+from fivesigma.analysis.analysis_file import DIRECTIONS, Analysis, acts, holds, listed
+from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.expression import Expression, split_definition
-from fivesigma.datasets.load import Target, normalisation
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.datasets.sources import Target, normalise
+from fivesigma.errors import InputError, did_you_mean, shortened
 
-__all__ = ["SCORE", "Template", "Tree", "templates_of"]
+__all__ = ["FOLD", "SCORE", "Template", "Tree", "by_tree", "templates_of"]
 
 SCORE, FOLD = "fivesigma_score", "fivesigma_fold"
 
@@ -75,6 +76,11 @@ class Template:
         return [Tree(file, self.tree, self.replaced) for file in self.files]
 
     @property
+    def needs_score(self) -> bool:
+        """Whether it is a histogram of the score."""
+        return self.variable == SCORE
+
+    @property
     def owner(self) -> str:
         """Who wants it, for messages."""
         varied = "" if self.systematic is None else f", systematic {self.systematic!r} {self.direction}"
@@ -96,6 +102,15 @@ def condition_of(preselection: str | None, text: str | None) -> str:
 def templates_of(analysis: Analysis) -> list[Template]:
     """All histograms of the fit: the same that cabinetry would make."""
     return list(_Resolver(analysis).templates())
+
+
+def by_tree(templates: Sequence[Template]) -> dict[Path, dict[Tree, list[Template]]]:
+    """Templates by the files and trees that they read."""
+    found: dict[Path, dict[Tree, list[Template]]] = {}
+    for template in templates:
+        for tree in template.trees:
+            found.setdefault(tree.file, {}).setdefault(tree, []).append(template)
+    return found
 
 
 class _Resolver:
@@ -148,7 +163,7 @@ class _Resolver:
         Expression(variable, f"Variable of region {region['Name']!r}")
         if weight is not None:
             Expression(weight, f"Weight of {who}")
-        files = self.files(varied.get("SamplePath", sample.get("SamplePath")), who)
+        files = self.files(region, sample, varied, who)
         return Template(
             region=region["Name"],
             sample=sample["Name"],
@@ -160,7 +175,9 @@ class _Resolver:
             variable=variable,
             condition=self.condition(varied.get("Filter", sample.get("Filter", region.get("Filter"))), who),
             weight=weight,
-            factor=self.factor(sample, files, own_files="SamplePath" in varied, who=who),
+            factor=self.factor(
+                sample, files, own_files=bool({"SamplePath", "RegionPath", "VariationPath"} & varied.keys()), who=who
+            ),
             is_data=bool(sample.get("Data", False)),
         )
 
@@ -170,31 +187,54 @@ class _Resolver:
             Expression(text, f"Filter of {who}")
         return condition_of(self.analysis.settings.preselection, text)
 
-    def files(self, path: Any, who: str) -> tuple[Path, ...]:
-        """Files of a sample; paths are relative to the current folder, as in cabinetry."""
-        general = str(self.analysis.config["General"]["InputPath"])
-        if "{SamplePath}" in general and path is None:
-            raise InputError(f"{who} has no SamplePath, which InputPath {general!r} needs")
-        if "{RegionPath}" in general:
-            raise InputError(f"InputPath {general!r} has a RegionPath, which is not supported: use a Filter")
-        parts = listed(path) if "{SamplePath}" in general else [""]
-        found = [file for part in parts for file in self._matching(general.replace("{SamplePath}", part), who)]
-        return tuple(dict.fromkeys(found))
+    def files(
+        self, region: dict[str, Any], sample: dict[str, Any], varied: dict[str, Any], who: str
+    ) -> tuple[Path, ...]:
+        """Files of a template; paths are relative to the current folder, as in cabinetry."""
+        general = self.analysis.config["General"]
+        pattern = str(general["InputPath"])
+        given = {
+            "RegionPath": varied.get("RegionPath", region.get("RegionPath")),
+            "SamplePath": varied.get("SamplePath", sample.get("SamplePath")),
+            "VariationPath": varied.get("VariationPath", general.get("VariationPath", "")),
+        }
+        for key, value in given.items():
+            if f"{{{key}}}" in pattern and value is None:
+                raise InputError(f"{who} has no {key}, which InputPath {pattern!r} needs (region {region['Name']!r})")
+            if key in varied and f"{{{key}}}" not in pattern:
+                raise InputError(
+                    f"{who} has the {key} {varied[key]!r}, but InputPath {pattern!r} does not contain {{{key}}}, so "
+                    "that it would change nothing"
+                )
+        for key in ("RegionPath", "VariationPath"):
+            pattern = pattern.replace(f"{{{key}}}", given[key] or "")
+        parts = listed(given["SamplePath"]) if "{SamplePath}" in pattern else [""]
+        found = [file for part in parts for file in self._matching(pattern.replace("{SamplePath}", part), who)]
+        real: dict[Path, Path] = {}
+        for file in found:
+            if file.resolve() in real:
+                raise InputError(f"{file} is named twice ({who}), also as {real[file.resolve()]}; name it once")
+            real[file.resolve()] = file
+        return tuple(found)
 
     def _matching(self, pattern: str, who: str) -> tuple[Path, ...]:
         if pattern not in self._files:
             path = Path(pattern)
-            if path.is_file():
-                found = [path]
-            elif glob.has_magic(pattern):
+            try:
+                found = [path] if path.is_file() else None
+            except (OSError, ValueError) as err:
+                raise InputError(f"{shortened(str(path))!r} is no name of a file ({who}): {err}") from err
+            if found is None and glob.has_magic(pattern):
                 found = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207 - absolute too
-                found = [file for file in found if file.is_file() and not file.name.endswith(DIGEST)]
-            else:
+                found = [file for file in found if not file.name.endswith(DIGEST)]
+            elif found is None:
                 nearby = [item.name for item in path.parent.glob("*")] if path.parent.is_dir() else []
                 raise InputError(f"there is no file {path} ({who}){did_you_mean(path.name, nearby)}")
             if not found:
                 raise InputError(f"no file matches {pattern!r} ({who})")
             for file in found:
+                if not file.is_file():
+                    raise InputError(f"{file}, which {pattern!r} matches, is no file ({who}); leave it out")
                 if file.suffix.lower() != ".root":
                     raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({who})")
             self._files[pattern] = tuple(found)
@@ -203,9 +243,10 @@ class _Resolver:
     def factor(self, sample: dict[str, Any], files: tuple[Path, ...], *, own_files: bool, who: str) -> float:
         """1000 x luminosity x cross section / sum of weights, the sum being that of these files."""
         settings, name = self.analysis.settings, sample["Name"]
-        if name not in settings.cross_sections:
+        given = settings.cross_sections.get(name)
+        if given is None:
             return 1.0
-        cross_section, total = settings.cross_sections[name]
+        cross_section, total = given
         if own_files and not isinstance(total, str):
             raise InputError(
                 f"{who} has files of its own, whose sum of weights is not the number that CrossSections gives for "
@@ -213,7 +254,10 @@ class _Resolver:
             )
         if (name, files) not in self._factors:
             targets = [Target(file) for file in files]
-            self._factors[name, files] = normalisation(name, targets, settings.luminosity, cross_section, total)
+            asked = Columns(
+                luminosity=settings.luminosity, cross_section={name: cross_section}, sum_of_weights={name: total}
+            )
+            self._factors[name, files] = normalise(name, targets, asked).factor
         return self._factors[name, files]
 
 

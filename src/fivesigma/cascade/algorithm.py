@@ -4,7 +4,7 @@ On round t a learner minimises the weighted classification error b(g) f*(u) + s~
 then u_t = f'(s(g_t) / b(g_t)). This module knows no learner: it asks a `Step` for the yields of g_t.
 
 Safeguards. A round is *valid* if its selection keeps some signal and at least `floor` effective background events. A
-round that does not count (nothing selected, s = 0, b = 0, background too thin) is recorded with significance zero and
+round that is not valid (nothing selected, s = 0, b = 0, background too thin) is recorded with significance zero and
 never improves; the weight of background against signal is halved for the next round, so that more is selected. u stays
 within its bounds, which lie inside the domain of f*, whatever moves it. Without a guarantee of ascent
 (`Utility.guaranteed`) only a round that improved moves the class weights on; any other is answered by going half the

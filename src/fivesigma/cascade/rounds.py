@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple
@@ -43,7 +42,7 @@ class Round:
     effective_background : float
         Effective background count there.
     significance : float
-        Z(s, b); zero if the round does not count.
+        Z(s, b); zero if the round is not valid.
     valid : bool
         Whether the selection keeps signal and enough background.
     improved : bool
@@ -80,12 +79,6 @@ class Round:
     def trained_at(self, weights: ClassWeights) -> bool:
         """Whether these were its class weights."""
         return (weights.signal, weights.background, weights.u) == (*self.class_weights, self.u)
-
-    @property
-    def counts(self) -> bool:
-        """Deprecated name of `valid`."""
-        warnings.warn("Round.counts is now called Round.valid", DeprecationWarning, stacklevel=2)
-        return self.valid
 
 
 # How a round is flattened: its columns, and which of them are whole numbers, flags, or may be None.

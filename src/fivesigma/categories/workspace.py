@@ -17,19 +17,17 @@ from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.yields import check_counts
 
-__all__ = ["discovery_significance", "split_difference", "to_pyhf", "write_workspace"]
+__all__ = ["discovery_significance", "to_pyhf", "write_workspace"]
 
 POI = "mu"
-SHAPES = ("split", "histosys")
 _TOLERANCE = 1e-12
-_SAME_SHAPE = 1e-9  # relative difference below which a variation is a normalisation
+_WIDEST = 10.0  # scale up to which pyhf looks for a free normalisation, in units of what the total would need
 
 
 def to_pyhf(
     categories: Categories,
     systematics: YieldShifts | None = None,
     *,
-    shapes: str = "split",
     staterror: bool = True,
     signal_staterror: bool = False,
     channel: str = "categories",
@@ -43,11 +41,9 @@ def to_pyhf(
         Filled with the events to quote, as `Categories.evaluate` does.
     systematics : YieldShifts, optional
         Of the same edges and processes; by default the `shifts` of the categories. Each name is one nuisance parameter,
-        shared by all processes and categories.
-    shapes : {"split", "histosys"}, default="split"
-        ``"split"``: ``normsys`` for the change of a process's total and, where categories change differently,
-        ``histosys`` for the rest. ``"histosys"``: all of it as ``histosys``, which is the significance that
-        `Categories` quote. `split_difference` says how far apart the two are.
+        shared by all processes and categories: a ``histosys``, so that yields move as in the significance that is
+        quoted, or a ``normfactor`` for a free normalisation. A free variation becomes a sample of its own with a
+        ``normfactor``, which needs up and down to be opposite.
     staterror : bool, default=True
         Whether to add the statistical uncertainty of the simulated background.
     signal_staterror : bool, default=False
@@ -74,8 +70,6 @@ def to_pyhf(
     >>> [sample["name"] for sample in workspace["channels"][0]["samples"]]
     ['signal', 'background']
     """
-    if shapes not in SHAPES:
-        raise InputError(f"shapes must be one of {', '.join(map(repr, SHAPES))}, got {shapes!r}")
     systematics = categories.shifts if systematics is None else systematics
     if not (categories.b > 0).all():
         worst = int(categories.b.argmin())
@@ -86,7 +80,8 @@ def to_pyhf(
     ):
         raise InputError("systematics have other edges or processes than the categories; fill both alike")
     observed = categories.s + categories.b if data is None else check_counts(data, len(categories))
-    samples = []
+    samples: list[dict[str, Any]] = []
+    parameters = [{"name": POI, "inits": [1.0], "bounds": [[0.0, 10.0]]}]
     for name, rows in categories.by_process.items():
         modifiers: list[dict[str, Any]] = []
         if rows.signal:
@@ -94,70 +89,68 @@ def to_pyhf(
         if staterror and (signal_staterror or not rows.signal):
             errors = np.sqrt(rows.sum_of_squares).tolist()
             modifiers.append({"name": f"staterror_{channel}", "type": "staterror", "data": errors})
+        sample = {"name": name, "data": rows.sum_of_weights.tolist(), "modifiers": modifiers}
+        samples.append(sample)
         if systematics is not None:
-            nominal = systematics.nominal[name].sum_of_weights
-            for systematic in systematics.up:
-                up, down = systematics.up[systematic][name], systematics.down[systematic][name]
-                make = _modifiers if shapes == "split" else _histosys
-                modifiers += make(systematic, rows.sum_of_weights, nominal, up, down)
-        samples.append({"name": name, "data": rows.sum_of_weights.tolist(), "modifiers": modifiers})
-    config = {"poi": POI, "parameters": [{"name": POI, "inits": [1.0], "bounds": [[0.0, 10.0]]}]}
+            samples += _add_systematics(sample, systematics)
+    for name, processes in () if systematics is None else systematics.free.items():
+        scaled = sum(categories.by_process[key].sum_of_weights.sum() for key in processes)
+        widest = _WIDEST * max(1.0, float(observed.sum()) / scaled if scaled > 0 else 1.0)
+        least = 0.0 if processes else -widest
+        parameters.append({"name": name, "inits": [1.0], "bounds": [[least, widest]]})
     return {
         "channels": [{"name": channel, "samples": samples}],
         "observations": [{"name": channel, "data": observed.tolist()}],
-        "measurements": [{"name": "discovery", "config": config}],
+        "measurements": [{"name": "discovery", "config": {"poi": POI, "parameters": parameters}}],
         "version": "1.0.0",
     }
 
 
-def split_difference(
-    categories: Categories, systematics: YieldShifts | None = None, *, staterror: bool = True
-) -> float:
-    """How far pyhf's significance of the split form is above that of ``shapes="histosys"``.
+def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[dict[str, Any]]:
+    """Add modifiers to a process; what a free variation moves is returned as samples of their own.
 
-    Splitting a variation in two changes how it is interpolated: totals exponentially, shapes linearly.
-
-    Parameters
-    ----------
-    categories, systematics, staterror
-        As in `to_pyhf`.
+    Relative changes are carried over from the nominal yields of the variations, which may be of other events.
     """
-    split, whole = (
-        discovery_significance(to_pyhf(categories, systematics, shapes=shapes, staterror=staterror))
-        for shapes in SHAPES
-    )
-    return split - whole
-
-
-def _histosys(name: str, template: Array, nominal: Array, up: Array, down: Array) -> list[dict[str, Any]]:
-    """One variation of one process as a whole, carried over in proportion as `_modifiers` does."""
-    ratios = [np.divide(side, nominal, out=np.ones_like(nominal), where=nominal != 0) for side in (up, down)]
-    high, low = (
-        side if np.array_equal(template, nominal) else ratio * template
-        for side, ratio in zip((up, down), ratios, strict=True)
-    )
-    if np.array_equal(high, template) and np.array_equal(low, template):
-        return []
-    return [{"name": name, "type": "histosys", "data": {"hi_data": high.tolist(), "lo_data": low.tolist()}}]
-
-
-def _modifiers(name: str, template: Array, nominal: Array, up: Array, down: Array) -> list[dict[str, Any]]:
-    """One variation of one process: a change of the total, and a change of the shape if there is one.
-
-    The relative change is carried over from `nominal` to `template`, which may come from other events.
-    """
-    ratios = [np.divide(side, nominal, out=np.ones_like(nominal), where=nominal != 0) for side in (up, down)]
-    high, low = (float((ratio * template).sum() / template.sum()) if template.sum() > 0 else 1.0 for ratio in ratios)
-    if not (high > 0 and low > 0):  # HistFactory interpolates totals exponentially
-        high = low = 1.0
-    shape_up, shape_down = (ratio * template / total for ratio, total in zip(ratios, (high, low), strict=True))
-    out: list[dict[str, Any]] = []
-    if (high, low) != (1.0, 1.0):
-        out.append({"name": name, "type": "normsys", "data": {"hi": high, "lo": low}})
-    if not all(np.allclose(shape, template, rtol=_SAME_SHAPE, atol=0.0) for shape in (shape_up, shape_down)):
-        shapes = {"hi_data": shape_up.tolist(), "lo_data": shape_down.tolist()}
-        out.append({"name": name, "type": "histosys", "data": shapes})
-    return out
+    name, template = sample["name"], np.array(sample["data"])
+    nominal = systematics.nominal[name].sum_of_weights
+    moved: list[tuple[str, Array, Array]] = []
+    apart: list[dict[str, Any]] = []
+    for systematic, processes in [(key, systematics.free.get(key)) for key in systematics.up]:
+        up, down = (
+            side if np.array_equal(template, nominal)
+            else template * np.divide(side, nominal, out=np.ones_like(nominal), where=nominal != 0)
+            for side in (systematics.up[systematic][name], systematics.down[systematic][name])
+        )  # fmt: skip
+        if np.array_equal(up, template) and np.array_equal(down, template):
+            continue
+        if processes is None:
+            moved.append((systematic, up - template, down - template))
+        elif processes:
+            sample["modifiers"].append({"name": systematic, "type": "normfactor", "data": None})
+        elif np.allclose(up + down, 2 * template, rtol=1e-9, atol=0.0):
+            # (template - shift) + scale * shift, so that the sum at a scale of one is the template.
+            apart.append({"name": f"{name}_{systematic}", "shift": up - template, "free": systematic})
+        else:
+            raise InputError(
+                f"systematic {systematic!r} is free and not opposite up and down for {name!r}; pyhf has no such "
+                "modifier: give only the events up, or leave its constraint"
+            )
+    fixed = template - sum((part["shift"] for part in apart), start=np.zeros_like(template))
+    sample["data"] = fixed.tolist()
+    for systematic, up, down in moved:
+        data = {"hi_data": (fixed + up).tolist(), "lo_data": (fixed + down).tolist()}
+        sample["modifiers"].append({"name": systematic, "type": "histosys", "data": data})
+    shared = [one for one in sample["modifiers"] if one["type"] == "normfactor"]
+    # The error of the simulation stays with the template; all samples of a bin share its factor.
+    shared += [one | {"data": [0.0] * template.size} for one in sample["modifiers"] if one["type"] == "staterror"]
+    return [
+        {
+            "name": part["name"],
+            "data": part["shift"].tolist(),
+            "modifiers": [*shared, {"name": part["free"], "type": "normfactor", "data": None}],
+        }
+        for part in apart
+    ]
 
 
 def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
@@ -194,7 +187,7 @@ def discovery_significance(workspace: dict[str, Any], pulls: Mapping[str, float]
     expected = model.expected_data(start)
     other = list(start)
     for name, pull in (pulls or {}).items():
-        other[model.config.par_slice(name).start] = pull
+        other[model.config.par_slice(name).start] += pull
     bounds, fixed = model.config.suggested_bounds(), model.config.suggested_fixed()
     # The expected data fit best where they come from, so that only the fit without signal is needed.
     fitted = [

@@ -10,7 +10,7 @@ import click
 from fivesigma.cli.options import INTERRUPTED, jobs_option
 from fivesigma.errors import FivesigmaError
 
-STEPS = ("read", "train", "categorise", "score", "workspace", "report")
+STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 
 
 @click.command(epilog="Example: fivesigma analyse vh.yml -o out && cd out && cabinetry fit workspace.json")

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
-from fivesigma.cli.systematics import needed_for_quote, of_scores, parsed, split_sentence, systematic_option
+from fivesigma.cli.systematics import needed_for_quote, of_scores, parsed, systematic_option
 
 # Options that categories for several signals have no use for.
 _ONE_SIGNAL = (
@@ -23,7 +23,6 @@ _ONE_SIGNAL = (
     "yields",
     "replicas",
     "stream",
-    "shapes",
 )
 
 
@@ -68,8 +67,6 @@ def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
 @scores_options
 @stream_option
 @click.option("--pyhf", type=click.Path(path_type=Path), metavar="FILE", help="Write a HistFactory workspace (JSON).")
-@click.option("--shapes", type=click.Choice(["split", "histosys"]), default="split", show_default=True,
-              help="Write systematics as normsys and histosys, or as histosys alone, as they are quoted.")  # fmt: skip
 @force_option
 def categorise(
     scores: Path,
@@ -95,7 +92,6 @@ def categorise(
     as_json: bool,
     stream: bool,
     pyhf: Path | None,
-    shapes: str,
     force: bool,
 ) -> None:
     """Find the categories of the score in SCORES with the largest combined significance.
@@ -156,9 +152,7 @@ def categorise(
     else:
         interval = found.interval(n_boot=replicas).significance
     if pyhf is not None:
-        fivesigma.write_workspace(fivesigma.to_pyhf(found, shapes=shapes), pyhf)
-        if asked and shapes == "split":
-            click.echo(f"note: {split_sentence(found)}", err=True)
+        fivesigma.write_workspace(fivesigma.to_pyhf(found), pyhf)
     if as_json:
         result: dict[str, Any] = {
             "edges": [None if abs(e) == float("inf") else e for e in found.edges.tolist()],

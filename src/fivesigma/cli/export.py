@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fivesigma._tools.files import read_text
-from fivesigma.cli.options import check_output, force_option, tree_option, trusted_option
+from fivesigma.cli.options import check_output, force_option, tree_option, untrusted_option
 from fivesigma.errors import InputError
 
 
@@ -24,7 +24,7 @@ from fivesigma.errors import InputError
 @click.option("--categories", type=click.Path(path_type=Path), metavar="FILE",
               help="Output of fivesigma categorise --json, whose edges are kept as metadata.")  # fmt: skip
 @tree_option
-@trusted_option
+@untrusted_option
 @force_option
 def export(
     *,
@@ -35,7 +35,7 @@ def export(
     files: tuple[str, ...],
     categories: Path | None,
     tree: str | None,
-    trusted: bool,
+    untrusted: bool,
     force: bool,
 ) -> None:
     """Write MODEL as a file that other programs read.
@@ -47,7 +47,7 @@ def export(
     from fivesigma.datasets.columns import Columns
 
     check_output(output, force=force)
-    fitted = fivesigma.load(model, trusted=trusted)
+    fitted = fivesigma.load(model, untrusted=untrusted)
     edges = None if categories is None else _edges(categories)
     events = None
     if files:

@@ -25,13 +25,12 @@ def higgsml() -> None:
 @click.argument("target", type=click.Path(path_type=Path), default=".")
 @click.option("--url", metavar="URL", help="Another place to get the file from.")
 @click.option("--attempts", type=click.IntRange(1), default=5, show_default=True,
-              help="Failures in a row before giving up.")  # fmt: skip
+              help="Attempts before giving up.")  # fmt: skip
 @sample_option
 def fetch(target: Path, url: str | None, *, attempts: int, sample: bool) -> None:
     """Download the challenge's events (818,238) from the CERN Open Data portal to TARGET.
 
-    TARGET is a file ending in .csv.gz, or a folder. The file is checked before it gets its name; a download that broke
-    off resumes where it stopped.
+    TARGET is a file ending in .csv.gz, or a folder. The file is checked before it gets its name.
     """
     from fivesigma.higgsml.download import URL
     from fivesigma.higgsml.download import fetch as fetch_file

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fivesigma._tools.files import refuse_special
 from fivesigma.errors import InputError
 
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
@@ -39,6 +40,11 @@ def several(*options: Callable[[F], F]) -> Callable[[F], F]:
 where_option = click.option(
     "--where", metavar="CUT", help='Read only the events that pass this condition, such as "PRI_jet_num >= 2".'
 )
+model_where_option = click.option(
+    "--where",
+    metavar="CUT",
+    help="Read only the events that pass this condition, by default that of the training; none reads all events.",
+)
 tree_option = click.option(
     "--tree", metavar="NAME", help="Read this TTree or RNTuple of ROOT files; needed if a file has several."
 )
@@ -59,20 +65,27 @@ samples_options = several(
         help="Read this process from these files, separated by commas, in place of FILE...; may be repeated. --signal "
         "then names the processes that are signal, separated by commas.",
     ),
-    click.option("--luminosity", type=float, metavar="L", help="Normalise processes to this luminosity, in 1/fb."),
+    click.option(
+        "--luminosity",
+        type=number_or_none,
+        metavar="L",
+        help="Normalise processes to this luminosity, in 1/fb; none leaves weights as they stand.",
+    ),
     click.option(
         "--cross-section",
         "cross_sections",
         multiple=True,
         metavar="PROCESS=PB",
-        help="Scale the weights of this process to this cross section, in pb; may be repeated.",
+        help="Scale the weights of this process to this cross section, in pb; none if its weights are expected yields "
+        "already; may be repeated.",
     ),
     click.option(
         "--sum-of-weights",
         "sums_of_weights",
         multiple=True,
         metavar="PROCESS=SUM",
-        help="Divide by this sum of weights, or by the sum of the histogram of this name; may be repeated.",
+        help="Divide by this sum of weights, or by what ROOT files have as HISTOGRAM, HISTOGRAM[BIN] or TREE/BRANCH; "
+        "may be repeated.",
     ),
 )
 keep_option = click.option(
@@ -88,41 +101,66 @@ def source_options(
     *,
     samples: tuple[str, ...],
     signal: str | None,
-    luminosity: float | None,
+    luminosity: float | str | None,
     cross_sections: tuple[str, ...],
     sums_of_weights: tuple[str, ...],
 ) -> dict[str, Any]:
-    """What `load_events` is to read: files, or the files of each process with their normalisation."""
+    """What `load_events` is to read: files, or the files of each process with what is said of their normalisation."""
     if not samples:
         if not files:
             raise click.UsageError("Missing argument 'FILE...', or --sample PROCESS=FILES.")
         if luminosity is not None or cross_sections or sums_of_weights:
             raise click.UsageError("--luminosity, --cross-section and --sum-of-weights need --sample PROCESS=FILES.")
-        return {"path": files, "signal": signal}
+        return {"path": files} | ({} if signal is None else {"signal": signal})
     if files:
         raise click.UsageError("Give FILE... or --sample PROCESS=FILES, not both.")
     paths: dict[str, list[str]] = {}
     for name, text in _pairs("--sample", samples):
         paths.setdefault(name, []).extend(part for part in text.split(",") if part)
-    return {
-        "path": paths,
+    found = {
         "signal": None if signal is None else [] if signal == "none" else signal.split(","),
         "luminosity": luminosity,
         "cross_section": {
-            name: _number("--cross-section", text) for name, text in _pairs("--cross-section", cross_sections)
+            name: None if text == "none" else _number("--cross-section", text)
+            for name, text in _pairs("--cross-section", cross_sections)
         },
         "sum_of_weights": {name: _number_or_name(text) for name, text in _pairs("--sum-of-weights", sums_of_weights)},
     }
+    given = {name: column_or_none(value) for name, value in found.items() if value is not None and value != {}}
+    return {"path": paths, **given}
 
 
-def model_samples(read: Callable[..., Any], trained: Any, source: dict[str, Any], **reading: Any) -> Any:
-    """Read the files of processes as the training events of a model were read, but for what is asked otherwise."""
-    asked = {name: column_or_none(value) for name, value in reading.items() if value is not None}
-    return read(
-        **source,
-        **{"features": trained.features, "weight": trained.weight, "missing": trained.missing} | asked,
-        keep=trained.keep,
-    )
+def like_training(
+    model: Any,
+    source: dict[str, Any],
+    *,
+    label: str | None = None,
+    process: str | None = None,
+    where: str | None = None,
+    rows: int | None = None,
+    **reading: Any,
+) -> Any:
+    """Files as the training events of a model were read, but for the options that are given; all at once or in chunks.
+
+    Parameters
+    ----------
+    model : classifier
+    source : dict
+        As `source_options` finds it.
+    label, process, where
+        The options; the word none says that there is none.
+    rows : int, optional
+        Of a chunk.
+    **reading
+        Other options by the names of parameters, None where they are not given.
+    """
+    from fivesigma.datasets import EventStream
+
+    if isinstance(source["path"], dict) and (label or process):
+        raise InputError("--sample says what an event is; leave --label and --process out")
+    asked = reading | {"label": label, "process": process, "cut": where}
+    given = {name: column_or_none(value) for name, value in asked.items() if value is not None}
+    return EventStream.like(model, **source, **given, rows=rows)
 
 
 def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -161,8 +199,8 @@ replicas_option = click.option(
     "--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Replicas of the bootstrap."
 )
 
-trusted_option = click.option(
-    "--trusted", is_flag=True, help="Skip the checks of the model's files; only for a model whose author you trust."
+untrusted_option = click.option(
+    "--untrusted", is_flag=True, help="Try the model in a child process first, for a model of a stranger."
 )
 
 
@@ -202,5 +240,6 @@ def check_output(path: Path, *, force: bool) -> None:
         raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file")
+    refuse_special(path)
     if path.exists() and not force:
         raise InputError(f"{path} is there already; choose another name or add --force")

@@ -10,14 +10,13 @@ import click
 
 from fivesigma.cli.options import (
     check_output,
-    column_or_none,
     force_option,
-    model_samples,
+    like_training,
+    model_where_option,
     number_or_none,
     samples_options,
     source_options,
-    trusted_option,
-    where_option,
+    untrusted_option,
 )
 from fivesigma.errors import InputError
 
@@ -47,10 +46,10 @@ from fivesigma.errors import InputError
 @samples_options
 @click.option("--signal", metavar="PROCESSES",
               help="Take these processes of --sample as signal, separated by commas, or none of them with the word "
-              "none.")  # fmt: skip
+              "none; by default those of the training.")  # fmt: skip
 @click.option("--friend", is_flag=True, help="Write to .root the new branches alone, score and selected.")
-@where_option
-@trusted_option
+@model_where_option
+@untrusted_option
 @force_option
 def predict(
     *,
@@ -65,7 +64,7 @@ def predict(
     keep: tuple[str, ...],
     friend: bool,
     where: str | None,
-    trusted: bool,
+    untrusted: bool,
     force: bool,
     **samples: Any,
 ) -> None:
@@ -76,8 +75,7 @@ def predict(
     the kept columns, entry by entry in the order of the one file that is read.
     """
     from fivesigma import load
-    from fivesigma.datasets import EventStream, column_names
-    from fivesigma.datasets.columns import Columns
+    from fivesigma.datasets.stream import ROWS
     from fivesigma.scored.scored_events import check_ending
 
     source = source_options(files, **samples)
@@ -85,34 +83,15 @@ def predict(
         if samples["samples"]:
             raise InputError("scores in ROOT files belong to one file each; name it instead of --sample")
         check_output(output, force=force)
-        _to_root(load(model, trusted=trusted), files, output, trees, keep, friend=friend, where=where)
+        _to_root(load(model, untrusted=untrusted), files, output, trees, keep, friend=friend, where=where)
         return
     if friend or len(trees) > 1 or keep:
         raise InputError("--friend, --keep and several --tree need an output that ends in .root")
-    tree = trees[0] if trees else None
     check_ending(output)
     check_output(output, force=force)
-    fitted = load(model, trusted=trusted)
-    trained = Columns.of_model(fitted)
-    if samples["samples"]:
-        if label or process:
-            raise InputError("--sample says what an event is; leave --label and --process out")
-        reading = {"weight": weight, "missing": missing, "tree": tree, "cut": where}
-        _score(fitted, model_samples(EventStream, trained, source, **reading), output)
-        return
-    found = trained.there(column_names(files[0], tree=tree))
-    asked = {"label": label, "weight": weight, "process": process}
-    roles = {role: getattr(found, role) if name is None else column_or_none(name) for role, name in asked.items()}
-    stream = EventStream(
-        files,
-        features=trained.features,
-        **roles,
-        signal=fitted.classes_[1] if roles["label"] else None,
-        missing=trained.missing if missing is None else column_or_none(missing),
-        keep=trained.keep,
-        tree=tree,
-        cut=where,
-    )
+    fitted = load(model, untrusted=untrusted)
+    roles = {"label": label, "weight": weight, "process": process, "missing": missing, "where": where}
+    stream = like_training(fitted, source, **roles, tree=trees[0] if trees else None, rows=ROWS)
     _score(fitted, stream, output)
 
 

@@ -10,18 +10,17 @@ import click
 
 from fivesigma.cli.options import (
     check_output,
-    column_or_none,
     force_option,
-    model_samples,
+    like_training,
+    model_where_option,
     replicas_option,
     samples_options,
     source_options,
     tree_option,
-    trusted_option,
-    where_option,
+    untrusted_option,
     yields_option,
 )
-from fivesigma.cli.systematics import parsed, systematic_option, variations
+from fivesigma.cli.systematics import of_scores, parsed, systematic_option, variations
 from fivesigma.cli.words import sentence
 from fivesigma.errors import FivesigmaError, InputError
 
@@ -55,11 +54,11 @@ _SAMPLE_WORDS = {
 @click.option("--signal", metavar="PROCESSES", help="Take these processes of --sample as signal, separated by commas.")
 @systematic_option
 @yields_option
-@where_option
+@model_where_option
 @tree_option
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @replicas_option
-@trusted_option
+@untrusted_option
 @force_option
 def report_command(
     *,
@@ -72,15 +71,16 @@ def report_command(
     yields: tuple[float, float] | None,
     title: str | None,
     replicas: int,
-    trusted: bool,
+    untrusted: bool,
     force: bool,
     **reading: Any,
 ) -> None:
     """Write a page on MODEL from labelled EVENTS that were used for nothing else.
 
     The page is one file that works offline: verdict, significance against the cut with a slider, progress of the
-    cascade, scores, efficiencies, features, yields, systematics, provenance. Files of --systematic hold events like
-    EVENTS, with other values or other events.
+    cascade, scores, efficiencies, features, yields, systematics, provenance. EVENTS may be the scores that fivesigma
+    predict wrote. Files of --systematic hold events like EVENTS, with other values or other events; with --sample they
+    are those of one process, as in JES=UP,DOWN@ttbar, and may be repeated for others.
     """
     import numpy as np
 
@@ -90,31 +90,48 @@ def report_command(
     asked = parsed(systematics)
     samples = {name: reading.pop(name) for name in _SAMPLE_WORDS}
     source = source_options(files, **samples)
-    if samples["samples"] and any(one.files for one in asked):
-        raise click.UsageError("files of --systematic need a column of labels, and --sample has none: write scores of "
-                               "the samples with fivesigma predict, and use fivesigma scan or categorise.")  # fmt: skip
+    for one in asked:
+        if one.files and bool(one.process) != bool(samples["samples"]):
+            form = f"{one.name}={','.join(one.files)}"
+            raise click.UsageError(
+                f"--sample reads processes from files of their own: write --systematic {form}@PROCESS."
+                if samples["samples"]
+                else f"--systematic {form}@{one.process} needs --sample; the files hold a column of processes."
+            )
+
+    def read(path: Any) -> Any:
+        return like_training(fitted, _narrowed(source, path), **reading, features=features).load()
+
     try:
         check_output(output, force=force)
-        fitted = load(model, trusted=trusted)
-        events = _read_samples(fitted, source, **reading) if samples["samples"] else _read(fitted, files, **reading)
-        for note in events.notes:
-            click.echo(f"note: {note}", err=True)
-        # Normalisations need no scores.
-        nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
+        fitted = load(model, untrusted=untrusted)
+        other = None if baseline is None else load(baseline, untrusted=untrusted)
+        features = None if other is None else _features_of(fitted, other)
+        events: Any
+        if _are_scores(fitted, files):
+            events = ScoredEvents.read(Path(files[0]), signal=source.get("signal"))
+            varied = of_scores(asked, events, yields)
+        else:
+            events = read(source["path"])
+            for note in events.notes:
+                click.echo(f"note: {note}", err=True)
+            # Normalisations need no scores.
+            nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
+            varied = variations(asked, nominal, lambda file, of: read({of: (file,)} if of else (file,)))
         found = report(
             fitted,
             events,
-            baseline=None if baseline is None else load(baseline, trusted=trusted),
+            baseline=other,
             yields=yields,
-            systematics=variations(asked, nominal, lambda file: _read(fitted, (file,), **reading)),
+            systematics=varied,
             title=title,
-            trained_on=_read(fitted, trained_on, **reading) if trained_on else None,
+            trained_on=read(trained_on) if trained_on else None,
             command=_command(
                 model,
                 files,
                 output,
                 yields=yields,
-                trusted=trusted,
+                untrusted=untrusted,
                 baseline=baseline,
                 trained_on=trained_on,
                 systematic=systematics,
@@ -139,55 +156,41 @@ def report_command(
     click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
 
 
-def _read_samples(
-    model: Any,
-    source: dict[str, Any],
-    *,
-    label: str | None,
-    weight: str | None,
-    process: str | None,
-    where: str | None,
-    tree: str | None,
-) -> Any:
-    """Read the files of processes as the model was trained."""
-    from fivesigma.datasets import load_events
+def _are_scores(model: Any, files: tuple[str, ...]) -> bool:
+    """Whether there is one file, of scores in place of features."""
+    from fivesigma.datasets import column_names
+    from fivesigma.datasets.columns import Columns
+    from fivesigma.scored.scored_events import ENDINGS
+
+    if len(files) != 1 or not files[0].lower().endswith(ENDINGS):
+        return False
+    names, known = set(column_names(files[0])), set(Columns.of_model(model).feature_names)
+    return {"score", "label", "weight"} <= names and not (known and known <= names)
+
+
+def _features_of(model: Any, baseline: Any) -> list[str] | None:
+    """Features of two models, each once; definitions stay as they were in training. None where they have no names."""
     from fivesigma.datasets.columns import Columns
 
-    if label or process:
-        raise InputError("--sample says what an event is; leave --label and --process out")
-    return model_samples(load_events, Columns.of_model(model), source, weight=weight, tree=tree, cut=where)
+    first, second = (Columns.of_model(each) for each in (model, baseline))
+    known = dict(zip(first.feature_names, first.features or (), strict=True))
+    for name, text in zip(second.feature_names, second.features or (), strict=True):
+        if known.setdefault(name, text) != text:
+            raise InputError(f"the feature {name!r} is {known[name]!r} in the model and {text!r} in the baseline")
+    return list(known.values()) if first.features and second.features else None
 
 
-def _read(
-    model: Any,
-    files: tuple[str, ...],
-    *,
-    label: str | None,
-    weight: str | None,
-    process: str | None,
-    where: str | None,
-    tree: str | None,
-) -> Any:
-    """Read events with the columns that the model was trained with."""
-    from fivesigma.datasets import column_names, load_events
-    from fivesigma.datasets.columns import Columns
-
-    trained = Columns.of_model(model)
-    found = trained.there(column_names(files[0], tree=tree))
-    roles = {
-        "label": label or found.label or trained.label,
-        "weight": weight or found.weight or trained.weight,
-        "process": process or found.process,
-    }
-    return load_events(
-        files,
-        features=trained.features,
-        **{role: column_or_none(column) for role, column in roles.items()},
-        signal=model.classes_[1],
-        missing=trained.missing,
-        tree=tree,
-        cut=where,
-    )
+def _narrowed(source: dict[str, Any], path: Any) -> dict[str, Any]:
+    """What was said of processes, for those of other files."""
+    if not isinstance(path, dict):
+        return {"path": path, **{name: value for name, value in source.items() if name == "signal" and path}}
+    out = dict(source) | {"path": path}
+    if source.get("signal") is not None:
+        out["signal"] = [name for name in source["signal"] if name in path]
+    for key in ("cross_section", "sum_of_weights"):
+        if key in out:
+            out[key] = {name: value for name, value in out[key].items() if name in path}
+    return out
 
 
 def _command(
@@ -196,7 +199,7 @@ def _command(
     output: Path,
     *,
     yields: tuple[float, float] | None,
-    trusted: bool,
+    untrusted: bool,
     **options: Any,
 ) -> str:
     """The same call once more, quoted for a shell; options may be repeated, and the page that it replaces is there."""
@@ -206,4 +209,4 @@ def _command(
     for name, value in options.items():
         for each in value if isinstance(value, tuple) else (value,):
             words += [] if each is None else [f"--{name.replace('_', '-')}", str(each)]
-    return shlex.join([*words, *["--trusted"] * trusted, "--force"])
+    return shlex.join([*words, *["--untrusted"] * untrusted, "--force"])

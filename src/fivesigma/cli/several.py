@@ -29,9 +29,9 @@ class ClassScores(NamedTuple):
 
 def read_class_scores(path: Path) -> ClassScores:
     """Read the columns process, weight and score_NAME of every class."""
+    from fivesigma.datasets.blocks import read_columns
     from fivesigma.datasets.columns import Kind, require
     from fivesigma.datasets.load import source_of
-    from fivesigma.datasets.reading import read_block
 
     source = source_of(path)
     for name in ("process", "weight"):
@@ -42,7 +42,7 @@ def read_class_scores(path: Path) -> ClassScores:
             f"{path.name} has {len(columns)} columns that start with {PREFIX!r}; several signals need one per class"
         )
     wanted: dict[str, Kind] = {**dict.fromkeys(columns, "float64"), "weight": "float64", "process": "value"}
-    read = read_block(source, wanted, {}, None).columns
+    read = read_columns(source, wanted)
     processes = [name.removeprefix(PREFIX) for name in columns]
     return ClassScores(processes, np.column_stack([read[c] for c in columns]), read["process"], read["weight"])
 

@@ -1,21 +1,23 @@
-"""``--systematic``: variations from files of events, and normalisations of one process."""
+"""``--systematic``: variations from files of events, and normalisations of processes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from fivesigma.likelihood.shifts import Varied
+    from fivesigma.likelihood.shifts import Normalisation, Varied
     from fivesigma.scored.scored_events import ScoredEvents
 
-_SIZE = re.compile(r"\s*([0-9.]+(?:e-?[0-9]+)?)\s*%\s*@(.+)", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(?:([0-9.]+(?:e-?[0-9]+)?)\s*%|(free))\s*(?:@(.+))?", re.IGNORECASE)
+_FILES = re.compile(r"(.+?)@([^@/.]+)")  # whose events they hold; names of files may have @ as well
 
 systematic_option = click.option(
     "--systematic",
@@ -23,13 +25,14 @@ systematic_option = click.option(
     multiple=True,
     metavar="NAME=UP[,DOWN]",
     help="Let the background move along this systematic: files of the events one standard deviation up and down, or "
-    "SIZE%@PROCESS for the normalisation of one process, such as ttbar=6%@ttbar; may be repeated. Without DOWN yields "
-    "move down by as much as up. A process that a file lacks is as in the nominal events.",
+    "SIZE%@PROCESS for the normalisation of one process, such as ttbar=6%@ttbar, SIZE% for that of all, or "
+    "free@PROCESS for one without a constraint; may be repeated. Without DOWN yields move down by as much as up. A "
+    "process that a file lacks is as in the nominal events.",
 )
 
 
 class Asked(NamedTuple):
-    """What one option says: the relative size of one process's normalisation, or files up and down."""
+    """What one option says: the normalisation of a process (of all if empty), or files up and down (of a process)."""
 
     name: str
     size: float | None
@@ -39,23 +42,28 @@ class Asked(NamedTuple):
 
 def parsed(texts: tuple[str, ...], option: str = "--systematic") -> list[Asked]:
     """Read the options; wrong usage is answered before any file is opened."""
-    found: dict[str, Asked] = {}
+    found: dict[tuple[str, str], Asked] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise click.UsageError(f"{option} {text!r} is not of the form NAME=UP,DOWN or NAME=SIZE%@PROCESS.")
-        if name in found:
-            raise click.UsageError(f"{option} names {name!r} twice.")
-        size = _SIZE.fullmatch(value)
+        size, of = _SIZE.fullmatch(value), _FILES.fullmatch(value)
         if size is not None:
-            found[name] = Asked(name, _share(option, text, size[1]), size[2].strip(), ())
-            continue
-        if value.strip().endswith("%"):
-            raise click.UsageError(f"{option} {text!r} names no process; write NAME=SIZE%@PROCESS.")
-        files = tuple(part for part in value.split(",") if part)
-        if not 1 <= len(files) <= 2:
-            raise click.UsageError(f"{option} {text!r} has {len(files)} files; give one for up, and one for down.")
-        found[name] = Asked(name, None, "", files)
+            if size[2] and not size[3]:
+                raise click.UsageError(f"{option} {text!r} names no process; write {name}=free@PROCESS.")
+            share = None if size[2] else _share(option, text, size[1])
+            one = Asked(name, share, (size[3] or "").strip(), ())
+        else:
+            files = tuple(part for part in (of[1] if of else value).split(",") if part)
+            if not 1 <= len(files) <= 2:
+                raise click.UsageError(f"{option} {text!r} has {len(files)} files; give one for up, and one for down.")
+            one = Asked(name, None, of[2] if of else "", files)
+        alike = [other for other in found.values() if other.name == name]
+        if any(other.process == one.process or not (other.process and other.files and one.files) for other in alike):
+            raise click.UsageError(f"{option} names {name!r} twice.")
+        if any(len(other.files) != len(one.files) for other in alike):
+            raise click.UsageError(f"{option} {name!r} has files for down of some processes only.")
+        found[name, one.process] = one
     return list(found.values())
 
 
@@ -67,8 +75,8 @@ def _share(option: str, text: str, size: str) -> float:
 
 
 def variations(
-    asked: list[Asked], nominal: ScoredEvents, read: Callable[[str], Any]
-) -> dict[str, tuple[Any, Any]] | None:
+    asked: list[Asked], nominal: ScoredEvents, read: Callable[[str, str], Any]
+) -> dict[str, tuple[Any, Any] | Normalisation] | None:
     """Variations of the nominal events; None if none was asked for.
 
     Parameters
@@ -77,42 +85,48 @@ def variations(
     nominal : ScoredEvents
         With the weights that are used.
     read : callable
-        Turns the name of a file into a varied sample.
+        Turns the name of a file, and of the process whose events it holds (empty if not said), into a varied sample.
+        Samples of several processes are joined.
     """
-    if not asked:
-        return None
-    out: dict[str, tuple[Any, Any]] = {}
-    for one in asked:
-        if one.size is not None:
-            out[one.name] = (_normalised(one, nominal), None)
-        else:
-            try:
-                up, *down = map(read, one.files)
-            except InputError as err:
-                raise InputError(f"{err} (systematic {one.name!r})") from err
-            out[one.name] = (up, down[0] if down else None)
-    return out
+    out: dict[str, tuple[Any, Any] | Normalisation] = {}
+    for name, alike in groupby(sorted(asked, key=lambda one: one.name), key=lambda one: one.name):
+        group = list(alike)
+        if not group[0].files:
+            out[name] = _normalisation(group[0], nominal)
+            continue
+        try:
+            sides = [[read(file, one.process) for one in group for file in one.files[k : k + 1]] for k in (0, 1)]
+        except InputError as err:
+            raise InputError(f"{err} (systematic {name!r})") from err
+        up, down = (None if not side else side[0] if len(side) == 1 else concatenate(side) for side in sides)
+        out[name] = (up, down)
+    return {one.name: out[one.name] for one in asked} or None
 
 
-def _normalised(one: Asked, nominal: ScoredEvents) -> Varied:
+def _normalisation(one: Asked, nominal: ScoredEvents) -> Any:
     import numpy as np
 
-    from fivesigma.likelihood.shifts import Varied
+    from fivesigma.likelihood.shifts import Normalisation, Varied
 
-    _, _, weight = nominal.arrays()
+    if one.process:
+        if nominal.process is None:
+            raise InputError(f"{one.name} scales the process {one.process!r}, and the events have no column process")
+        return Normalisation(one.process, one.size)
     if nominal.process is None:
-        raise InputError(f"{one.name} scales the process {one.process!r}, and the events have no column process")
-    names = np.asarray(nominal.process).astype(np.str_)
-    there = np.unique(names).tolist()
-    if one.process not in there:
-        hint = did_you_mean(one.process, there) or f"; there are {', '.join(map(repr, there))}"
-        raise InputError(f"{one.name} scales the process {one.process!r}, of which there are no events{hint}")
-    return Varied(weight=np.where(names == one.process, 1.0 + (one.size or 0.0), 1.0) * weight)
+        return Varied(weight=(1.0 + (one.size or 0.0)) * nominal.arrays()[2]), None
+    return Normalisation(np.unique(np.asarray(nominal.process).astype(str)).tolist(), one.size)
+
+
+def concatenate(samples: list[Any]) -> Any:
+    """Events of several processes as one sample."""
+    from fivesigma.datasets import Events
+
+    return Events.concatenate(samples)
 
 
 def of_scores(
     asked: list[Asked], nominal: ScoredEvents, yields: tuple[float, float] | None
-) -> dict[str, tuple[Any, Any]] | None:
+) -> dict[str, tuple[Any, Any] | Normalisation] | None:
     """Variations from files of scores."""
     from fivesigma.likelihood.shifts import Varied
     from fivesigma.scored.scored_events import ScoredEvents
@@ -123,26 +137,14 @@ def of_scores(
             "scale the weights in all files before"
         )
 
-    def read(file: str) -> Varied:
+    def read(file: str, process: str) -> Varied:
+        if process:
+            raise InputError(f"a file of scores knows its processes; leave @{process} out")
         found = ScoredEvents.read(Path(file), like=nominal)
         score, signal, weight = found.arrays()
         return Varied(score, weight, signal, found.process)
 
     return variations(asked, nominal, read)
-
-
-def split_sentence(found: Any) -> str:
-    """How far the split form of a workspace is from what is quoted; pyhf computes it."""
-    from fivesigma._tools.extras import installed
-    from fivesigma.categories.workspace import split_difference
-
-    if not installed("pyhf"):
-        return "the split form (normsys and histosys) differs a little from histosys alone; install pyhf to see it"
-    difference = split_difference(found)
-    return (
-        f"in the workspace each systematic is split into normsys and histosys: pyhf's significance changes by "
-        f"{difference:+.4f} against histosys alone, which is what is quoted here"
-    )
 
 
 def needed_for_quote(asked: list[Asked], quoted: list[Asked]) -> list[Asked]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from fivesigma._tools.extras import BOOSTERS
 from fivesigma.challenge import MISSING
 from fivesigma.cli.config import config_option
 from fivesigma.cli.options import (
@@ -29,9 +30,9 @@ from fivesigma.cli.options import (
 )
 from fivesigma.errors import InputError
 
-MODELS = ("auto", "grown", "retrained", "none")
-TREES = {"grown": 500, "retrained": 200, "none": 500}
-FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that all others hold out
+MODELS = ("auto", "plain", "grown", "retrained", "decomposed")  # of `fivesigma.estimators.make`, too heavy for help
+LIBRARIES = ("auto", *BOOSTERS, "histogram")
+FOLDS, HELD_OUT = 5, 0.25  # by default: folds by a column, and the fraction that a model on files holds out
 
 
 @click.command(epilog="Example: fivesigma train events.parquet -o model --features 'PRI_*' --b-reg 10 --trees 300")
@@ -44,20 +45,21 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds of auto, and the fraction that al
     metavar="MODEL",
     help="Save the model here, as a folder or as a .zip file.",
 )
-@click.option("--learner", type=click.Choice(["auto", "xgboost", "lightgbm", "histogram"]), default="auto",
-              show_default=True, help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
-@click.option("--cascade", type=click.Choice(MODELS), default="auto", show_default=True,
-              help="Blend a plain model, a cascade and a decomposed one as held-out events advise; or grow one "
-              "booster, retrain a booster in each round, or train the plain model alone.")  # fmt: skip
+@click.option("--model", type=click.Choice(MODELS), default="auto", show_default=True,
+              help="Blend a plain model, a cascade and a decomposed one as held-out events advise; or train one of "
+              "them: the plain model, a booster that is grown or retrained along the cascade, or an unweighted one "
+              "with a model of the weights.")  # fmt: skip
+@click.option("--library", type=click.Choice(LIBRARIES), default="auto", show_default=True,
+              help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
 @click.option("--fast", is_flag=True,
-              help="With --cascade auto: train the plain model on the folds only, in a third of the time.")  # fmt: skip
+              help="With --model auto: train the plain model on the folds only, in a third of the time.")  # fmt: skip
 @click.option("--trees", type=click.IntRange(1), metavar="N",
-              help="Train this many trees; by default auto finds the number, a retrained cascade has 200 in each "
-              "round, and the others have 500.")  # fmt: skip
+              help="Train this many trees; by default auto finds the number, plain and grown models have 500, and the "
+              "others 200.")  # fmt: skip
 @utility_options
 @click.option("--folds", type=click.IntRange(2), metavar="K",
               help="Train on each K - 1 of K folds, so that all events choose u, blend and cut; by default 5 with "
-              "--cascade auto.")  # fmt: skip
+              "--model auto.")  # fmt: skip
 @click.option("--by", metavar="COLUMN",
               help="Make the folds by this column of integers, such as an event number, modulo K; each event is then "
               "scored by the fits that did not see its fold.")  # fmt: skip
@@ -143,7 +145,7 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
         click.echo(f"note: {note}", err=True)
     try:
         with _cluster(options.pop("dask")) as client:
-            model = make_model(checkpoint, client=client, **options)
+            model = _made_model(checkpoint, client=client, **options)
             model.fit(events)
     except KeyboardInterrupt:  # the estimator has said what is kept, in one line
         click.get_current_context().exit(INTERRUPTED)
@@ -173,8 +175,8 @@ def _refuse_with_memory(
     dask: str | None,
     cache: Path | None,
     memory: str,
-    cascade: str,
-    learner: str,
+    model: str,
+    library: str,
     folds: int | None,
     by: str | None,
     fast: bool,
@@ -182,8 +184,8 @@ def _refuse_with_memory(
 ) -> None:
     """Refuse options that need all events in memory."""
     given = {
-        f"--cascade {cascade}": cascade not in ("auto", "grown", "none"),
-        f"--learner {learner}": learner not in ("auto", "xgboost"),
+        f"--model {model}": model not in ("auto", "plain", "grown"),
+        f"--library {library}": library not in ("auto", "xgboost"),
         "--folds": folds is not None,
         "--by": by is not None,
         "--fast": fast,
@@ -196,11 +198,11 @@ def _refuse_with_memory(
         raise InputError("--cache is a folder of one machine; workers of --dask use their own: leave it out")
 
 
-def make_model(
+def _made_model(
     checkpoint: Path,
     *,
-    learner: str,
-    cascade: str,
+    model: str,
+    library: str,
     trees: int | None,
     utility: str,
     b_reg: float | None,
@@ -217,72 +219,36 @@ def make_model(
     **_: Any,
 ) -> Any:
     """Make the estimator that the options ask for."""
-    from fivesigma import AutoClassifier, CascadeClassifier, CascadePool, GrownCascadeClassifier
-    from fivesigma._tools.extras import installed
+    from fivesigma.estimators.make import make_model
 
     if folds is not None and held_out is not None:
         raise InputError("--folds and --held-out exclude each other: give one of them")
-    if fast and cascade != "auto":
-        raise InputError(f"--fast is for --cascade auto, not for --cascade {cascade}")
+    if by is not None and held_out is not None:
+        raise InputError("--by makes folds, and --held-out has none: give --folds with it")
+    if fast and model != "auto":
+        raise InputError(f"--fast is for --model auto, not for --model {model}")
     shared: dict[str, Any] = {
         "utility": utility,
         "b_reg": b_reg,
-        "cv": folds or held_out or (FOLDS if cascade == "auto" else HELD_OUT),
+        "cv": folds or held_out or (None if by is None else FOLDS),
         "negative_weights": negative_weights,
         "random_state": seed,
         "n_jobs": jobs,
         "checkpoint": str(checkpoint),
         "verbose": int(sys.stderr.isatty()),
     }
-    if memory != "all" or cache is not None or client is not None:  # a stream of events is for one booster
-        cascade, learner = "none" if cascade == "none" else "grown", "xgboost"
-        shared |= {"memory": memory, "cache": None if cache is None else str(cache), "cv": held_out or HELD_OUT}
-    if by is not None and held_out is not None:
-        raise InputError("--by makes folds, and --held-out has none: give --folds with it")
-    if cascade == "auto":
-        return AutoClassifier(fast=fast, library=learner, n_trees=trees, by=by, **shared)
-    if by is not None:
-        single = make_model(
-            checkpoint,
-            learner=learner,
-            cascade=cascade,
-            trees=trees,
-            utility=utility,
-            b_reg=b_reg,
-            fast=fast,
-            folds=None,
-            held_out=None,
-            by=None,
-            negative_weights=negative_weights,
-            seed=seed,
-            jobs=jobs,
-        )
-        return CascadePool([(cascade, single)], by=by, **(shared | {"cv": folds or FOLDS}))
-    if learner == "auto":
-        learner = next((name for name in ("xgboost", "lightgbm") if installed(name)), "histogram")
-    n_trees = TREES[cascade] if trees is None else trees
-    if client is not None:
-        from fivesigma.dask import GrownCascadeClassifier as OnCluster
+    if memory == "all" and cache is None and client is None:
+        if model == "auto":
+            shared["fast"] = fast
+        return make_model(model, library=library, n_trees=trees, by=by, **shared)
+    # A stream of events is for one booster.
+    shared |= {"memory": memory, "cache": None if cache is None else str(cache), "cv": held_out or HELD_OUT}
+    if client is None:
+        return make_model("plain" if model == "plain" else "grown", library="xgboost", n_trees=trees, **shared)
+    from fivesigma.dask import GrownCascadeClassifier
 
-        return OnCluster(client, n_trees=n_trees, cascade=cascade == "grown", **shared)
-    if cascade == "retrained":
-        return CascadeClassifier(_learner(learner, n_trees), **shared)
-    if learner == "histogram":
-        raise InputError(f"--cascade {cascade} grows trees with xgboost or lightgbm, not with histogram; use retrained")
-    return GrownCascadeClassifier(learner, n_trees=n_trees, cascade=cascade == "grown", **shared)
-
-
-def _learner(name: str, n_trees: int) -> Any:
-    """Return a classifier to retrain."""
-    from fivesigma._tools.extras import need
-
-    if name == "xgboost":
-        return need("xgboost").XGBClassifier(n_estimators=n_trees, learning_rate=0.1, max_depth=6)
-    if name == "lightgbm":
-        return need("lightgbm").LGBMClassifier(n_estimators=n_trees, learning_rate=0.1, verbosity=-1)
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(max_iter=n_trees, early_stopping=False)
+    n_trees = {} if trees is None else {"n_trees": trees}
+    return GrownCascadeClassifier(client, cascade=model != "plain", **n_trees, **shared)
 
 
 def _summary(model: Any, events: Any, output: Path) -> str:

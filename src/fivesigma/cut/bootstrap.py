@@ -151,6 +151,13 @@ class Paired(NamedTuple):
     first_interval: Interval
     second_interval: Interval
     difference_interval: Interval
+    difference_error: float  # standard deviation over the replicas
+
+    def ahead(self, first: str, second: str) -> str:
+        """Say which of the two is ahead, by their names, where the difference is larger than two standard errors."""
+        if abs(self.difference) <= 2 * self.difference_error:
+            return "these events do not tell the two apart by two standard errors"
+        return f"{second if self.difference > 0 else first} is ahead on these events, by more than two standard errors"
 
 
 def selection_interval(
@@ -234,9 +241,9 @@ def paired_difference(
         significance_or_nan(utility, s[:, 1], b[:, 1]),
         significance_or_nan(utility, s[:, 2] - s[:, 0], b[:, 2] - b[:, 0]),
     ]
-    if not np.isfinite(replicas[1] - replicas[0]).any():
+    difference = replicas[1] - replicas[0]
+    if not np.isfinite(difference).any():
         raise InputError("no replica keeps any background; there are too few events for an interval")
-    low, high = (
-        np.nanquantile([replicas[0], replicas[1], replicas[1] - replicas[0]], q, axis=1).tolist() for q in quantiles
-    )
-    return Paired(z[0], z[1], z[1] - z[0], *zip(low, high, strict=True))
+    low, high = (np.nanquantile([*replicas, difference], q, axis=1).tolist() for q in quantiles)
+    one, two, between = zip(low, high, strict=True)
+    return Paired(z[0], z[1], z[1] - z[0], one, two, between, float(np.nanstd(difference)))

@@ -89,9 +89,9 @@ class GrownCascadeClassifier(Ordinary):
         out.__dict__.update({name: value for name, value in vars(self).items() if name.endswith("_")})
         return out
 
-    def check_parameters(self) -> None:
+    def __fivesigma_check__(self) -> None:
         """Refuse parameters that cannot be used, or not together, or not on a cluster."""
-        super().check_parameters()
+        super().__fivesigma_check__()
         if self.library != "xgboost":
             raise InputError(
                 f"library={self.library!r} cannot train on a cluster: it has no public operation that sums yields over "
@@ -132,7 +132,7 @@ class GrownCascadeClassifier(Ordinary):
         -------
         self
         """
-        self.check_parameters()
+        self.__fivesigma_check__()
         if process is not None:
             raise InputError("process is not used on a cluster, where a hash splits the events; leave it out")
         with connected(self.client) as client:

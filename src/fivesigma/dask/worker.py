@@ -186,7 +186,7 @@ class _Member(GrownCascadeClassifier):
             raise PeerError("the run was given up")
         return answer == STOP or super()._should_stop(n_trees, judged)
 
-    def tune_on(self, held_out: TuningEvents, probability: Array) -> None:
+    def _tune_on(self, held_out: TuningEvents, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on the held-out events of all workers."""
         self.cut_ = self._cut_on(held_out, probability)
         selected, n = self._group.sum(float(np.count_nonzero(probability >= self.cut_)), float(probability.size))

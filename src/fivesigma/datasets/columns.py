@@ -1,11 +1,14 @@
-"""Which column plays which part: features, label, weight, process, identifier, and what is kept beside them."""
+"""What is asked of events: the role of each column, the cut, and the normalisation of processes."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+import functools
+import inspect
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,12 +29,27 @@ __all__ = ["NEVER_FEATURES", "Columns", "Kind", "Source", "join_parts", "known_s
 #: for expressions: numbers in their own type, text, or several numbers per event.
 Kind = Literal["float32", "float64", "value", "raw"]
 
-#: Patterns that are no features unless they are asked for by name.
+_CHALLENGE = ("EventId", "Label", "Weight", "Process", "Kaggle*")
+#: Patterns that are no features unless they are asked for by name; those without capitals ignore case.
 NEVER_FEATURES = (
-    *("EventId", "Label", "Weight", "Process", "Kaggle*"),
-    *("event", "event_number", "eventNumber", "evt*", "run", "run_number", "runNumber", "lumi*", "luminosityBlock"),
-    *("*weight*", "*Weight*", "sf", "SF", "sf_*", "SF_*", "*_sf", "*SF", "*SF_*", "sumw*", "sum_of_weights"),
-    *("pass*", "flag*", "trig*", "HLT_*", "is_*", "mcChannelNumber", "dsid", "DSID"),
+    *_CHALLENGE,
+    *("event", "event_number", "*eventnumber", "evt*", "run", "run_number", "*runnumber", "lumi*", "bunchcrossing"),
+    *(
+        "*weight*",
+        "sf",
+        "sf_*",
+        "*_sf",
+        "*SF",
+        "*SF_*",
+        "sumw*",
+        "sum_of_weights",
+        "xsec*",
+        "cross_section",
+        "kfactor*",
+    ),
+    *("pass*", "flag*", "trig*", "hlt*", "l1_*", "l1simulation*", "xtrig*", "is_*", "dsid", "mcchannelnumber"),
+    *("gen*", "ngen*", "*fiducialgen*", "lhe*", "nlhe*", "htxs*", "*truth*", "mc_*", "MC[a-z]*", "pileup*"),
+    *("eventinfo*", "*Up", "*Down", "*_up", "*_down", "*__1up", "*__1down"),
 )
 
 
@@ -53,68 +71,82 @@ class Source(Protocol):
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
         """Read columns piece by piece; numbers get NaN for empty cells, values may not be empty.
 
-        `rows` is the size of a piece for those that can be read in pieces of any size.
+        `rows` is the size of a piece for those that can be read in pieces of any size; None as the format is best read.
         """
+
+
+class Plan(NamedTuple):
+    """What is to be read of a source: columns, expressions by the name of their value, and the cut."""
+
+    kinds: dict[str, Kind]
+    derived: dict[str, Expression]
+    cut: Expression | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """How events are read: the role of each column, the code of what is missing, and the cut.
+    """How events are read: what `load_events` was asked for, but for the files.
 
     What a user asks for becomes definite when `settled` has seen a source: patterns are then names, and "auto" is a
-    column or None. `Events.columns` is such a settled record.
+    column or None. `Events.columns` is such a settled record, and a model keeps it as `columns_`.
 
     Parameters
     ----------
-    features : sequence of str, optional
-        Names or glob patterns; None means every number column that has no other role.
-    label, weight, process, ids : str, optional
-        Their columns; None where there is no such column. `ids` may be "auto".
-    keep : sequence of str
-        Names or glob patterns of columns that are carried beside the features in their own type.
-    missing : float, optional
-        Code that means missing in feature columns.
-    cut : str, optional
-        Condition that events must pass.
+    features, label, signal, weight, process, ids, keep, missing, tree, cut, varied, luminosity, cross_section, \
+sum_of_weights
+        As in `load_events`.
+
+    Attributes
+    ----------
+    factors : mapping of str to float
+        By what the weights of each process were multiplied, once its files were seen.
     """
 
-    features: tuple[str, ...] | None = None
+    features: Sequence[str] | None = None
     label: str | None = "Label"
+    signal: Any = None
     weight: str | None = "Weight"
     process: str | None = None
     ids: str | None = "auto"
-    keep: tuple[str, ...] = ()
+    keep: Sequence[str] = ()
     missing: float | None = MISSING
+    tree: str | None = None
     cut: str | None = None
+    varied: Mapping[str, str] = field(default_factory=dict)
+    luminosity: float | None = None
+    cross_section: Mapping[str, float | None] = field(default_factory=dict)
+    sum_of_weights: Mapping[str, float | str] = field(default_factory=dict)
+    factors: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
 
-    @classmethod
-    def asked(
-        cls, *, features: str | Sequence[str] | None = None, keep: str | Sequence[str] = (), **roles: Any
-    ) -> Columns:
-        """Take what a user wrote: one name is a list of one."""
-        chosen = None if features is None else _listed(features)
-        return cls(features=chosen, keep=_listed(keep), **roles)
+    def __post_init__(self) -> None:
+        """Make one name a list of one, and refuse what is of another kind."""
+        listed = {
+            "features": None if self.features is None else _listed(self.features),
+            "keep": _listed(self.keep),
+            **{name: dict(getattr(self, name) or {}) for name in ("varied", "cross_section", "sum_of_weights")},
+        }
+        for name, value in listed.items():
+            object.__setattr__(self, name, value)  # the dataclass is frozen
+        for name in ("label", "weight", "process", "ids", "tree", "cut"):
+            value = getattr(self, name)
+            if not _is_text_or_none(value):
+                raise InputError(f"{name} must be text, one for all events, got {type(value).__name__}")
 
     @classmethod
     def of_model(cls, model: Any) -> Columns:
         """How the training events of a fitted model were read, as far as it knows."""
-        names = getattr(model, "feature_names_in_", None)
         known = getattr(model, "columns_", None)
         known = known if isinstance(known, dict) else {}
-        roles = {role: known[role] for role in ("label", "weight", "process") if _is_text_or_none(known.get(role, 0))}
-        missing = known.get("missing", MISSING)
-        features = known.get("features")
+        usual = {each.name: each for each in fields(cls) if each.init and each.name != "ids"}
+        roles = {name: value for name, value in known.items() if name in usual and can_be(name, value)}
+        names = getattr(model, "feature_names_in_", None)
         if names is not None:  # definitions are kept where they are known
-            named = {_name_of(text): text for text in features or () if isinstance(text, str)}
-            features = [named.get(str(name), str(name)) for name in names]
-        listed = isinstance(features, list | tuple) and all(isinstance(name, str) for name in features)
-        keep = known.get("keep", ())
-        return cls(
-            features=tuple(features) if listed and features else None,
-            missing=missing if missing is None or isinstance(missing, int | float) else MISSING,
-            keep=tuple(name for name in keep if isinstance(name, str)) if isinstance(keep, list | tuple) else (),
-            **roles,
-        )
+            named = {name_of(text): text for text in roles.get("features") or ()}
+            roles["features"] = [named.get(str(name), str(name)) for name in names]
+        found = cls(**roles | {"features": roles.get("features") or None})
+        if isinstance(known.get("factors"), dict):
+            object.__setattr__(found, "factors", known["factors"])  # the dataclass is frozen
+        return found
 
     def there(self, names: Collection[str]) -> Columns:
         """The same for a file with these columns: the usual names are tried, and what the file lacks has no role."""
@@ -133,7 +165,7 @@ class Columns:
         """Whether the weight is one of these columns, or an expression of them."""
         if self.weight is None or self.weight in names:
             return self.weight is not None
-        return _is_expression(self.weight) and Expression(self.weight, "weight").columns <= set(names)
+        return Expression(self.weight, "weight").columns <= set(names)
 
     @property
     def named(self) -> dict[str, str]:
@@ -142,14 +174,19 @@ class Columns:
         return {name: role for role, name in roles.items() if name is not None}
 
     @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features, those of expressions as they are defined."""
+        return tuple(name_of(text) for text in self.features or ())
+
+    @property
+    def kept_names(self) -> tuple[str, ...]:
+        """Names of what is kept beside the features."""
+        return tuple(name_of(text) for text in self.keep)
+
+    @property
     def expressions(self) -> dict[str, Expression]:
-        """Expressions by the name of their value: defined features, and a weight that is not a column by itself."""
-        found: dict[str, Expression] = {}
-        for text in self.features or ():
-            definition = split_definition(text)
-            if definition is not None:
-                found[definition[0]] = Expression(definition[1], f"feature {definition[0]!r}")
-        return found
+        """Expressions of defined features and kept columns, by the name of their value."""
+        return _definitions(self.features or (), "feature") | _definitions(self.keep, "kept column")
 
     def settled(self, source: Source) -> tuple[Columns, tuple[str, ...], tuple[str, ...]]:
         """Decide which column is what from the first source.
@@ -173,84 +210,121 @@ class Columns:
         left_out: tuple[str, ...] = ()
         held_back: tuple[str, ...] = ()
         if self.features is None:
-            used = frozenset[str]().union(*(e.columns for e in known.used(there)))
+            used = frozenset[str]().union(*(e.columns for e in replace(known, keep=kept)._used(there)))
             reserved = taken.keys() | frozenset(kept) | used
             free = [name for name in source.names if name not in reserved and not matches(name, NEVER_FEATURES)]
             features = tuple(name for name in free if name in numbers)
             left_out = tuple(name for name in free if name not in numbers)
             known_names = frozenset((*features, *taken, *kept))
             others = [name for name in source.numbers if name not in known_names]
-            held_back = tuple(name for name in others if not matches(name, NEVER_FEATURES[:5]))
+            held_back = tuple(name for name in others if not matches(name, _CHALLENGE))
         else:
             for name in self.features:
                 if name in taken:
                     raise InputError(f"column {name!r} is the {taken[name]} and cannot be a feature as well")
-            candidates = [name for name in source.numbers if name not in taken]
-            features = _expanded(self.features, source, candidates)
-            names = [_name_of(text) for text in features]
-            if len(set(names)) < len(names):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise InputError(f"the feature {twice!r} is defined twice")
+            features = _expanded(self.features, source, [name for name in source.numbers if name not in taken])
+        _refuse_repeated(features, kept)
         if not features:
             raise InputError(f"no feature is left in {source.name}; name number columns with features= or --features")
         return replace(known, features=features, keep=kept), left_out, held_back
 
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features, those of expressions as they are defined."""
-        return tuple(_name_of(text) for text in self.features or ())
-
-    def used(self, there: Collection[str]) -> list[Expression]:
-        """The cut, and the weight if it is an expression of columns and not one of them."""
+    def _used(self, there: Collection[str]) -> list[Expression]:
+        """The cut, what is kept by definition, and the weight if it is an expression of columns and not one of them."""
         found = [] if self.cut is None else [Expression(self.cut, "cut")]
+        found += _definitions(self.keep, "kept column").values()
         if self.weight is not None and self.weight not in there:
             found.append(Expression(self.weight, "weight"))
         return found
 
-    def reading(self, source: Source) -> tuple[dict[str, Kind], dict[str, Expression], Expression | None]:
-        """What is to be read of a source: columns, expressions by the name of their value, and the cut."""
+    def reading(self, source: Source) -> Plan:
+        """What is to be read of a source."""
         there = frozenset(source.names)
         derived = self.expressions
-        plain = [text for text in self.features or () if _name_of(text) not in derived]
-        kinds: dict[str, Kind] = dict.fromkeys(plain, "float32")
-        others = (self.label, self.process, self.ids, *self.keep)
+        kinds: dict[str, Kind] = dict.fromkeys([n for n in self.feature_names if n not in derived], "float32")
+        others = (self.label, self.process, self.ids, *(n for n in self.kept_names if n not in derived))
         kinds |= dict.fromkeys([name for name in others if name is not None], "value")
         cut = None if self.cut is None else Expression(self.cut, "cut")
         if self.weight is not None and self.weight in there:
             kinds[self.weight] = "float64"
         elif self.weight is not None:
-            if not _is_expression(self.weight):
-                require(self.weight, source)
             derived[WEIGHT] = Expression(self.weight, "weight")
         for name in kinds:
             if name not in there:
                 require(name, source)
         for expression in (*derived.values(), *([] if cut is None else [cut])):
-            for name in sorted(expression.columns):
-                if name not in there:
-                    require(name, source)
-        return kinds, derived, cut
+            for name in sorted(expression.columns - there):
+                require(name, source)
+        return Plan(kinds, derived, cut)
+
+
+A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def asks(record: Callable[P, Columns]) -> Callable[[Callable[[A, Columns], R]], Callable[Concatenate[A, P], R]]:
+    """Give a function of (source, record) the parameters of the record, which are spelled out there alone."""
+
+    def decorate(function: Callable[[A, Columns], R]) -> Callable[Concatenate[A, P], R]:
+        first = next(iter(inspect.signature(function).parameters.values()))
+        build: Callable[..., Columns] = record
+
+        @functools.wraps(function)
+        def call(*args: Any, **asked: Any) -> R:
+            source = args[0] if args else asked.pop(first.name)
+            return function(source, build(*args[1:], **asked))
+
+        call.__signature__ = inspect.Signature([first, *inspect.signature(record).parameters.values()])  # type: ignore[attr-defined]
+        return call
+
+    return decorate
 
 
 #: Under which a weight that is an expression is read; no column can be called so.
 WEIGHT = "weight\0"
 
 
-def _name_of(text: str) -> str:
+def name_of(text: str) -> str:
+    """Name of a column, or of the value of a definition."""
     definition = split_definition(text)
     return text if definition is None else definition[0]
 
 
-def _is_expression(text: str) -> bool:
-    return any(mark in text for mark in "*/+-()[]<>=&|!% ")
+def _definitions(texts: Sequence[str], what: str) -> dict[str, Expression]:
+    """Expressions by the name that they define."""
+    found = [definition for definition in map(split_definition, texts) if definition is not None]
+    return {name: Expression(text, f"{what} {name!r}") for name, text in found}
 
 
-def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+def _refuse_repeated(features: Sequence[str], kept: Sequence[str]) -> None:
+    """Refuse a name that means two things."""
+    names = [name_of(text) for text in features]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"the feature {twice!r} is defined twice")
+    defined = dict(zip(names, features, strict=True))
+    for text in kept:
+        if defined.get(name_of(text), text) != text:
+            raise InputError(f"{name_of(text)!r} is a feature and a kept column with other values; rename one of them")
+
+
+def _listed(names: Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _is_text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
+
+
+def can_be(name: str, value: Any) -> bool:
+    """Whether a stored value can be what a parameter of `Columns` was."""
+    if name in ("features", "keep"):
+        return value is None or (isinstance(value, list | tuple) and all(isinstance(item, str) for item in value))
+    if name in ("varied", "cross_section", "sum_of_weights", "factors"):
+        return isinstance(value, dict) and all(isinstance(key, str) for key in value)
+    if name in ("missing", "luminosity"):
+        return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return name == "signal" or _is_text_or_none(value)
 
 
 _IF_UNLABELLED = (
@@ -267,21 +341,36 @@ def require(name: str, source: Source, advice: str = "") -> None:
 
 
 def _expanded(patterns: Sequence[str], source: Source, candidates: Sequence[str]) -> tuple[str, ...]:
-    """Turn names and glob patterns into names, each once, in the order asked for."""
+    """Turn names and glob patterns into names, each once, in the order asked for; ``x[0]`` becomes a definition."""
     there = frozenset(source.names)
     chosen: dict[str, None] = {}
     for pattern in patterns:
         if pattern in there or split_definition(pattern) is not None:
             chosen[pattern] = None
             continue
+        found = [name for name in candidates if fnmatch.fnmatchcase(name, pattern)]
+        if found:
+            chosen |= dict.fromkeys(found)
+            continue
+        expression = _unnamed(pattern)
+        if expression is not None and expression.columns <= there:
+            # Without brackets, which XGBoost does not take in a name.
+            chosen[f"{re.sub(r'[^A-Za-z0-9_]+', '_', pattern).strip('_')} = {pattern}"] = None
+            continue
         if not any(mark in pattern for mark in "*?["):
             require(pattern, source)
-        found = [name for name in candidates if fnmatch.fnmatchcase(name, pattern)]
-        if not found:
-            kind = "column" if candidates is source.names else "number column"
-            raise InputError(f"no {kind} of {source.name} matches {pattern!r}; it has {some(candidates)}")
-        chosen |= dict.fromkeys(found)
+        kind = "column" if candidates is source.names else "number column"
+        raise InputError(f"no {kind} of {source.name} matches {pattern!r}; it has {some(candidates)}")
     return tuple(chosen)
+
+
+def _unnamed(text: str) -> Expression | None:
+    """An expression such as ``jet_pt[0]`` where a name was meant, or None."""
+    try:
+        expression = Expression(text, "feature")
+    except InputError:
+        return None
+    return None if text in expression.columns else expression
 
 
 def known_signal(labels: Sequence[Any], signal: Any, where: str) -> Any:
@@ -344,8 +433,8 @@ def _whole_type(arrays: Iterable[NDArray[Any]]) -> type[np.integer[Any]] | None:
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether one of the glob patterns matches."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    """Whether one of the glob patterns matches; one without capitals ignores case."""
+    return any(fnmatch.fnmatchcase(name.lower() if p == p.lower() else name, p) for p in patterns)
 
 
 def some(items: Sequence[Any], most: int = 12) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 
 from fivesigma._types import AnyArray
 from fivesigma.datasets.events import Events
 
-__all__ = ["events_digest", "row_digests"]
+__all__ = ["MOST_ROWS", "events_digest", "row_digests", "rows_to_know_again"]
+
+MOST_ROWS = 4096  # digests of training events that a model keeps
+_AT_ONCE = 1 << 17  # rows, so that no copy of a large table is made
 
 
 def events_digest(events: Events) -> str:
@@ -45,4 +49,27 @@ def row_digests(X: AnyArray) -> AnyArray:
     for column in bits.T:
         out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)
         out ^= out >> np.uint64(29)
+    return out
+
+
+def rows_to_know_again(X: Any, known: AnyArray | None = None) -> AnyArray:
+    """Smallest digests of the rows of a table, ascending, by which other events are found among these.
+
+    Every row whose digest is below the largest of these is here: what share of other events is among these can be told
+    from those of them with as small digests. Of no more than 4,096 rows all are here.
+
+    Parameters
+    ----------
+    X : array or frame
+        Of anything but numbers nothing is kept.
+    known : array, optional
+        What was kept of the rows before.
+    """
+    out = np.zeros(0, dtype=np.uint64) if known is None else known
+    try:
+        for begin in range(0, X.shape[0], _AT_ONCE):
+            rows = row_digests(np.asarray(X[begin : begin + _AT_ONCE], dtype=np.float32))
+            out = np.unique(np.concatenate([out, rows]))[:MOST_ROWS]
+    except (TypeError, ValueError):
+        return out
     return out

@@ -129,10 +129,14 @@ class Expression:
 
     def number(self, columns: Mapping[str, Any], n_events: int | None = None) -> NDArray[np.float64]:
         """Return one number for each event, NaN where it is missing."""
+        return np.asarray(self.values(columns, n_events), dtype=np.float64)
+
+    def values(self, columns: Mapping[str, Any], n_events: int | None = None) -> NDArray[Any]:
+        """Return one number or truth for each event in its own type."""
         value = self._evaluated(columns, n_events)
         if _kind(value) not in "biuf":
             raise self._error("it is text, and a number for each event is needed")
-        return np.asarray(value, dtype=np.float64)
+        return value
 
     def _evaluated(self, columns: Mapping[str, Any], n_events: int | None) -> NDArray[Any]:
         n_events = len(next(iter(columns.values()))) if n_events is None else n_events

@@ -9,8 +9,8 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma.challenge import MISSING
-from fivesigma.datasets.assemble import assemble
-from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.columns import Columns, asks
+from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ __all__ = ["from_arrays", "from_frame"]
 
 class _Frame:
     """A pandas, polars or pyarrow table, or a mapping of arrays; none of these libraries is imported."""
+
+    process, factor = None, 1.0  # no file says what its events are
 
     def __init__(self, frame: Any, name: str | None = None) -> None:
         self.name = name or f"the {type(frame).__name__}"
@@ -51,6 +53,18 @@ class _Frame:
         if array.dtype.kind == "O" and str(getattr(column, "dtype", "")).startswith(("Int", "UInt", "Float")):
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
         return array
+
+    def open(self) -> _Frame:
+        """It is open."""
+        return self
+
+    def absolute(self) -> _Frame:
+        """It has no place."""
+        return self
+
+    def state(self) -> tuple[int, ...]:
+        """It does not change."""
+        return ()
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Hand over the columns at once; text where numbers belong is refused."""
@@ -92,19 +106,8 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def from_frame(
-    frame: Any,
-    *,
-    features: str | Sequence[str] | None = None,
-    label: str | None = "Label",
-    signal: Any = None,
-    weight: str | None = "Weight",
-    process: str | None = None,
-    ids: str | None = "auto",
-    keep: str | Sequence[str] = (),
-    missing: float | None = MISSING,
-    cut: str | None = None,
-) -> Events:
+@asks(Columns)
+def from_frame(frame: Any, columns: Columns) -> Events:
     """Take events from a pandas, polars or pyarrow table, or from a dict of arrays.
 
     The parameters and checks are those of `load_events`.
@@ -117,17 +120,10 @@ def from_frame(
     s     1             0.1        1.0
     b     1               5        1.0
     """
-    columns = Columns.asked(
-        features=features,
-        label=label,
-        weight=weight,
-        process=process,
-        ids=ids,
-        keep=keep,
-        missing=missing,
-        cut=cut,
-    )
-    return assemble([_Frame(frame)], columns, signal)
+    for name in ("tree", "luminosity", "cross_section", "sum_of_weights", "varied"):
+        if getattr(columns, name):
+            raise InputError(f"{name} is for files, and this is a frame; leave it out")
+    return EventStream.of_inputs([_Frame(frame)], columns).load()
 
 
 def from_arrays(
@@ -177,13 +173,13 @@ def from_arrays(
             shape = f"{called} has the shape {column.shape}"
             raise InputError(f"X has {len(table):,} events, but {shape}; give one value per event")
     # A feature or a kept column may be called like a role; then the role's key is another.
-    key: dict[str, str | None] = dict.fromkeys(roles)
+    key: dict[str, Any] = dict.fromkeys(roles)
     for role in given:
         name = "y" if role == "label" else role
         while name in columns or name in kept:
             name += "'"
         key[role] = name
     data = columns | kept | {str(key[role]): column for role, column in given.items()}
-    asked = Columns(features=names, keep=tuple(kept), missing=missing, **key)
+    asked = Columns(features=names, keep=tuple(kept), missing=missing, signal=signal, **key)
     # What the arrays are called here is nothing to read a file by.
-    return replace(assemble([_Frame(data, "the arrays")], asked, signal), columns=None)
+    return replace(EventStream.of_inputs([_Frame(data, "the arrays")], asked).load(), columns=None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fivesigma._tools.extras import need
+from fivesigma.datasets.columns import some
 from fivesigma.errors import FivesigmaError, InputError, did_you_mean, shortened
 
 if TYPE_CHECKING:
@@ -122,18 +125,76 @@ class RootTree:
             raise InputError(msg) from err
 
 
-def histogram_sum(path: Path, name: str, process: str) -> float:
-    """Sum of the bins of a histogram, such as one that holds the weights of all generated events."""
+def stored_sum(path: Path, name: str, process: str) -> float:
+    """Sum of weights that a ROOT file stores, such as that of all generated events.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        A histogram with one bin; ``name[1]`` or ``name[label]`` for one bin of a histogram, counted from 0; or
+        ``tree/branch``, whose entries are added. A name may be a glob pattern that matches one histogram.
+    process : str
+        For messages.
+    """
     where = f"{path.name} (process {process!r})"
-    if path.suffix.lower() != ".root":
+    if not path.name.lower().endswith(".root"):
         raise InputError(f"{where} is not a ROOT file, so it has no histogram {name!r}; give the sum as a number")
     try:
         with need("uproot").open(path) as file:
             classes = file.classnames(recursive=True, cycle=False)
-            if name in classes:
-                return float(file[name].values().sum())
+            tree, _, branch = name.rpartition("/")
+            if classes.get(tree) in _TREES:
+                return _branch_sum(file[tree], branch, f"{name!r} in {where}")
+            found, picked = _histogram(name, classes, where)
+            return _bin_content(file[found], picked, f"{found!r} in {where}")
+    except FivesigmaError:
+        raise
     except Exception as err:  # whatever uproot raises
-        raise InputError(f"{name!r} in {where} cannot be read as a histogram ({type(err).__name__})") from err
-    found = [key for key, kind in classes.items() if kind.startswith("TH1")]
-    hint = did_you_mean(name, found) or f"; its histograms are: {', '.join(map(repr, found)) or 'none'}"
-    raise InputError(f"no histogram {name!r} in {where}{hint}")
+        raise InputError(f"{name!r} in {where} cannot be read as a sum ({type(err).__name__})") from err
+
+
+def _histogram(name: str, classes: Mapping[str, str], where: str) -> tuple[str, str | None]:
+    """The histogram that a name means, and the bin that it picks."""
+    histograms = [key for key, kind in classes.items() if kind.startswith(("TH1", "TH2", "TH3", "TProfile"))]
+    bracket = re.fullmatch(r"(.+?)\[([^\]]+)\]", name)
+    pattern, picked = (name, None) if name in histograms or bracket is None else (bracket[1], bracket[2].strip("'\""))
+    found = [key for key in histograms if key == pattern] or fnmatch.filter(histograms, pattern)
+    if len(found) > 1:
+        raise InputError(f"{pattern!r} matches {some(found)} in {where}; name one of them")
+    if not found:
+        trees = [key for key, kind in classes.items() if kind in _TREES]
+        hint = did_you_mean(pattern, histograms) or f"; its histograms are: {some(histograms) or 'none'}"
+        if trees and not histograms:
+            hint += f"; a branch of a tree is written as {trees[0]}/BRANCH"
+        raise InputError(f"no histogram {pattern!r} in {where}{hint}")
+    return found[0], picked
+
+
+def _bin_content(histogram: Any, picked: str | None, what: str) -> float:
+    values = np.asarray(histogram.values())
+    labels = list(histogram.axis().labels() or []) if values.ndim == 1 else []
+    named = [f"{k} ({label})" for k, label in enumerate(labels)] or [f"0 to {values.size - 1}"]
+    if picked is None:
+        if values.size != 1:
+            raise InputError(f"{what} has {values.size} bins; name one as in 'NAME[1]': {', '.join(named[:12])}")
+        return float(values.sum())
+    if picked in labels:
+        return float(values[labels.index(picked)])
+    if values.ndim != 1 or not picked.isdecimal() or int(picked) >= values.size:
+        raise InputError(f"{what} has no bin {picked!r}; it has {', '.join(named[:12])}")
+    return float(values[int(picked)])
+
+
+def _branch_sum(tree: Any, name: str, what: str) -> float:
+    bracket = re.fullmatch(r"(.+)\[(\d+)\]", name)
+    branch, position = (name, None) if bracket is None else (bracket[1], int(bracket[2]))
+    names = [str(key) for key in tree.keys()]  # noqa: SIM118 - a tree, not a dict
+    if branch not in names:
+        raise InputError(f"{what} is not there{did_you_mean(branch, names) or f'; the tree has {some(names)}'}")
+    values = tree[branch].array(library="ak")
+    if position is not None:
+        values = values[:, position]
+    if values.ndim != 1:
+        raise InputError(f"{what} has several numbers per entry; pick one with '{name}[0]'")
+    return float(need("awkward").sum(values))

@@ -1,43 +1,33 @@
-"""Events of files that are never in memory all at once: read again, chunk by chunk, in every pass."""
+"""Events of files, read chunk by chunk: the one reader behind `load_events`, `from_frame` and all that streams."""
 
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fivesigma.challenge import MISSING
-from fivesigma.datasets.assemble import (
-    BACKGROUND,
-    SIGNAL,
-    empty_note,
-    physics_weights,
-    plain_values,
-    reading_notes,
-    unique_ids,
-)
-from fivesigma.datasets.columns import Columns, known_signal
+from fivesigma.datasets.blocks import Block, FeatureTable, read_blocks
+from fivesigma.datasets.columns import WEIGHT, Columns, Plan, join_parts, known_signal, some
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.features import FeatureTable
 from fivesigma.datasets.folds import hashed
-from fivesigma.datasets.load import Paths, open_sources
-from fivesigma.datasets.reading import Block, read_block, read_blocks
+from fivesigma.datasets.remembered import as_in_training
+from fivesigma.datasets.sources import Paths, find_inputs
 from fivesigma.errors import InputError, is_number, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fivesigma._types import BoolArray, IntArray
+    from fivesigma._types import AnyArray, Array, BoolArray, IntArray
     from fivesigma.datasets.columns import Source
 
 __all__ = ["Chunk", "EventStream", "held_out_rows"]
 
 ROWS = 100_000  # events of a chunk, before the cut
+SIGNAL, BACKGROUND = "signal", "background"  # labels where files say what an event is
 
 
 class Chunk(NamedTuple):
@@ -58,19 +48,60 @@ class Chunk(NamedTuple):
     rows: IntArray
 
 
+class Opener(Protocol):
+    """A file, or an object in memory, of which every pass opens a `Source`; `Input` is one."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def process(self) -> str | None:
+        """What its events were simulated as, if it says so."""
+
+    @property
+    def factor(self) -> float:
+        """Of their weights."""
+
+    def open(self) -> Source:
+        """Open it."""
+
+    def absolute(self) -> Opener:
+        """The same for a process in another folder."""
+
+    def state(self) -> tuple[int, ...]:
+        """What tells that it has changed."""
+
+
+class _Described(NamedTuple):
+    """Checked columns of a block; label and process where they are columns."""
+
+    weight: Array
+    y: AnyArray | None
+    process: AnyArray | None
+    ids: AnyArray | None
+    kept: dict[str, AnyArray]
+
+
 class EventStream:
     """Files of events, read chunk by chunk in every pass over it.
 
     Parquet and ROOT files are read in pieces; a CSV file is in memory while it is read. That a file has changed between
-    two passes is noticed.
+    two passes is noticed. `load_events` is `load` of a stream.
+
+    Whoever needs more than events with one weight reads it in the same pass: ``keep`` takes definitions, such as
+    several weights and the masks of several selections, ``varied`` reads other branches in place of the nominal ones, a
+    name such as ``file.root:tree`` says which tree, and `Events.folds` numbers the folds by a kept column. Making the
+    stream refuses a column that one of the files lacks, before anything is read.
 
     Parameters
     ----------
-    path, features, label, signal, weight, process, ids, keep, missing, tree, cut, luminosity, cross_section, \
-sum_of_weights
+    path
         As in `load_events`.
-    rows : int, default=100_000
-        Events of a chunk, before the cut.
+    rows : int, optional
+        Events of a chunk, before the cut; None as the format is best read.
+    **asked
+        As in `load_events`.
 
     Attributes
     ----------
@@ -90,64 +121,71 @@ sum_of_weights
     ...     stream = EventStream(path, rows=1000)
     ...     [len(chunk.events) for chunk in stream]
     [1000, 1000, 500]
+
+    Masks and weights of two regions, and event numbers, in one pass:
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_events(make_htautau(2500), pathlib.Path(folder) / "events.parquet")
+    ...     keep = ["EventId", "in_sr = PRI_jet_num >= 2", "w_up = Weight * 1.1"]
+    ...     events = EventStream(path, features="PRI_*", label=None, ids=None, keep=keep).load()
+    >>> events.kept["in_sr"].dtype, events.folds(5, by="EventId")[:3]
+    (dtype('bool'), array([0, 1, 2]))
     """
 
-    def __init__(
-        self,
-        path: Paths | Mapping[str, Paths],
-        *,
-        features: str | Sequence[str] | None = None,
-        label: str | None = "Label",
-        signal: Any = None,
-        weight: str | None = "Weight",
-        process: str | None = None,
-        ids: str | None = "auto",
-        keep: str | Sequence[str] = (),
-        missing: float | None = MISSING,
-        tree: str | None = None,
-        cut: str | None = None,
-        luminosity: float | None = None,
-        cross_section: Mapping[str, float] | None = None,
-        sum_of_weights: Mapping[str, float | str] | None = None,
-        rows: int = ROWS,
-    ) -> None:
-        if not is_number(rows) or rows < 1 or rows != int(rows):
+    def __init__(self, path: Paths | Mapping[str, Paths], *, rows: int | None = ROWS, **asked: Any) -> None:
+        self._start(*find_inputs(path, Columns(**asked)), rows)
+
+    @classmethod
+    def like(
+        cls, model: Any, path: Paths | Mapping[str, Paths], *, rows: int | None = ROWS, **asked: Any
+    ) -> EventStream:
+        """Read files as the training events of a model were read, but for what is asked otherwise; notes say how.
+
+        Features, their definitions, the code of missing values, kept columns, weight, cut and tree are those of the
+        training. So are the signal and the normalisation of processes, if `path` is a mapping. A parameter that is
+        given wins, None too: ``cut=None`` takes all events, ``luminosity=None`` leaves weights as they stand.
+
+        Parameters
+        ----------
+        model : classifier
+            Fitted on `Events` or on a stream.
+        path, rows, **asked
+            As in `EventStream`; ``EventStream.like(model, path, rows=None).load()`` reads all events at once.
+        """
+        columns, notes = as_in_training(model, path, asked)
+        inputs, columns, more = find_inputs(path, columns)
+        stream = cls.__new__(cls)
+        stream._start(inputs, columns, [*notes, *more], rows)
+        return stream
+
+    @classmethod
+    def of_inputs(cls, inputs: Sequence[Opener], columns: Columns, notes: Sequence[str] = ()) -> EventStream:
+        """Make a stream of what was found already, or of what is in memory, in chunks as they are best read."""
+        stream = cls.__new__(cls)
+        stream._start(inputs, columns, notes, None)
+        return stream
+
+    def _start(self, inputs: Sequence[Opener], columns: Columns, notes: Sequence[str], rows: int | None) -> None:
+        if rows is not None and (not is_number(rows) or rows < 1 or rows != int(rows)):
             raise InputError(f"rows must be an integer of at least 1, got {rows!r}")
-        asked = Columns.asked(
-            features=features,
-            label=label,
-            weight=weight,
-            process=process,
-            ids=ids,
-            keep=keep,
-            missing=missing,
-            cut=cut,
-        )
-        self._opened = open_sources(
-            path,
-            asked,
-            signal,
-            tree=tree,
-            luminosity=luminosity,
-            cross_section=cross_section,
-            sum_of_weights=sum_of_weights,
-        )
-        self._rows = int(rows)
-        if not self._opened.targets:
-            raise InputError("there is no file to read")
-        self._states: list[tuple[int, ...]] = []
+        self._rows = None if rows is None else int(rows)
+        self._inputs, self._asked = list(inputs), columns
+        self._normalised = list(notes)
+        self._states = [item.state() for item in self._inputs]
         self._counts: dict[int, tuple[int, int]] = {}  # events read and kept, by file
         self._sources: dict[int, Source] = {}
-        self._closed: list[int] = []
-        for at, target in enumerate(self._opened.targets):
-            self._states.append(file_state(target.path))
-            self._sources[at] = self._opened.source(at)
-        self.columns, self._left_out, self._held_back = self._opened.columns.settled(self._sources[0])
-        for source in self._sources.values():  # a column that one file lacks is refused before anything is read
-            self.columns.reading(source)
+        self._plans: dict[int, Plan] = {}
+        self._closed = list(range(len(self._inputs)))
+        with self._of(0):
+            first = self._inputs[0].open()
+            self.columns, self._left_out, self._held_back = columns.settled(first)
+            object.__setattr__(self.columns, "factors", columns.factors)  # the dataclass is frozen
+        self._sources[0] = first
+        self._reopen()
         self.feature_names = self.columns.feature_names
-        self.files = tuple(target.path.name for target in self._opened.targets)
-        self._labels: list[Any] = []
+        self.files = tuple(item.name for item in self._inputs)
+        self._labels: dict[Any, int] = {}  # with how often they were seen
+        self._label_files: dict[str, str] = {}  # a file for text, or for numbers
         self._n_empty = 0
         self._unordered: set[int] = set()
         self._last_ids: dict[int, Any] = {}
@@ -164,41 +202,111 @@ sum_of_weights
 
     def __iter__(self) -> Iterator[Chunk]:
         """Read all columns of all files once."""
-        self._unordered, self._last_ids, self._n_empty = set(), {}, 0
-        for at, block in self._blocks(self.columns):
-            yield self._chunk(at, block, self.columns)
+        for at, block in self._blocks(self._plan):
+            yield self._chunk(at, block)
+
+    def load(self) -> Events:
+        """Read all events and join them; their features are written into one table while they are read."""
+        table = FeatureTable(self.feature_names, self.columns.missing)
+        read: list[tuple[int, int, _Described]] = []
+        for at, block in self._blocks(self._plan):
+            with self._of(at):
+                described = self._described(at, block)
+                table.add(block.columns, block.where)
+            self._n_empty = table.n_empty
+            read.append((at, block.n_rows, described))
+            del block, described  # the next one is read now
+        n = sum(rows for _, rows, _ in read)
+        self.refuse_empty(n)
+        self._refuse_empty_process()
+        y: AnyArray = np.full(n, None, dtype=object)
+        process = None
+        if self._by_process:
+            counts = [rows for _, rows, _ in read]
+            process = np.repeat([str(self._inputs[at].process) for at, _, _ in read], counts)
+            y = np.repeat([self._label_of(at) for at, _, _ in read], counts)
+        elif self.columns.label is not None:
+            y = self._joined(self.columns.label, [(at, part.y) for at, _, part in read])
+        if self.labelled:
+            _ = self.classes  # there must be two
+        self.refuse_repeated_ids()
+        if self.columns.process is not None:
+            process = self._joined(self.columns.process, [(at, part.process) for at, _, part in read])
+        ids = self.columns.ids
+        return Events(
+            X=table.finished(),
+            y=y,
+            weight=np.concatenate([part.weight for _, _, part in read]),
+            signal=self.signal,
+            feature_names=self.feature_names,
+            process=process,
+            ids=None if ids is None else self._joined(ids, [(at, part.ids) for at, _, part in read]),
+            kept={
+                name: self._joined(name, [(at, part.kept[name]) for at, _, part in read])
+                for name in self.columns.kept_names
+            },
+            columns=self.columns,
+            notes=self.notes,
+        )
+
+    def _joined(self, name: str, parts: Sequence[tuple[int, AnyArray | None]]) -> AnyArray:
+        return join_parts(name, [(self.files[at], values) for at, values in parts if values is not None])
 
     def tables(self) -> Iterator[NDArray[np.float32]]:
         """Read the features alone, chunk by chunk, in the same order."""
-        self._n_empty = 0
         only = replace(self.columns, label=None, weight=None, process=None, ids=None, keep=())
-        for _, block in self._blocks(only):
-            yield self._features(block)
+        for at, block in self._blocks(lambda at: only.reading(self._sources[at])):
+            with self._of(at):
+                yield self._features(block)
 
     def described(self) -> Iterator[Chunk]:
         """Read everything but the features, chunk by chunk, in the same order."""
-        for at, block in self._blocks(self.columns, features=False):
-            yield self._chunk(at, block, self.columns, features=False)
+        names = set(self.feature_names) - {*self.columns.named, *self.columns.kept_names}
+
+        def plan(at: int) -> Plan:
+            kinds, derived, cut = self._plan(at)
+            return Plan(
+                {name: kind for name, kind in kinds.items() if name not in names},
+                {name: e for name, e in derived.items() if name not in names},
+                cut,
+            )
+
+        for at, block in self._blocks(plan):
+            yield self._chunk(at, block, features=False)
 
     def only(self, files: Sequence[int]) -> EventStream:
         """The events of some of the files, for a process that reads no others; the rest is as settled by all files."""
         out = copy.copy(self)
-        out._sources, out._closed = {}, list(files)
-        out._counts, out._labels = {}, []
+        out._sources, out._plans, out._closed = {}, {}, list(files)
+        out._counts, out._labels = {}, {}
         return out
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the open files; another process finds them by their whole names."""
-        targets = [target._replace(path=target.path.absolute()) for target in self._opened.targets]
-        opened = self._opened._replace(targets=targets)
-        return self.__dict__ | {"_sources": {}, "_closed": [*self._sources, *self._closed], "_opened": opened}
+        inputs = [item.absolute() for item in self._inputs]
+        closed = [*self._sources, *self._closed]
+        return self.__dict__ | {"_sources": {}, "_plans": {}, "_closed": closed, "_inputs": inputs}
 
     def _reopen(self) -> None:
-        """Open the files in a process to which the stream was sent."""
+        """Open the files, and refuse one that lacks a column before anything is read."""
         for at in self._closed:
-            self._refuse_change(at)
-            self._sources[at] = self._opened.source(at)
+            with self._of(at):
+                if at not in self._sources:
+                    self._refuse_change(at)
+                    self._sources[at] = self._inputs[at].open()
+                self._plans[at] = self.columns.reading(self._sources[at])
         self._closed = []
+
+    @contextmanager
+    def _of(self, at: int) -> Iterator[None]:
+        """Say in an error of which process the file is."""
+        process = self._inputs[at].process
+        try:
+            yield
+        except InputError as err:
+            if process is None or str(err).endswith(f"(process {process!r})"):
+                raise
+            raise InputError(f"{err} (process {process!r})") from err
 
     @property
     def sizes(self) -> list[int]:
@@ -221,34 +329,41 @@ sum_of_weights
 
     def add_labels(self, labels: Sequence[Any]) -> None:
         """Take note of labels that others have seen in other files."""
-        self._labels = list(dict.fromkeys([*self._labels, *labels]))
+        self._labels = dict.fromkeys(labels, 0) | self._labels
 
     def state(self) -> list[tuple[Any, ...]]:
         """Files in their order, with what tells that one has changed."""
         return [(name, *state) for name, state in zip(self.files, self._states, strict=True)]
 
-    def _blocks(self, columns: Columns, *, features: bool = True) -> Iterator[tuple[int, Block]]:
+    def _plan(self, at: int) -> Plan:
+        return self._plans[at]
+
+    def _blocks(self, plan: Callable[[int], Plan]) -> Iterator[tuple[int, Block]]:
+        """Read the files one after the other."""
+        self._unordered, self._last_ids, self._n_empty = set(), {}, 0
+        self._labels = dict.fromkeys(self._labels, 0)
         self._reopen()
         for at, source in self._sources.items():
             self._refuse_change(at)
-            kinds, derived, cut = columns.reading(source)
-            if not features:
-                names = set(columns.feature_names) - {*columns.named, *columns.keep}
-                kinds = {name: kind for name, kind in kinds.items() if name not in names}
-                derived = {name: e for name, e in derived.items() if name not in names}
             n_read = n_rows = 0
-            for block in read_blocks(source, kinds, derived, cut, self._rows):
+            blocks = read_blocks(source, plan(at), self._rows)
+            while True:
+                with self._of(at):
+                    block = next(blocks, None)
+                if block is None:
+                    break
                 n_read, n_rows = n_read + block.n_read, n_rows + block.n_rows
                 yield at, block
-            if n_read == 0:
-                raise InputError(f"{source.name} holds no events")
+                del block
             self._refuse_change(at)
             if self._counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
                 raise InputError(has_changed(source.name))
+        if self._sources and not any(self._counts[at][0] for at in self._sources):
+            raise InputError(f"{self._where} holds no events")
 
     def _refuse_change(self, at: int) -> None:
-        if file_state(self._opened.targets[at].path) != self._states[at]:
-            raise InputError(has_changed(self.files[at]))
+        if self._inputs[at].state() != self._states[at]:
+            raise InputError(has_changed(self._inputs[at].name))
 
     def _features(self, block: Block) -> NDArray[np.float32]:
         table = FeatureTable(self.feature_names, self.columns.missing)
@@ -256,106 +371,149 @@ sum_of_weights
         self._n_empty += table.n_empty
         return table.finished()
 
-    def _chunk(self, at: int, block: Block, columns: Columns, *, features: bool = True) -> Chunk:
-        """Checked events of a block."""
-        needed = frozenset(columns.named)
-        for name in (columns.label, columns.process, columns.ids, *columns.keep):
+    def _described(self, at: int, block: Block) -> _Described:
+        """Check everything but the features of a block."""
+        columns, found = self.columns, block.columns
+        needed, features = frozenset(columns.named), frozenset(self.feature_names)
+        for name in (columns.label, columns.process, columns.ids, *columns.kept_names):
             if name is not None:
-                block.columns[name] = plain_values(block.columns[name], name, block.source, nan=name not in needed)
-        n = block.n_rows
-        processes = self._opened.processes
-        process = None if columns.process is None else block.columns[columns.process]
-        y: NDArray[Any] = np.full(n, None, dtype=object)
-        if processes is not None:
-            block.process = processes.names[at]
-            process = np.full(n, block.process)
-            y = np.full(n, SIGNAL if block.process in self._opened.signal else BACKGROUND)
-        elif columns.label is not None:
-            y = block.columns[columns.label]
-            self._note_labels(y, block)
+                found[name] = plain_values(found[name], name, block.source, nan=name not in needed)
+                if name in features and found[name].dtype.kind == "U":
+                    where = f"column {name!r} of {block.source}"
+                    raise InputError(f"{where} holds text and cannot be a feature; only keep it")
+        if columns.label is not None:
+            self._note_labels(at, found[columns.label])
         if columns.ids is not None:
-            self._note_ids(at, block.columns[columns.ids])
-        weight = np.ones(n) if columns.weight is None else physics_weights([block], columns.weight)
-        if processes is not None:
-            weight = weight * processes.factors[at]
-        rows = np.arange(n) if block.passed is None else block.passed
-        X = self._features(block) if features else np.empty((n, 0), dtype=np.float32)
+            self._note_ids(at, found[columns.ids])
+        weight = np.ones(block.n_rows) if columns.weight is None else finite_weights(block, columns.weight)
+        factor = self._inputs[at].factor
+        y, process, ids = (None if n is None else found[n] for n in (columns.label, columns.process, columns.ids))
+        kept = {name: found[name] for name in columns.kept_names}
+        return _Described(weight if factor == 1.0 else weight * factor, y, process, ids, kept)
+
+    def _chunk(self, at: int, block: Block, *, features: bool = True) -> Chunk:
+        """Checked events of a block."""
+        n = block.n_rows
+        with self._of(at):
+            read = self._described(at, block)
+            X = self._features(block) if features else np.empty((n, 0), dtype=np.float32)
+        process, y = read.process, np.full(n, None, dtype=object) if read.y is None else read.y
+        if self._by_process:
+            process, y = np.full(n, self._inputs[at].process), np.full(n, self._label_of(at))
+        knows = self._by_process or len(self._labels) == 2 or self._asked.signal is not None
         events = Events(
             X=X,
             y=y,
-            weight=weight,
-            signal=self.signal if self._knows_signal else None,
+            weight=read.weight,
+            signal=self.signal if knows else None,
             feature_names=self.feature_names if features else (),
             process=process,
-            ids=None if columns.ids is None else block.columns[columns.ids],
-            kept={name: block.columns[name] for name in columns.keep},
-            columns=columns,
+            ids=read.ids,
+            kept=read.kept,
+            columns=self.columns,
         )
-        return Chunk(events, at, rows)
+        return Chunk(events, at, np.arange(n) if block.passed is None else block.passed)
 
-    def _note_labels(self, y: NDArray[Any], block: Block) -> None:
-        """Remember the labels, of which there must be two in the end."""
+    def _note_labels(self, at: int, y: AnyArray) -> None:
+        """Count the labels, of which there must be two in the end."""
+        kind = "text" if y.dtype.kind == "U" else "numbers"
+        before = next((name for other, name in self._label_files.items() if other != kind), None)
+        if before is not None:
+            raise InputError(
+                f"column {self.columns.label!r} holds {kind} in {self.files[at]} and not in {before}; make them alike"
+            )
+        self._label_files[kind] = self.files[at]
+        # A comparison for each known label finds a new one without sorting millions of labels.
         rest = y
         for label in self._labels:
-            rest = rest[rest != label]
+            other = rest[rest != label]
+            self._labels[label] += rest.size - other.size
+            rest = other
         while rest.size:
-            self._labels.append(rest[0].item() if hasattr(rest[0], "item") else rest[0])
-            if len(self._labels) > 2:
-                seen = ", ".join(map(repr, self._labels))
-                raise InputError(f"column {self.columns.label!r} must hold two labels; {block.source} has {seen}")
-            rest = rest[rest != rest[0]]
+            label = rest[0].item() if hasattr(rest[0], "item") else rest[0]
+            other = rest[rest != rest[0]]
+            self._labels[label] = rest.size - other.size
+            rest = other
+            if len(self._labels) > 2 and (not rest.size or len(self._labels) > 10):
+                raise InputError(self._two_labels(more=bool(rest.size)))
+
+    def _two_labels(self, *, more: bool = False) -> str:
+        by_name = sorted(self._labels, key=lambda label: (isinstance(label, str), label))
+        seen = ", ".join(f"{label!r} ({self._labels[label]:,})" for label in by_name) or "none"
+        return (
+            f"column {self.columns.label!r} of {self._where} must hold two labels; it holds {seen}{' and more' * more}"
+        )
 
     @property
-    def _knows_signal(self) -> bool:
-        return self._opened.processes is not None or len(self._labels) == 2 or self._opened.signal is not None
+    def _by_process(self) -> bool:
+        """Whether files say what an event is."""
+        return self._inputs[0].process is not None
+
+    def _label_of(self, at: int) -> str:
+        return SIGNAL if self._inputs[at].process in self._asked.signal else BACKGROUND
 
     @property
     def labelled(self) -> bool:
         """Whether the events have labels."""
-        return self.columns.label is not None or self._opened.processes is not None
+        return self.columns.label is not None or self._by_process
 
     @property
     def signal(self) -> Any:
         """The label that means signal; known when all labels were seen, unless it was given."""
-        if self._opened.processes is not None:
+        if self._by_process:
             return SIGNAL
         if not self.labelled:
             return None
-        if len(self._labels) < 2 and self._opened.signal is not None:
-            same = [label for label in self._labels if str(label) == str(self._opened.signal)]
-            return same[0] if same else self._opened.signal
-        return known_signal(sorted(self._labels), self._opened.signal, self._where)
+        asked = self._asked.signal
+        if len(self._labels) < 2 and asked is not None:
+            return next((label for label in self._labels if str(label) == str(asked)), asked)
+        return known_signal(sorted(self._labels), asked, self._where)
 
     @property
     def classes(self) -> tuple[Any, Any]:
         """(background, signal), known after a pass over all events."""
-        if self._opened.processes is not None:
+        if self._by_process:
             return BACKGROUND, SIGNAL
         if len(self._labels) != 2:
-            seen = ", ".join(map(repr, self._labels)) or "none"
-            raise InputError(f"column {self.columns.label!r} of {self._where} must hold two labels; it holds {seen}")
+            raise InputError(self._two_labels())
         signal = self.signal
         return next(label for label in self._labels if label != signal), signal
 
     @property
     def _where(self) -> str:
-        return self.files[0] if self.n_files == 1 else f"{self.n_files} files"
+        return self._inputs[0].name if len(self._inputs) == 1 else f"{len(self._inputs)} files"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out; the cut is among them after a pass over all events."""
+        """What was left out and how weights were normalised; the cut is among them after a pass over all events."""
+        notes = list(self._normalised)
         n_read, n = (sum(counts[k] for counts in self._counts.values()) for k in (0, 1))
-        notes = reading_notes(self._opened.columns, self.columns, self._left_out, self._held_back, n_read=n_read, n=n)
-        return notes if not self._n_empty else (*notes, empty_note(self._n_empty))
+        if self.columns.cut is not None:
+            cut = shortened(repr(self.columns.cut))
+            notes.append(f"{n_read - n:,} of {n_read:,} events fail the cut {cut} and are left out.")
+        empty = [self.files[at] for at, counts in sorted(self._counts.items()) if counts[0] == 0]
+        if empty:
+            notes.append(f"{len(empty)} of {self.n_files} files hold no events: {some(empty)}.")
+        if self._held_back:
+            taken, others = ", ".join(self.feature_names), ", ".join(self._held_back)
+            notes.append(f"Features: {taken}; not by their name or use: {others}.")
+        if self._left_out:
+            names = ", ".join(map(shortened, self._left_out[:40])) + " and more" * (len(self._left_out) > 40)
+            notes.append(f"Not features, because they do not hold one number per event: {names}.")
+        if self._n_empty:
+            notes.append(f"{self._n_empty:,} empty or NaN feature values are read as missing.")
+        return tuple(notes)
 
     def refuse_repeated_ids(self) -> None:
         """Refuse identifiers that a file has twice; a file whose identifiers ascend is not read for that."""
         for at in sorted(self._unordered):
             source, name = self._sources[at], str(self.columns.ids)
-            cut = None if self.columns.cut is None else self.columns.reading(source)[2]
-            block = read_block(source, {name: "value"}, {}, cut)
-            block.columns[name] = plain_values(block.columns[name], name, source.name, nan=False)
-            unique_ids([block], name)
+            plan = Plan({name: "value"}, {}, self._plan(at).cut)
+            blocks = list(read_blocks(source, plan, self._rows))
+            ids = np.concatenate([plain_values(b.columns[name], name, b.source, nan=False) for b in blocks])
+            rows = [np.arange(block.n_rows) if block.passed is None else block.passed for block in blocks]
+            with self._of(at):
+                _refuse_duplicates(ids, np.concatenate(rows), name, source.name)
 
     def _note_ids(self, at: int, ids: NDArray[Any]) -> None:
         """Remember whether identifiers ascend within a file."""
@@ -372,6 +530,17 @@ sum_of_weights
             n_read = sum(counts[0] for counts in self._counts.values())
             raise InputError(f"none of {n_read:,} events passes the cut {shortened(repr(self.columns.cut))}")
 
+    def _refuse_empty_process(self) -> None:
+        """Every process needs events, and both classes too."""
+        names = [item.process for item in self._inputs if item.process is not None]
+        for name in dict.fromkeys(names):
+            own = [at for at, item in enumerate(self._inputs) if item.process == name]
+            if not sum(self._counts[at][1] for at in own):
+                files = ", ".join(self.files[at] for at in own)
+                raise InputError(f"no event of the process {name!r} passes the cut ({files})")
+        if names and all(name in self._asked.signal for name in names):
+            raise InputError("every process is signal; at least one must be background")
+
 
 def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> BoolArray:
     """Events to hold out: those whose hash of (seed, position of the file, row) is below a fraction of its range.
@@ -386,13 +555,57 @@ def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> Bool
     return values < np.uint64(min(round(fraction * 2.0**64), 2**64 - 1))
 
 
-def file_state(path: os.PathLike[str]) -> tuple[int, ...]:
-    """What the system says of a file, by which a change is noticed."""
-    try:
-        found = Path(path).stat()
-    except OSError as err:
-        raise InputError(f"{path} cannot be read: {err.strerror or err}") from err
-    return found.st_size, found.st_mtime_ns, found.st_ino
+def plain_values(column: NDArray[Any], name: str, source: str, *, nan: bool) -> NDArray[Any]:
+    """Turn a column into an array of text, whole numbers, numbers or truth; only what is kept may have NaN."""
+    gaps = np.zeros(len(column), dtype=bool)
+    if column.dtype.kind == "f" and not nan:
+        gaps = np.isnan(column)
+    elif column.dtype.kind == "O":
+        gaps = np.fromiter(map(_is_missing, column), bool)
+    if gaps.any():
+        row = int(np.argmax(gaps)) + 1
+        raise InputError(f"column {name!r} is empty in row {row:,} of {source}; every event needs a value there")
+    if column.dtype.kind == "O":
+        types = {type(v) for v in column}
+        if column.ndim != 1 or any(issubclass(kind, list | tuple | dict | np.ndarray) for kind in types):
+            raise InputError(f"column {name!r} of {source} does not hold one value per event")
+        column = np.array(column.tolist()) if len(types) == 1 else column
+    if column.dtype.kind not in "biufU":
+        raise InputError(
+            f"column {name!r} of {source} holds {column.dtype} values; give text or numbers, not a mixture"
+        )
+    return column
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, pandas' NA, or unequal to itself as NaN and NaT are."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    unequal = value != value  # noqa: PLR0124 - as NaN and NaT are; several of them for an array
+    return isinstance(unequal, bool | np.bool_) and bool(unequal)
+
+
+def finite_weights(block: Block, name: str) -> Array:
+    """Weights of a block, all of which must be finite."""
+    column = block.columns[WEIGHT if WEIGHT in block.columns else name]
+    bad = np.flatnonzero(~np.isfinite(column))
+    if len(bad):
+        rows = ", ".join(f"{column[i]} in {block.where(int(i))}" for i in bad[:3])
+        more = f" and in {len(bad) - 3:,} more rows" if len(bad) > 3 else ""
+        raise InputError(f"every event needs a finite weight, but {shortened(name)!r} is {rows}{more}")
+    return column.astype(np.float64, copy=False)
+
+
+def _refuse_duplicates(ids: AnyArray, rows: IntArray, name: str, source: str) -> None:
+    """Each identifier once in its file: several files may count their events alike."""
+    order = np.argsort(ids, kind="stable")
+    again = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
+    if len(again):
+        first, second = (f"row {rows[order[again[0] + step]] + 1:,} of {source}" for step in (0, 1))
+        raise InputError(
+            f"identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
+            f"({len(again):,} duplicates in all): rename the column or pass ids=None if it does not identify events"
+        )
 
 
 def has_changed(name: str) -> str:

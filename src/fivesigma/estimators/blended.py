@@ -17,11 +17,10 @@ from fivesigma.blend import Blend, quantiles
 from fivesigma.cascade.rounds import History
 from fivesigma.cut.bootstrap import PoissonCounts
 from fivesigma.datasets.events import Events
-from fivesigma.errors import InputError
 from fivesigma.estimators.member_fits import MemberFit, mean_by_member
 from fivesigma.estimators.parallel import run_parallel
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.estimators.split_steps import Splits, TuningEvents
+from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.yields import significance_or_nan, valid_yields
 
@@ -92,7 +91,7 @@ class BlendedClassifier(SignificanceClassifier):
         self.members_ = [(fit.task.name, fit.model) for fit in of_kept]
         blended = blend(chosen)
         self.folds_ = [fit.task.number for fit in of_kept]
-        self.tune_on(gauge, blended)
+        self._tune_on(gauge, blended)
         # A new event of a known fold is scored by one fit, as the held-out ones were.
         if self.by is None and len(of_kept) > len(kept) and isinstance(self.cut, str) and self.cut != "zero":
             enough = max(_ENOUGH, round(_ENOUGH_SELECTED / self.selected_fraction_))
@@ -109,16 +108,6 @@ class BlendedClassifier(SignificanceClassifier):
     def history_(self) -> History:  # type: ignore[override]  # derived, not stored
         """Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`."""
         return History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
-
-    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:
-        if self.by is None:
-            return None
-        if not isinstance(X, Events):
-            raise InputError(f"by={self.by!r} is a kept column of Events, and X is a {type(X).__name__}; fit Events")
-        repeats = getattr(self, "n_repeats", 1)
-        if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)) or repeats != 1:
-            raise InputError(f"by={self.by!r} needs an integer cv and n_repeats=1, got {self.cv!r} and {repeats!r}")
-        return sample.splits(X.folds(int(self.cv), by=self.by), 0)
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of (background, signal); with `by`, each event by the fits that did not see its fold.
@@ -138,7 +127,7 @@ class BlendedClassifier(SignificanceClassifier):
         for k in np.unique(folds):
             rows = np.flatnonzero(folds == k)
             fits = [model for (_, model), fold in zip(self.members_, self.folds_, strict=True) if fold == k]
-            p[rows] = self.blend_([model.score_checked(_safe_indexing(table, rows)) for model in fits])
+            p[rows] = self.blend_([model.__fivesigma_score__(_safe_indexing(table, rows)) for model in fits])
         return np.column_stack([1.0 - p, p])
 
     def member_scores(self, X: Any) -> dict[str, Array]:
@@ -158,10 +147,10 @@ class BlendedClassifier(SignificanceClassifier):
 
     def _member_scores(self, X: Any) -> dict[str, Array]:
         workers = min(wanted_cores(self.n_jobs), len(self.members_))
-        scores = run_parallel(lambda model: model.score_checked(X), [(m,) for _, m in self.members_], workers)
+        scores = run_parallel(lambda model: model.__fivesigma_score__(X), [(m,) for _, m in self.members_], workers)
         return mean_by_member(zip((name for name, _ in self.members_), scores, strict=True))
 
-    def score_checked(self, X: Any) -> Array:
+    def __fivesigma_score__(self, X: Any) -> Array:
         """P(signal) of a checked table: the blend of the members."""
         return self.blend_(list(self._member_scores(X).values()))
 
@@ -185,7 +174,7 @@ def score_as_if_new(fit: MemberFit, sample: TrainingSample, rows: IntArray) -> A
 
     Scores of its training events lie too far apart: they are mapped to the distribution of scores of its held-out ones.
     """
-    score = fit.model.score_checked(sample.rows(rows))
+    score = fit.model.__fivesigma_score__(sample.rows(rows))
     seen = np.isin(rows, fit.task.train)
     if seen.any():
         below = np.searchsorted(np.sort(score[seen]), score[seen], "right") / np.count_nonzero(seen)

@@ -19,8 +19,9 @@ from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, check_learner, default_learner
-from fivesigma.learners.decomposition import RatioModel, check_regressor, default_regressor, fit_ratio
+from fivesigma.learners import Binding, check_learner, default_learner, default_regressor
+from fivesigma.learners.decomposition import RatioModel, check_regressor, fit_ratio_model
+from fivesigma.learners.libraries import HISTOGRAM, library_of
 from fivesigma.significance import Utility
 from fivesigma.store import from_parts, to_parts
 from fivesigma.store.checkpoint import Checkpoint
@@ -150,7 +151,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
             self.models_ = self._fit_splits(sample, [train for train, _ in splits], seed, checkpoint)
             parts = zip(self.models_, splits, strict=True)
             probability = np.concatenate([m.signal_probability(sample.rows(rows)) for m, (_, rows) in parts])
-            self.tune_on(held_out, probability)
+            self._tune_on(held_out, probability)
             best = held_out.scan(probability)
             outcome = Outcome(*held_out.at(probability >= self.cut_), tuned=(best.s, best.b))
             schedule = Schedule(self.utility_, floor=held_out.floor)
@@ -189,8 +190,15 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         seen = weight > 0
         threads = threads_for(self.n_jobs, sample.n_cells)
         binding = Binding(sample.X, sample.target, rows[seen], rows[:1], seed, threads)
-        return fit_ratio(*self._learners(), binding, weight[seen])
+        return fit_ratio_model(*self._learners(), binding, weight[seen])
 
     def _learners(self) -> tuple[Any, Any]:
         classifier = default_learner() if self.estimator is None else self.estimator
-        return classifier, default_regressor() if self.weight_estimator is None else self.weight_estimator
+        return classifier, _regressor_beside(classifier) if self.weight_estimator is None else self.weight_estimator
+
+
+def _regressor_beside(classifier: Any) -> Any:
+    """A regressor of the library of the classifier, so that both take the same tables."""
+    library = library_of(classifier)
+    own = library.name if library else HISTOGRAM if type(classifier).__name__.startswith("HistGradient") else None
+    return default_regressor(library=own)

@@ -24,7 +24,7 @@ from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, Signifi
 from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
 from fivesigma.estimators.streamed import StreamedEvents, read_stream
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, StagedModel, check_library, grower
+from fivesigma.learners import LIBRARIES, Binding, StagedModel, bind_grower, check_library
 from fivesigma.learners.xgboost_batches import MEMORY, cache_folder
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
@@ -215,11 +215,12 @@ class GrownCascadeClassifier(SignificanceClassifier):
         self.memory = memory
         self.cache = cache
 
-    def check_parameters(self) -> None:
+    def __fivesigma_check__(self) -> None:
         """Refuse parameters that cannot be used, or not together."""
-        super().check_parameters()
-        if self.memory != "all" and self.library != "xgboost":
-            raise InputError(f"memory={self.memory!r} is available with library='xgboost', not with {self.library!r}")
+        super().__fivesigma_check__()
+        able = [name for name, library in LIBRARIES.items() if self.memory in library.memory]
+        if self.library in LIBRARIES and self.library not in able:
+            raise InputError(f"memory={self.memory!r} is available with library={able[0]!r}, not with {self.library!r}")
         if self.memory != "disk" and self.cache is not None:
             raise InputError(f"cache is a folder for memory='disk', and memory is {self.memory!r}; leave cache out")
 
@@ -248,7 +249,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process)):
             if given is not None:
                 raise InputError(f"{name} is given beside an EventStream, which reads it from its files; leave it out")
-        self.check_parameters()
+        self.__fivesigma_check__()
         self._fit_stream(X)
         return self
 
@@ -286,6 +287,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         read = only.pop()
         growth, start = self._growth(read.sample, read.splits, seed, cache)
         total, digest = read.sample.totals[0], read.table.digest(read.sample)
+        self.training_rows_ = read.table.rows
         if self.monitor_every or self.update == "train":
             _ = growth.training  # while the events are still there
         del read
@@ -338,7 +340,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
             probability = growth.score_held_out_by(self.models_)
         else:
             probability = growth.score_held_out()
-        self.tune_on(growth.held_out, probability)
+        self._tune_on(growth.held_out, probability)
         return probability
 
     def _grow(
@@ -403,7 +405,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         """Grow one booster on all events with the class weights of the rounds that were kept."""
         rows = np.flatnonzero(sample.weight)
         params, threads = check_library(self.library, self.params), threads_for(self.n_jobs, sample.n_cells)
-        whole = grower(self.library, params, Binding(sample.X, sample.target, rows, rows[:1], seed, threads))
+        whole = bind_grower(self.library, params, Binding(sample.X, sample.target, rows, rows[:1], seed, threads))
         weigh = Weigher.of(sample, rows)
         for r in self.history_[: self.n_trees_]:
             whole.set_weights(weigh(ClassWeights(*r.class_weights)))

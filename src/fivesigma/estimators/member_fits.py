@@ -70,7 +70,7 @@ def check_members(_: str, estimators: Sequence[tuple[str, Any]]) -> None:
         if not isinstance(estimator, SignificanceClassifier):
             check_learner(estimator)
             continue
-        estimator.check_parameters()
+        estimator.__fivesigma_check__()
         if getattr(estimator, "update", None) == "cross-fit":
             raise InputError(
                 f"member {name!r} has update='cross-fit', which needs folds of its own, but each fit of a pool has "
@@ -127,7 +127,7 @@ def run_fits(
         Fits that are done already, by the keys of their tasks.
     """
     workers, threads = spread_threads(pool.n_jobs, len(tasks), sample.n_cells)
-    done = set() if checkpoint is None else _finished(checkpoint)
+    done = finished(checkpoint)
     if checkpoint:
         _clear_leftovers(checkpoint, done)
     done |= set(ready)
@@ -141,7 +141,7 @@ def run_fits(
                     return ready[task.key]
                 if checkpoint and task.key in done:
                     with checkpoint.resuming():
-                        stored = load_value(checkpoint.folder / task.key, trusted=True)
+                        stored = load_value(checkpoint.folder / task.key)
                         return MemberFit(task, stored["model"], _held_out(stored["held_out"], task))
                 return fit_task(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
 
@@ -152,7 +152,7 @@ def run_fits(
                 fits = run_parallel(work, [(t,) for t in tasks], workers)
         except KeyboardInterrupt:
             if checkpoint:
-                checkpoint.say_interrupted(progress.finished, len(_finished(checkpoint)), "fit")
+                checkpoint.say_interrupted(progress.finished, len(finished(checkpoint)), "fit")
             raise
     left_out = {t.member for t, fit in zip(tasks, fits, strict=True) if fit is None}
     return [fit for fit in fits if fit is not None and fit.task.member not in left_out]
@@ -229,7 +229,7 @@ def fit_task(
         n_jobs=threads,
         **({"refit": False} if getattr(model, "refit", False) else {}),  # it would train on the events that judge it
     )
-    score = model.fit_sample(sample, [(task.train, task.held_out)])
+    score = model._fit_sample(sample, [(task.train, task.held_out)])
     if checkpoint:
         model.set_params(checkpoint=None)
     fit = MemberFit(task, model, score)
@@ -241,12 +241,17 @@ def fit_task(
 def keep_fit(checkpoint: Checkpoint, fit: MemberFit) -> None:
     """Write a finished fit; in this order a kill between any two steps leaves a fit that is finished or can resume."""
     key = fit.task.key
-    save_value({"model": fit.model, "held_out": fit.held_out_score}, checkpoint.folder / key, force=True)
+    keep_value(checkpoint, key, {"model": fit.model, "held_out": fit.held_out_score})
+    shutil.rmtree(checkpoint.folder / f"{key}{_RUNNING}", ignore_errors=True)
+
+
+def keep_value(checkpoint: Checkpoint, key: str, value: Any) -> None:
+    """Write what a fit has made, and that it is finished."""
+    save_value(value, checkpoint.folder / key, force=True)
     with checkpoint.lock:
         saved = checkpoint.read()
         state = {} if saved is None else saved[0]
-        checkpoint.write({**state, "fits": sorted(_finished(checkpoint) | {key})}, {})
-    shutil.rmtree(checkpoint.folder / f"{key}{_RUNNING}", ignore_errors=True)
+        checkpoint.write({**state, "fits": sorted(finished(checkpoint) | {key})}, {})
 
 
 def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
@@ -256,10 +261,9 @@ def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _finished(checkpoint: Checkpoint) -> set[str]:
+def finished(checkpoint: Checkpoint | None) -> set[str]:
     """Fits that a checkpoint holds."""
-    saved = checkpoint.read()
-    if saved is None:
+    if checkpoint is None or (saved := checkpoint.read()) is None:
         return set()
     with checkpoint.resuming():
         return {key for key in saved[0].get("fits", []) if Path(checkpoint.folder / key).exists()}

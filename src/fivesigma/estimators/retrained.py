@@ -18,18 +18,12 @@ from fivesigma.cascade.algorithm import Schedule, cascade, until_no_increase
 from fivesigma.cascade.rounds import ClassWeights, History, Round
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.callbacks import reporting
-from fivesigma.estimators.parallel import (
-    on_cluster,
-    run_on_cluster,
-    run_parallel,
-    spread_seeds,
-    threads_of_worker,
-)
+from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import whole
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, Model, bind, check_learner, default_learner
+from fivesigma.learners import Binding, Model, bind_learner, check_learner, default_learner
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -78,8 +72,8 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     n_restarts : int, default=1
         Cascades with different seeds of the learner, on the same split.
     keep : int, default=1
-        Best rounds of all restarts that are kept, at most; their probabilities are averaged. A round that does not
-        count, or that did not improve a utility without a guarantee, is not kept beside others.
+        Best rounds of all restarts that are kept, at most; their probabilities are averaged. A round that is not
+        valid, or that did not improve a utility without a guarantee, is not kept beside others.
     cascade : bool, default=True
         False trains the plain model, the class-balanced round 0 alone, with a tuned cut. It is the baseline that a
         cascade has to beat.
@@ -140,7 +134,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     _checks: ClassVar = {
         **SignificanceClassifier._checks,
         **CASCADE_CHECKS,
-        "max_rounds": whole(0),
+        "max_rounds": whole(1),
         "extra_rounds": whole(0),
         "n_restarts": whole(1),
         "keep": whole(1),
@@ -196,7 +190,8 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         learner = self._learner()
         check_learner(learner)
-        is_plain = self._is_plain()
+        if not self.cascade and self.u_init != "auto":
+            raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")
         saved = (checkpoint.read() if checkpoint else None) or ({}, {})
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
@@ -208,7 +203,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         else:
             start = schedule.at(float(self.u_init))
 
-        most = 0 if is_plain else self.max_rounds
+        most = self.max_rounds if self.cascade else 0
         workers, threads = spread_threads(self.n_jobs, self.n_restarts, sample.n_cells)
         with reporting(self, (most + (start.u is None)) * self.n_restarts, "cascade") as report:
 
@@ -231,20 +226,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
                 return self._run(step, schedule, start, most=most, earlier=earlier, finished=finished)
 
             try:
-                if on_cluster() and self.n_restarts > 1:
-                    settings = (self, learner, splits, held_out, schedule, start, most)
-                    results = []
-                    for k, found in enumerate(
-                        run_on_cluster(_restart_elsewhere, [(sample, settings, seed) for seed in seeds])
-                    ):
-                        results.append(found)
-                        if checkpoint:
-                            saved[0][str(k)] = found[0].to_columns()
-                            checkpoint.write(saved[0], {})
-                        for r in found[0]:
-                            report(r)
-                else:
-                    results = run_parallel(restart, list(enumerate(seeds)), workers)
+                results = run_parallel(restart, list(enumerate(seeds)), workers)
             except KeyboardInterrupt:
                 if checkpoint:
                     written = sum(len(columns["index"]) for columns in saved[0].values())
@@ -266,18 +248,9 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
             )
         self.kept_ = [c.round for c in candidates]
         probability = np.asarray(np.mean([c.held_out for c in candidates], axis=0))
-        self.tune_on(held_out, probability)
+        self._tune_on(held_out, probability)
         self.models_ = self._final_models(learner, sample, candidates)
         return probability
-
-    def _is_plain(self) -> bool:
-        """Whether only the class-balanced round 0 is asked for."""
-        if self.max_rounds == 0:
-            warnings.warn("max_rounds=0 is now cascade=False", DeprecationWarning, stacklevel=2)
-        is_plain = not self.cascade or self.max_rounds == 0
-        if is_plain and self.u_init != "auto":
-            raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")
-        return is_plain
 
     def _run(
         self,
@@ -314,7 +287,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         threads = threads_for(self.n_jobs, sample.n_cells)
         models = []
         for c in candidates:
-            trainer = bind(learner, Binding(sample.X, sample.target, rows, rows[:1], c.seed, threads))
+            trainer = bind_learner(learner, Binding(sample.X, sample.target, rows, rows[:1], c.seed, threads))
             models.append(trainer.fit(sample.learner_weights(rows, ClassWeights(*c.round.class_weights))))
         return models
 
@@ -323,19 +296,6 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
     def _learner(self) -> Any:
         return default_learner() if self.estimator is None else self.estimator
-
-
-def _restart_elsewhere(
-    sample: TrainingSample, settings: tuple[Any, ...], seed: int
-) -> tuple[History, list[_Candidate]]:
-    """One of several restarts, on a worker of a cluster."""
-    model, learner, splits, held_out, schedule, start, most = settings
-    threads = threads_of_worker(model.n_jobs)
-    step = Retraining(learner, sample, splits, held_out, update_cut=model.update_cut, seed=seed, threads=threads)
-    found: tuple[History, list[_Candidate]] = model._run(
-        step, schedule, start, most=most, earlier=History(), finished=lambda _: False
-    )
-    return found
 
 
 class Retraining(SplitStep):
@@ -363,7 +323,8 @@ class Retraining(SplitStep):
         super().__init__(sample, splits, held_out, update_cut=update_cut)
         self.seed = seed
         self._trainers = [
-            bind(learner, Binding(sample.X, sample.target, train, rows, seed, threads)) for train, rows in splits
+            bind_learner(learner, Binding(sample.X, sample.target, train, rows, seed, threads))
+            for train, rows in splits
         ]
         self.models: list[Model] = []
         self.probability: Array = np.empty(0)

@@ -18,7 +18,7 @@ from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade.rounds import History
 from fivesigma.cut.best_cut import CutScan, scan
 from fivesigma.cut.rules import DEFAULT_RULE, RULES
-from fivesigma.datasets.digest import events_digest
+from fivesigma.datasets.digest import events_digest, rows_to_know_again
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
@@ -27,7 +27,7 @@ from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.varied import scored_variations
 from fivesigma.learners.library_errors import explain_errors
-from fivesigma.likelihood.shifts import Systematics, YieldShifts, scaled, yield_shifts
+from fivesigma.likelihood.shifts import Normalisation, Systematics, YieldShifts, scaled, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
@@ -58,8 +58,8 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     n_features_in_: int
     history_: History
     models_: list[Any]
+    training_rows_: AnyArray
 
-    _doc_link_module: ClassVar[str] = "fivesigma"
     _checks: ClassVar[Mapping[str, Check]] = {"cut": cut_rule(CUTS)}
     _stored: ClassVar[Mapping[str, type | tuple[type, ...]]] = {
         "classes_": np.ndarray,
@@ -100,30 +100,42 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         self
         """
-        self.check_parameters()
-        sample = self._check_sample(X, y, sample_weight, process)
-        self.fit_sample(sample, self._splits_of(X, sample))
+        self.__fivesigma_check__()
+        return self._fit_checked(X, self._check_sample(X, y, sample_weight, process))
+
+    def _fit_checked(self, X: Any, sample: TrainingSample) -> Self:
+        """Train on what was checked, and keep what tells how the events were read."""
+        self._fit_sample(sample, self._splits_of(X, sample))
         for name in ("columns_", "data_hash_"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
+        self.training_rows_ = rows_to_know_again(sample.X)  # so that a report can tell training events
         if isinstance(X, Events):
-            self.data_hash_ = sample.data_hash  # so that a report can tell training events
+            self.data_hash_ = sample.data_hash
             if X.columns is not None:  # so that other files are read alike
                 self.columns_ = asdict(X.columns)
         return self
 
-    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:  # noqa: ARG002 - for those that know folds
-        """Splits that the events themselves decide; None for those that `cv` describes."""
-        return None
+    def _splits_of(self, X: Any, sample: TrainingSample) -> Splits | None:
+        """Splits that the events themselves decide, of the estimators with `by`; None for those that `cv` describes."""
+        by = getattr(self, "by", None)
+        if by is None:
+            return None
+        if not isinstance(X, Events):
+            raise InputError(f"by={by!r} is a kept column of Events, and X is a {type(X).__name__}; fit Events")
+        repeats = getattr(self, "n_repeats", 1)
+        if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)) or repeats != 1:
+            raise InputError(f"by={by!r} needs an integer cv and n_repeats=1, got {self.cv!r} and {repeats!r}")
+        return sample.splits(X.folds(int(self.cv), by=by), 0)
 
-    def check_parameters(self) -> None:
+    def __fivesigma_check__(self) -> None:
         """Refuse parameters that cannot be used; `fit` does it first, and a pool for its members."""
         resolve_utility(self.utility, self.b_reg)
         for name, check in self._checks.items():
             check(name, getattr(self, name))
 
     @with_callbacks
-    def fit_sample(self, sample: TrainingSample, splits: Splits | None = None) -> Array:
+    def _fit_sample(self, sample: TrainingSample, splits: Splits | None = None) -> Array:
         """Train on checked events; a pool calls it with splits of its own.
 
         Parameters
@@ -151,7 +163,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             if checkpoint:
                 checkpoint.release()
 
-    def score_checked(self, X: Any) -> Array:
+    def __fivesigma_score__(self, X: Any) -> Array:
         """P(signal) of a checked table: the mean over the trained models."""
         return np.asarray(np.mean([model.signal_probability(X) for model in self.models_], axis=0))
 
@@ -192,7 +204,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         check_is_fitted(self)
         table = self._check_table(X, reset=False)
         with explain_errors(table, getattr(self, "feature_names_in_", None)):
-            p = self.score_checked(table)
+            p = self.__fivesigma_score__(table)
         return np.column_stack([1.0 - p, p])
 
     def decision_function(self, X: Any) -> Array:
@@ -216,7 +228,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         y: Any = None,
         sample_weight: Any = None,
         yields: tuple[float, float] | None = None,
-        systematics: Mapping[str, tuple[Any, Any]] | None = None,
+        systematics: Mapping[str, tuple[Any, Any] | Normalisation] | None = None,
     ) -> float:
         """Significance of events at the fitted cut.
 
@@ -239,7 +251,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         if systematics is not None:
             return self.yield_shifts(X, y, sample_weight, systematics, yields=yields).significance
         y, sample_weight, _ = _brought_along(X, y, sample_weight)
-        selected = self.decision_function(X) > 0
+        selected = self.predict_proba(X)[:, 1] >= self.cut_
         signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
         return significance_of(self.utility_, *signal_and_background(weight, signal, selected), what="the cut")
 
@@ -248,7 +260,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         X: Any,
         y: Any,
         sample_weight: Any,
-        systematics: Mapping[str, tuple[Any, Any]],
+        systematics: Mapping[str, tuple[Any, Any] | Normalisation],
         *,
         yields: tuple[float, float] | None = None,
         process: Any = None,
@@ -368,7 +380,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return table
         return need("polars").DataFrame(table, schema=[str(name) for name in fitted])  # its learner has seen frames
 
-    def tune_on(self, held_out: TuningEvents, probability: Array) -> None:
+    def _tune_on(self, held_out: TuningEvents, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""
         self.cut_ = self._cut_on(held_out, probability)
         self.selected_fraction_ = float(np.mean(probability >= self.cut_))

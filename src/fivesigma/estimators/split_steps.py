@@ -18,7 +18,7 @@ from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.cut.best_cut import MIN_EFFECTIVE, CutScan, floor_for, scan
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, StagedModel, grower
+from fivesigma.learners import LIBRARIES, Binding, StagedModel, bind_grower
 from fivesigma.significance import Utility
 from fivesigma.yields import effective_count, signal_and_background, yields_of
 
@@ -210,7 +210,7 @@ class Growth(SplitStep):
             Binding(sample.X, target, train, rows, k_seed, threads, memory, folder, bins)
             for k_seed, (train, rows), folder in zip(self._seeds(0), splits, folders, strict=True)
         ]
-        self._growers = [grower(library, params, binding) for binding in self._bindings]
+        self._growers = [bind_grower(library, params, binding) for binding in self._bindings]
         self._weigh = [self._weigher(train) for train, _ in splits]
         self._current: ClassWeights | None = None
 
@@ -266,8 +266,7 @@ class Growth(SplitStep):
         self._current = None
         for g, content, seed in zip(self._growers, dumped, self._seeds(n_trees), strict=True):
             found = g.restore(content, seed)
-            # XGBoost grows a tree in each round; LightGBM leaves out those without a split.
-            if found > n_trees or (found < n_trees and self._library == "xgboost"):
+            if found > n_trees or (found < n_trees and LIBRARIES[self._library].always_grows):
                 raise InputError(f"a booster has {found} trees after {n_trees} rounds")
 
     def _seeds(self, n_trees: int) -> list[int]:

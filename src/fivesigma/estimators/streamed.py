@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fivesigma._types import AnyArray
-from fivesigma.datasets.digest import canonical
+from fivesigma.datasets.digest import canonical, rows_to_know_again
 from fivesigma.datasets.stream import EventStream, held_out_rows
 from fivesigma.errors import InputError
 from fivesigma.estimators.split_steps import Splits
@@ -24,6 +24,7 @@ class StreamedTable:
         self._stream = stream
         self.shape = (n_events, len(stream.feature_names))
         self._digest = ""
+        self.rows: AnyArray = np.zeros(0, dtype=np.uint64)  # of all chunks that were read
 
     def chunks(self) -> Iterator[AnyArray]:
         """Read all features once; the first whole pass also finds their digest."""
@@ -31,6 +32,7 @@ class StreamedTable:
         for table in self._stream.tables():
             if found is not None:
                 found.update(canonical(table).data)
+                self.rows = rows_to_know_again(table, self.rows)
             yield table
         if found is not None:
             self._found, self._digest = found, found.hexdigest()

@@ -11,12 +11,15 @@ import numpy as np
 from fivesigma._types import BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.likelihood.shifts import Systematics, Varied
+from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, with_variations
+from fivesigma.scored.scored_events import signal_probability
 
 __all__ = ["scored_variations"]
 
 
-def scored_variations(model: Any, signal: BoolArray, systematics: Mapping[str, tuple[Any, Any]]) -> Systematics:
+def scored_variations(
+    model: Any, signal: BoolArray, systematics: Mapping[str, tuple[Any, Any] | Normalisation]
+) -> Systematics:
     """Score varied events.
 
     Parameters
@@ -27,7 +30,7 @@ def scored_variations(model: Any, signal: BoolArray, systematics: Mapping[str, t
         Which nominal events are signal.
     systematics : mapping of str to (up, down)
         Each `Events` or a `Varied` with labels, which are samples of their own; a table of features, weights, or a
-        `Varied` of the nominal events in the same order; or None as the second.
+        `Varied` of the nominal events in the same order; or None as the second. A `Normalisation` stays as it is.
 
     Returns
     -------
@@ -39,7 +42,7 @@ def scored_variations(model: Any, signal: BoolArray, systematics: Mapping[str, t
         if isinstance(moved, Varied):
             return moved if moved.y is None else replace(moved, y=_is_signal(model, name, moved.y))
         if isinstance(moved, Events):
-            score = model.predict_proba(moved)[:, 1]
+            score = signal_probability(model, moved)  # also of a Pipeline, which does not take Events
             return Varied(score, moved.weight, _is_signal(model, name, moved.y), moved.process)
         if np.ndim(moved) == 1:
             return Varied(weight=moved)
@@ -48,9 +51,7 @@ def scored_variations(model: Any, signal: BoolArray, systematics: Mapping[str, t
             raise InputError(f"systematics[{name!r}] has {score.size} events for {signal.size} nominal ones")
         return Varied(score=score)
 
-    return {
-        name: (one(name, up), None if down is None else one(name, down)) for name, (up, down) in systematics.items()
-    }
+    return with_variations(systematics, one)
 
 
 def _is_signal(model: Any, name: str, y: Any) -> BoolArray:

@@ -70,7 +70,7 @@ def library_score(model: Any, X: Array) -> Array:
         # The table has the model's columns in their order; that it is not a frame does not matter here.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         if isinstance(model, SignificanceClassifier):
-            return np.asarray(model.score_checked(X), dtype=np.float64)
+            return np.asarray(model.__fivesigma_score__(X), dtype=np.float64)
         return np.asarray(model.predict_proba(X)[:, 1], dtype=np.float64)
 
 

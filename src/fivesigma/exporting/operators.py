@@ -34,7 +34,7 @@ def add_score(graph: Graph, model: SignificanceClassifier | NetClassifier) -> st
         return net_probability(graph, graph.table, model)
     if isinstance(model, BlendedClassifier):
         return _pool_score(graph, model)
-    if type(model).score_checked is not SignificanceClassifier.score_checked:
+    if type(model).__fivesigma_score__ is not SignificanceClassifier.__fivesigma_score__:
         raise InputError(f"a {type(model).__name__} cannot be exported: it forms its score in a way of its own")
     return graph.mean([_probability(graph, graph.table, part) for part in model.models_])
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.challenge import YIELDS
-from fivesigma.datasets.assemble import assemble
-from fivesigma.datasets.columns import Columns, Kind, Source
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED
-from fivesigma.datasets.load import source_of
+from fivesigma.datasets.load import load_events, source_of
 from fivesigma.errors import InputError
 from fivesigma.yields import rescale
 
@@ -132,22 +131,6 @@ class ChallengeEvents(Events):
         return Summary(head, ("set", "s rows", "b rows", "sum of s", "sum of b"), rows, notes, more=more)
 
 
-class _Challenge:
-    """A source that also reads the columns which ordinary events do not have, in the same pass."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.name, self.names, self.numbers = source.name, source.names, source.numbers
-        self.extra: dict[str, Kind] = {"KaggleSet": "value", "Weight": "float64"} if "KaggleSet" in self.names else {}
-        self.columns: dict[str, AnyArray] = {}
-
-    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
-        """Read all columns, and keep the extra ones."""
-        (columns,) = self.source.chunks({**kinds, **self.extra})  # a table is read at once
-        self.columns = {name: columns.pop(name) for name in self.extra}
-        yield columns
-
-
 def load(path: str | os.PathLike[str], *, sample: bool = False) -> ChallengeEvents:
     """Read the events of the challenge.
 
@@ -180,51 +163,57 @@ def load(path: str | os.PathLike[str], *, sample: bool = False) -> ChallengeEven
     >>> events.sets
     {'t': 611, 'b': 244, 'v': 1100, 'u': 45}
     """
-    source = _Challenge(source_of(path))
-    events, expected = _read(source)
+    events, expected = _read(path)
     problem = _difference(events, expected)
     if problem is not None and not sample:
         raise InputError(
-            f"{source.name} is not the challenge's full file: {problem}; get it with 'fivesigma higgsml fetch', or use "
-            "what is there as a sample (sample=True, or --sample)"
+            f"{Path(path).name} is not the challenge's full file: {problem}; get it with 'fivesigma higgsml fetch', or "
+            "use what is there as a sample (sample=True, or --sample)"
         )
     if not sample or not events.labelled or (problem is None and events.in_test.any()):
         return events
     return _as_sample(events)
 
 
-def _read(source: _Challenge) -> tuple[ChallengeEvents, dict[str, int]]:
+def _read(path: str | os.PathLike[str]) -> tuple[ChallengeEvents, dict[str, int]]:
     """The events as they stand in the file, and the sets that it should hold."""
-    names = source.names
-    if source.extra:
+    names = source_of(path).names
+    keep: tuple[str, ...] = ()
+    if "KaggleSet" in names:
         weight, label, expected = "KaggleWeight", "Label", dict(CERN.events)
+        keep = ("KaggleSet", "OriginalWeight = Weight * 1.0")
     elif "Label" in names:
         weight, label, expected = "Weight", "Label", {"t": CERN.events["t"]}
     else:
         weight, label, expected = None, None, {UNKNOWN: CERN.events["b"] + CERN.events["v"]}
-    process = "Process" if "Process" in names else None
-    columns = Columns(features=FEATURES, label=label, weight=weight, process=process, ids="EventId")
-    events = assemble([source], columns, None if label is None else "s")
-    if source.extra:
-        sets, original = _checked(source)
-    else:
-        sets, original = np.full(len(events), next(iter(expected))), None
+    events = load_events(
+        path,
+        features=FEATURES,
+        label=label,
+        signal=None if label is None else "s",
+        weight=weight,
+        process="Process" if "Process" in names else None,
+        ids="EventId",
+        keep=keep,
+    )
+    sets, original = np.full(len(events), next(iter(expected))), None
+    if keep:
+        sets, original = _checked(events, Path(path).name)
     same = {field.name: getattr(events, field.name) for field in fields(Events)}
+    same |= {"kept": {}, "columns": None if events.columns is None else replace(events.columns, keep=())}
     return ChallengeEvents(**same, kaggle_set=sets, original_weight=original), expected
 
 
-def _checked(source: _Challenge) -> tuple[AnyArray, Array]:
-    sets, original = source.columns["KaggleSet"], source.columns["Weight"]
+def _checked(events: Events, name: str) -> tuple[AnyArray, Array]:
+    sets, original = events.kept["KaggleSet"], events.kept["OriginalWeight"]
     known = np.isin(sets.astype(str), list(CERN.events))
     if not known.all():
         row = int(np.argmin(known))
-        raise InputError(
-            f"KaggleSet is {sets.tolist()[row]!r} in row {row + 1:,} of {source.name}; it must be t, b, v or u"
-        )
+        raise InputError(f"KaggleSet is {sets.tolist()[row]!r} in row {row + 1:,} of {name}; it must be t, b, v or u")
     finite = np.isfinite(original)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise InputError(f"Weight is {original[row]} in row {row + 1:,} of {source.name}; it must be a number")
+        raise InputError(f"Weight is {original[row]} in row {row + 1:,} of {name}; it must be a number")
     return sets, original
 
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import http.client
-import json
 import os
+import shutil
 import time
-import urllib.error
-import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from urllib.parse import urlsplit
 
 import fivesigma
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_whole
 from fivesigma.errors import InputError, shortened
 from fivesigma.higgsml.data import load
 
@@ -33,25 +27,12 @@ _TIMEOUT = 30.0  # seconds without a byte
 _LONGEST = 6 * 3600.0  # seconds in all: 66 MB at 3 kB/s
 _MOST_BYTES = 250_000_000  # the challenge's file has 66 million
 _MOST_UNPACKED = 1_000_000_000  # and 187 million without gzip
-_PIECE = 1 << 18
 _ENDING = ".csv.gz"
-_PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may be others a little later
-
-Advance = Callable[[int, int | None], None]
-"""Called with the bytes that are there and how many there will be, if that is known."""
+_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 
-class _BrokenOffError(Exception):
-    """The connection failed in a way that another attempt may mend."""
-
-
-@dataclass(frozen=True)
-class _Remote:
-    """What the server said of the file when the download began, to resume only the same file."""
-
-    url: str
-    validator: str | None  # an ETag or a date for If-Range
-    size: int | None
+class _RefusedError(Exception):
+    """What no further attempt can mend; pooch repeats what raises a ValueError, such as an InputError."""
 
 
 def fetch(
@@ -60,26 +41,22 @@ def fetch(
     url: str = URL,
     sample: bool = False,
     attempts: int = 5,
-    wait: float = 1.0,
     progress: bool = False,
 ) -> Path:
     """Download the challenge's file, check it, and only then give it its name.
 
-    A download that broke off is kept beside the target (ending in ``.part.csv.gz``) and is resumed if the
-    server still has the same file. A file that is there already and is complete is left alone.
+    A file that is there already and is complete is left alone.
 
     Parameters
     ----------
     target : path, default="."
         A file ending in .csv.gz, or a folder for ``atlas-higgs-challenge-2014-v2.csv.gz``.
     url : str
-        Where to get it; by default the CERN Open Data portal, record 328.
+        Where to get it, by https; by default the CERN Open Data portal, record 328.
     sample : bool, default=False
         Accept a part of the file as `load` does.
     attempts : int, default=5
-        Attempts in a row that bring nothing new before giving up.
-    wait : float, default=1.0
-        Seconds before the second attempt; twice as many before each further one.
+        Attempts before giving up, with a longer wait before each.
     progress : bool, default=False
         Show a bar on stderr.
 
@@ -100,21 +77,27 @@ def fetch(
     """
     path = _target(Path(target))
     if path.exists():
-        _refuse_other(path, sample=sample)
+        try:
+            _check(path, sample=sample)
+        except InputError as err:
+            raise InputError(
+                f"{path} is there and is something else, so remove it or name another file: {err}"
+            ) from err
         return path
     need("polars")  # before the download, which it reads
-    part = path.with_name(f"{path.name[: -len(_ENDING)]}.part{_ENDING}")
-    state = part.with_name(f"{part.name}.json")
-    with _bar(path.name, visible=progress) as advance:
-        _download(url, part, state, attempts=attempts, wait=wait, advance=advance)
+    folder = path.with_name(f".{path.name}.part")  # so that a later run finds and removes what a killed one left
+    shutil.rmtree(folder, ignore_errors=True)
     try:
-        _check(part, sample=sample)
-    except InputError as err:
-        part.unlink(missing_ok=True)
-        state.unlink(missing_ok=True)
-        raise InputError(f"what {url} sent was removed, because it is not the challenge's file: {err}") from err
-    part.replace(path)
-    state.unlink(missing_ok=True)
+        part = _download(url, folder, attempts, progress=progress)
+        try:
+            _check(part, sample=sample)
+        except InputError as err:
+            raise InputError(f"what {url} sent was removed, because it is not the challenge's file: {err}") from err
+        part.replace(path)
+    except OSError as err:
+        raise InputError(f"{path} cannot be written: {err.strerror or err}") from err
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return path
 
 
@@ -126,13 +109,6 @@ def _target(path: Path) -> Path:
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     return path
-
-
-def _refuse_other(path: Path, *, sample: bool) -> None:
-    try:
-        _check(path, sample=sample)
-    except InputError as err:
-        raise InputError(f"{path} is there and is something else, so remove it or name another file: {err}") from err
 
 
 def _check(path: Path, *, sample: bool) -> None:
@@ -155,186 +131,67 @@ def _check(path: Path, *, sample: bool) -> None:
     load(path, sample=sample)
 
 
-def _download(url: str, part: Path, state: Path, *, attempts: int, wait: float, advance: Advance) -> None:
-    """Complete the part until it has the size that the server announced."""
-    if not url.lower().startswith(("https://", "http://")):
-        raise InputError(f"{url!r} is not an address that begins with https:// or http://")
-    furthest, failed = _size(part), 0
+def _download(url: str, folder: Path, attempts: int, *, progress: bool) -> Path:
+    """Download to a folder of its own, within bounds of time and size."""
+    pooch, exceptions = need("pooch"), need("requests.exceptions")
+    pooch.get_logger().setLevel("WARNING")  # it would tell of each attempt
     deadline = time.monotonic() + _LONGEST
-    while True:
-        try:
-            _attempt(url, part, state, advance, deadline)
-        except _BrokenOffError as err:
-            size = _size(part)
-            failed = 1 if size > furthest else failed + 1
-            furthest = max(furthest, size)
-            if failed >= attempts:
-                kept = f"{size:,} bytes are kept in {part}; the same command resumes there" if size else ""
-                raise InputError(_by_hand(f"{url} could not be downloaded: {err}", kept)) from err
-            time.sleep(wait * 2 ** (failed - 1))
-        else:
-            return
 
+    def download(url: str, output_file: str, caller: Any) -> None:
+        get = pooch.HTTPDownloader(
+            progressbar=progress,
+            chunk_size=1 << 10,  # a piece comes when it is full: few bytes, so that the time is looked at
+            timeout=_TIMEOUT,
+            headers={"User-Agent": f"fivesigma/{fivesigma.__version__}", "Accept-Encoding": "identity"},
+            hooks={"response": lambda response, **_: _check_address(response.url)},  # of every redirect too
+        )
+        with Path(output_file).open("wb") as file:
+            get(url, _Bounded(file, url, deadline), caller)
 
-def _by_hand(problem: str, kept: str = "") -> str:
-    kept = f" ({kept})" if kept else ""
-    return (
-        f"{problem}{kept}; without a network here, download {FILE} by hand from {RECORD} (DOI {DOI}) and name that "
-        "file to the commands"
+    name = f"file{_ENDING}"
+    try:
+        _check_address(url)
+        manager = pooch.create(folder, "", registry={name: None}, urls={name: url}, retry_if_failed=attempts - 1)
+        return Path(manager.fetch(name, downloader=download))
+    except _RefusedError as err:
+        problem = str(err)
+    except (exceptions.RequestException, ValueError) as err:
+        problem = f"{url} could not be downloaded: {_why(err)}"
+    raise InputError(
+        f"{problem}; without a network here, download {FILE} by hand from {RECORD} (DOI {DOI}) and name that file to "
+        "the commands"
     )
 
 
-def _attempt(url: str, part: Path, state: Path, advance: Advance, deadline: float) -> None:
-    """Ask once for what is missing and write what comes."""
-    remote, start = _known(url, part, state), _size(part)
-    if remote is None:
-        start = 0
-    elif start == remote.size:
-        return
-    headers = {"User-Agent": f"fivesigma/{fivesigma.__version__}", "Accept-Encoding": "identity"}
-    if remote is not None and remote.validator is not None and start:
-        headers |= {"Range": f"bytes={start}-", "If-Range": remote.validator}
-    with _opened(urllib.request.Request(url, headers=headers), state) as response:
-        begin, size = _extent(response)
-        if size is not None and size > _MOST_BYTES:
-            raise InputError(_by_hand(f"{url} announces {size:,} bytes, more than {_MOST_BYTES:,}"))
-        if begin != start or (remote is not None and begin and size != remote.size):
-            if begin:
-                state.unlink(missing_ok=True)  # the next attempt begins at the beginning
-                raise _BrokenOffError(f"the server sent bytes from {begin:,} of {size}, not from {start:,}")
-            start = 0
-        if start == 0:
-            part.write_bytes(b"")
-            _remember(_Remote(url, _validator(response), size), state)
-        with part.open("ab") as file:
-            while piece := _read(response):
-                _append(file, piece, part)
-                start += len(piece)
-                advance(start, size)
-                if start > _MOST_BYTES or time.monotonic() > deadline:
-                    break
-    if start > _MOST_BYTES:
-        part.unlink(missing_ok=True)
-        state.unlink(missing_ok=True)
-        raise InputError(_by_hand(f"{url} sent more than {_MOST_BYTES:,} bytes, and what came was removed"))
-    if start != size and time.monotonic() > deadline:
-        kept = f"{start:,} bytes are kept in {part}; the same command resumes there"
-        raise InputError(_by_hand(f"{url} took more than {_LONGEST:g} seconds", kept))
-    if size is not None and start != size:
-        raise _BrokenOffError(f"the connection broke off after {start:,} of {size:,} bytes")
+def _check_address(url: str) -> None:
+    """Refuse what is not encrypted, unless it does not leave this machine."""
+    address = urlsplit(url)
+    if address.scheme != "https" and not (address.scheme == "http" and address.hostname in _THIS_MACHINE):
+        raise _RefusedError(f"{shortened(url)!r} is not an address that begins with https://")
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follow a few redirects, and only to http and https."""
+class _Bounded:
+    """A file that refuses more bytes, and more time, than the challenge's file needs."""
 
-    max_redirections = 5
+    def __init__(self, file: IO[bytes], url: str, deadline: float) -> None:
+        self._file, self._url, self._deadline, self._written = file, url, deadline, 0
+        self.flush = file.flush
 
-    def redirect_request(  # noqa: PLR0917 - as urllib calls it
-        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> Any:
-        """Refuse other schemes, of which urllib would take ftp."""
-        if not newurl.lower().startswith(("https://", "http://")):
-            fp.close()
-            raise InputError(
-                _by_hand(f"{req.full_url} sends to {shortened(newurl)!r}, which is neither http nor https")
-            )
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-@contextmanager
-def _opened(request: urllib.request.Request, state: Path) -> Iterator[Any]:
-    try:
-        response = urllib.request.build_opener(_Redirects).open(request, timeout=_TIMEOUT)
-    except urllib.error.HTTPError as err:
-        err.close()
-        said = f"the server answered {err.code} ({shortened(' '.join(str(err.reason).split()), 200)})"
-        if err.code == 416:  # there is nothing from here on: the part is not of this file
-            state.unlink(missing_ok=True)
-        if err.code == 416 or err.code in _PASSING:
-            raise _BrokenOffError(said) from err
-        raise InputError(_by_hand(f"{request.full_url} could not be downloaded: {said}")) from err
-    except (OSError, http.client.HTTPException) as err:
-        raise _BrokenOffError(_why(err)) from err
-    with response:
-        yield response
+    def write(self, piece: bytes) -> None:
+        """Write a piece."""
+        self._written += len(piece)
+        if self._written > _MOST_BYTES:
+            raise _RefusedError(f"{self._url} sent more than {_MOST_BYTES:,} bytes, and what came was removed")
+        if time.monotonic() > self._deadline:
+            raise _RefusedError(f"{self._url} took more than {_LONGEST:g} seconds, and what came was removed")
+        self._file.write(piece)
 
 
-def _append(file: Any, piece: bytes, part: Path) -> None:
-    try:
-        file.write(piece)
-        file.flush()  # a full disk is noticed here, where the file has a name
-    except OSError as err:
-        raise InputError(f"{part} cannot be written: {err.strerror or err}") from err
-
-
-def _read(response: Any) -> bytes:
-    try:
-        return bytes(response.read1(_PIECE))  # what is there: one byte at a time must not last for ever
-    except (OSError, http.client.HTTPException) as err:
-        raise _BrokenOffError(f"the connection broke off ({_why(err)})") from err
-
-
-def _why(err: Exception) -> str:
-    reason = getattr(err, "reason", err)  # urllib wraps what the system said
-    return str(getattr(reason, "strerror", None) or reason) or type(err).__name__
-
-
-def _extent(response: Any) -> tuple[int, int | None]:
-    """Where the answer begins in the file, and the size of the file."""
-    if response.status == 206:
-        span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
-        begin = span.partition("-")[0]
-        if not begin.isdecimal():
-            raise _BrokenOffError("the server sent a part of the file without saying which")
-        return int(begin), int(total) if total.isdecimal() else None
-    length = response.headers.get("Content-Length", "")
-    return 0, int(length) if length.isdecimal() else None
-
-
-def _validator(response: Any) -> str | None:
-    """What If-Range may hold: a strong ETag, else the date of the file."""
-    tag: str | None = response.headers.get("ETag")
-    if tag is not None and tag.startswith('"'):
-        return tag
-    date: str | None = response.headers.get("Last-Modified")
-    return date
-
-
-def _known(url: str, part: Path, state: Path) -> _Remote | None:
-    """What was noted when the part was begun, if it was the same address."""
-    if not part.exists():
-        return None
-    try:
-        remote = _Remote(**json.loads(state.read_text(encoding="utf-8")))
-    except (OSError, TypeError, ValueError):
-        return None
-    return remote if remote.url == url else None
-
-
-def _remember(remote: _Remote, state: Path) -> None:
-    with written_whole(state) as beside:
-        beside.write_text(json.dumps(asdict(remote)), encoding="utf-8")
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-@contextmanager
-def _bar(what: str, *, visible: bool) -> Iterator[Advance]:
-    if not visible:
-        yield lambda _, __: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    ]
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, size: bar.update(task, completed=done, total=size)
+def _why(err: BaseException) -> str:
+    """One short line about a failure; requests and urllib3 wrap what the system said several times."""
+    response = getattr(err, "response", None)
+    if response is not None:
+        return f"the server answered {response.status_code} ({shortened(' '.join(str(response.reason).split()), 200)})"
+    inner = err.args[0] if err.args and isinstance(err.args[0], BaseException) else None
+    inner = getattr(inner, "reason", inner)
+    return shortened(" ".join(str(inner or err).split()), 200)

@@ -12,7 +12,7 @@ from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.higgsml.orientation import MOMENTA
-from fivesigma.learners.decomposition import default_regressor
+from fivesigma.learners import default_regressor
 
 __all__ = ["RECIPES", "Recipe", "find_recipe"]
 

@@ -14,8 +14,8 @@ from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, BoolArray, IntArray
 from fivesigma.challenge import B_REG
 from fivesigma.cut.bootstrap import Interval, selection_interval
+from fivesigma.datasets.blocks import read_columns
 from fivesigma.datasets.load import source_of
-from fivesigma.datasets.reading import read_block
 from fivesigma.errors import InputError
 from fivesigma.higgsml.data import CERN, ChallengeEvents, load
 from fivesigma.higgsml.leaderboard import standing
@@ -254,7 +254,7 @@ def _read(path: Path, events: ChallengeEvents) -> tuple[IntArray, BoolArray]:
     if tuple(source.names) != COLUMNS:
         seen = ",".join(map(str, source.names))
         raise InputError(f"the header of {path.name} must be {','.join(COLUMNS)}; it is {seen[:80]}")
-    read = read_block(source, dict.fromkeys(COLUMNS, "value"), {}, None).columns
+    read = read_columns(source, dict.fromkeys(COLUMNS, "value"))
     ids = _whole(read["EventId"], "EventId", path.name)
     _check_ids(ids, events, path.name)
     _check_ranks(_whole(read["RankOrder"], "RankOrder", path.name), path.name)

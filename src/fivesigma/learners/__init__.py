@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from fivesigma.learners.checks import check_learner, default_learner
-from fivesigma.learners.choose import bind, check_library, grower
-from fivesigma.learners.protocols import Binding, Grower, Model, StagedModel, Trainer
+from fivesigma.learners.libraries import (
+    LIBRARIES,
+    bind_grower,
+    bind_learner,
+    check_library,
+    default_learner,
+    default_regressor,
+)
+from fivesigma.learners.protocols import Binding, Grower, Library, Model, StagedModel, Trainer
+from fivesigma.learners.sklearn import check_learner
 
 __all__ = [
+    "LIBRARIES",
     "Binding",
     "Grower",
+    "Library",
     "Model",
     "StagedModel",
     "Trainer",
-    "bind",
+    "bind_grower",
+    "bind_learner",
     "check_learner",
     "check_library",
     "default_learner",
-    "grower",
+    "default_regressor",
 ]

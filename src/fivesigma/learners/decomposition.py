@@ -9,17 +9,15 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import is_classifier
 
-from fivesigma._tools.extras import installed, need
 from fivesigma._tools.threads import limited, threads_for
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
-from fivesigma.learners.choose import bind
+from fivesigma.learners.libraries import bind_learner, library_of
 from fivesigma.learners.protocols import Binding, Model
-from fivesigma.learners.sklearn import SklearnModel, guarded, seeded
+from fivesigma.learners.sklearn import SklearnModel, seeded
 
 _CONSTANT = 1e-9  # relative width below which the weights of a class are one number
 TINY = 1e-7  # keeps log-odds finite, so that events of which a classifier is certain are still ordered by weight
-_LIBRARIES_WITH_BINS = ("xgboost", "lightgbm")
 
 
 @dataclass(frozen=True)
@@ -35,39 +33,19 @@ class MeanWeight:
     bounds : (float, float)
         Least and largest weight that was seen. A mean lies between them, whatever a regressor says, so its logarithm
         is finite.
-    loaded : bool
-        Whether it comes from a file, in which anything may stand.
     """
 
     regressor: Any
     scale: float
     bounds: tuple[float, float]
-    loaded: bool = False
 
     def log_mean(self, X: Any) -> Array:
         """Logarithm of the mean weight of each row."""
         if self.regressor is None:
             return np.full(X.shape[0], np.log(self.scale))
         with limited(threads_for(None, X.shape[0] * X.shape[1])):
-            mean = self.scale * (guarded(self._predict, X, self.regressor) if self.loaded else self._predict(X))
+            mean = self.scale * np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
         return np.asarray(np.log(np.clip(mean, *self.bounds)))
-
-    def _predict(self, X: Any) -> Array:
-        return np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
-
-
-def default_regressor(n_trees: int = 100, learning_rate: float = 0.1, depth: int = 4) -> Any:
-    """Return the best regressor with gamma loss that is installed: XGBoost, LightGBM, else scikit-learn's boosting."""
-    shared = {"learning_rate": learning_rate}
-    if installed("xgboost"):
-        return need("xgboost").XGBRegressor(objective="reg:gamma", n_estimators=n_trees, max_depth=depth, **shared)
-    if installed("lightgbm"):
-        options = {"num_leaves": 2**depth - 1, "verbosity": -1, **shared}
-        return need("lightgbm").LGBMRegressor(objective="gamma", n_estimators=n_trees, **options)
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    options = {"max_leaf_nodes": 2**depth - 1, "early_stopping": False, **shared}
-    return HistGradientBoostingRegressor(loss="gamma", max_iter=n_trees, **options)
 
 
 def check_regressor(estimator: Any) -> None:
@@ -131,7 +109,7 @@ class RatioModel:
         return np.asarray(expit(self.log_ratio(X) + self.log_balance))
 
 
-def fit_ratio(estimator: Any, weight_estimator: Any, binding: Binding, weight: Array) -> RatioModel:
+def fit_ratio_model(estimator: Any, weight_estimator: Any, binding: Binding, weight: Array) -> RatioModel:
     """Train the classifier and both regressions.
 
     Parameters
@@ -155,8 +133,8 @@ def fit_ratio(estimator: Any, weight_estimator: Any, binding: Binding, weight: A
 
 def _fit_unweighted(estimator: Any, binding: Binding) -> Model:
     """Train a classifier for which every event has the same weight; it need not take weights."""
-    if type(estimator).__module__.partition(".")[0] in _LIBRARIES_WITH_BINS:
-        return bind(estimator, binding).fit(np.ones(binding.train.size))
+    if library_of(estimator) is not None:
+        return bind_learner(estimator, binding).fit(np.ones(binding.train.size))
     with limited(binding.n_threads):
         model = seeded(estimator, binding.seed, binding.n_threads)
         return SklearnModel(model.fit(binding.rows(binding.train), binding.target[binding.train]))

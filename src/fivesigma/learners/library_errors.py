@@ -11,8 +11,8 @@ import numpy as np
 
 from fivesigma._types import AnyArray
 from fivesigma.errors import FivesigmaError, InputError, shortened
+from fivesigma.learners.libraries import LIBRARIES
 
-_LIBRARIES = ("xgboost", "lightgbm", "catboost")
 _SINGLE = float(np.finfo(np.float32).max)
 _SQUARABLE = 1e150  # of what is larger, no learner can form the variance
 _NO_BINS = "window shape cannot be larger"  # what scikit-learn's binning says of a column without values
@@ -36,7 +36,7 @@ def explain_errors(X: Any, names: AnyArray | None) -> Iterator[None]:
     except Exception as err:
         library = type(err).__module__.partition(".")[0]
         empty = _NO_BINS in str(err)
-        own = library not in _LIBRARIES and not empty  # a learner of the user's, whose errors are the user's to see
+        own = library not in LIBRARIES and not empty  # a learner of the user's, whose errors are the user's to see
         problem = _column(X, names, empty=empty, largest=_SQUARABLE if own else _SINGLE)
         if problem is None:
             if own:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,13 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import expit
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.threads import note_threads
+from fivesigma._tools.threads import available_cores, note_threads
 from fivesigma._types import Array
-from fivesigma.learners.protocols import Binding, library_names
+from fivesigma.errors import InputError
+from fivesigma.learners.protocols import Binding, Library, library_names
 from fivesigma.learners.sklearn import seeded
 
+_SEPARATOR = "\n=== next booster ===\n"
 # What LGBMClassifier keeps for itself; all else is an alias of one of LightGBM's own parameters.
 _NOT_FOR_TRAINING = ("class_weight", "importance_type", "n_estimators", "objective")
 
@@ -67,7 +69,7 @@ def _plain(X: Any) -> Any:
     return X if known else np.asarray(X)
 
 
-def can_bin_once(estimator: Any) -> bool:
+def _can_bin_once(estimator: Any) -> bool:
     """Whether an estimator is an LGBMClassifier with logistic loss."""
     return type(estimator) is need("lightgbm").LGBMClassifier and estimator.objective in (None, "binary")
 
@@ -107,6 +109,49 @@ class LightGBMTrainer:
         return model.signal_probability(self._X)
 
 
+def _classifier(n_trees: int, **params: Any) -> Any:
+    return need("lightgbm").LGBMClassifier(n_estimators=n_trees, verbosity=-1, **params)
+
+
+def _regressor(n_trees: int, learning_rate: float, depth: int) -> Any:
+    options = {"n_estimators": n_trees, "learning_rate": learning_rate, "num_leaves": 2**depth - 1, "verbosity": -1}
+    return need("lightgbm").LGBMRegressor(objective="gamma", **options)
+
+
+# Parameters that reach other machines or files, by the names that LightGBM's table of aliases has them under.
+_ELSEWHERE = (
+    *("config", "task", "data", "valid", "input_model", "output_model", "output_result", "save_binary"),
+    *("forcedsplits_filename", "forcedbins_filename", "initscore_filename", "parser_config_file", "convert_model"),
+    *("machines", "machine_list_filename", "num_machines", "local_listen_port", "time_out", "tree_learner"),
+    *("pre_partition", "two_round", "snapshot_freq"),
+)
+
+
+def _aliases() -> dict[str, list[str]]:
+    """LightGBM's table of aliases, which is not public in Python."""
+    table = getattr(getattr(need("lightgbm").basic, "_ConfigAliases", None), "_get_all_param_aliases", dict)
+    return dict(table())
+
+
+def _parameters() -> Iterator[str]:
+    for name, others in _aliases().items():
+        if name not in _ELSEWHERE:
+            yield from (name, *others)
+
+
+def _dump(model: LightGBMModel, add_file: Callable[[bytes, str], str]) -> dict[str, Any]:
+    files = [add_file(booster.model_to_string().encode(), ".txt") for booster in model.boosters]
+    return {"files": files, "n_threads": model.n_threads}
+
+
+def _load(take: Callable[[str, Any], Any], read: Callable[[str], bytes]) -> LightGBMModel:
+    texts = [read(name).decode() for name in take("files", list)]
+    if not texts:
+        raise InputError("it names no booster")
+    boosters = tuple(need("lightgbm").Booster(model_str=text) for text in texts)
+    return LightGBMModel(boosters, max(1, min(take("n_threads", int), available_cores())))
+
+
 # A fixed starting score, so that models at different class weights start alike.
 GROWER_DEFAULTS = {
     "learning_rate": 0.05,
@@ -126,7 +171,7 @@ GROWER_FIXED = {
 }
 
 
-GROWER_ALIASES = {
+_ALIASES = {
     "eta": "learning_rate",
     "shrinkage_rate": "learning_rate",
     "num_leaf": "num_leaves",
@@ -220,4 +265,20 @@ class LightGBMGrower:
         return sum(b.current_iteration() for b in self._finished)
 
 
-_SEPARATOR = "\n=== next booster ===\n"
+LIBRARY = Library(
+    name="lightgbm",
+    grower=LightGBMGrower,
+    model=LightGBMModel,
+    can_bin_once=_can_bin_once,
+    trainer=LightGBMTrainer,
+    classifier=_classifier,
+    regressor=_regressor,
+    parameters=_parameters,
+    dump=_dump,
+    load=_load,
+    defaults=GROWER_DEFAULTS,
+    aliases=_ALIASES,
+    refused=dict.fromkeys(_ELSEWHERE, "it reaches files or other machines"),
+    learners=("LGBMClassifier", "LGBMRegressor"),
+    always_grows=False,
+)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -148,6 +148,65 @@ class Binding:
     def rows(self, which: IntArray) -> Any:
         """Rows of X, of the same type as X."""
         return _safe_indexing(self.X, which)
+
+
+@dataclass(frozen=True)
+class Library:
+    """A boosting library: all that the rest of fivesigma knows of it.
+
+    Attributes
+    ----------
+    name : str
+        Of the module that is imported.
+    grower : callable
+        Binds a booster, which gains one tree at a time, to its parameters and its `Binding`.
+    model : type
+        What its boosters become when they are trained.
+    can_bin_once, trainer : callables
+        Whether a scikit-learn estimator of the library trains on events that are binned once, and its `Trainer`.
+    classifier, regressor : callables
+        scikit-learn estimators of the library, the latter with gamma loss: called with parameters of the library's own,
+        and with the number of trees, the learning rate and the depth.
+    parameters : callable
+        Gives the names and aliases of all parameters that a tree booster takes; empty if the library does not tell.
+    defaults, aliases : mappings
+        Parameters of a grown booster, and other names of parameters that have one here.
+    refused : mapping of str to str
+        Parameters that are not taken, and why.
+    dump, load : callables
+        A trained model as plain values, of which files are handed to the first argument; and a model from both.
+    learners : tuple of str
+        Estimators that the store keeps by their parameters, as long as they are not fitted.
+    dump_learner, load_learner : callables, optional
+        The file of a fitted estimator, and what makes an unfitted one fitted by its file; without them it is left to
+        skops.
+    ending : str
+        Of that file.
+    memory : tuple of str
+        Which kinds of `Binding.memory` the grower takes.
+    always_grows : bool
+        Whether each round gives a tree; else rounds in which no split is found give none.
+    """
+
+    name: str
+    grower: Callable[[dict[str, Any], Binding], Grower]
+    model: type[Any]
+    can_bin_once: Callable[[Any], bool]
+    trainer: Callable[[Any, Binding], Trainer]
+    classifier: Callable[..., Any]
+    regressor: Callable[[int, float, int], Any]
+    parameters: Callable[[], Iterator[str]]
+    dump: Callable[[Any, Callable[[bytes, str], str]], dict[str, Any]]
+    load: Callable[[Callable[[str, Any], Any], Callable[[str], bytes]], Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    learners: tuple[str, ...] = ()
+    dump_learner: Callable[[Any], bytes] | None = None
+    load_learner: Callable[[Any, bytes], None] | None = None
+    ending: str = ""
+    memory: tuple[str, ...] = ("all",)
+    always_grows: bool = True
 
 
 def library_names(X: Any) -> list[str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,18 @@ from sklearn.utils.validation import has_fit_parameter
 from fivesigma._tools.threads import limited, threads_for
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.learners.checks import weight_parameter
 from fivesigma.learners.protocols import Binding
 
+# Parameters by which learners weight classes themselves; they would count twice.
+_OWN_CLASS_WEIGHTS = {
+    "class_weight": (None,),
+    "class_weights": (None,),
+    "auto_class_weights": (None, "None"),
+    "scale_pos_weight": (None, 1, 1.0),
+    "is_unbalance": (None, False),
+    "unbalance": (None, False),
+    "unbalanced_sets": (None, False),
+}
 _THREADS = ("n_jobs", "nthread", "num_threads", "thread_count")
 
 
@@ -28,35 +36,16 @@ class SklearnModel:
     Attributes
     ----------
     estimator : classifier
-    loaded : bool
-        Whether it comes from a file, in which anything may stand.
     """
 
     estimator: Any
-    loaded: bool = False
 
     def signal_probability(self, X: Any) -> Array:
         """P(signal); the logistic function of the margin for learners without probabilities."""
         with limited(threads_for(None, X.shape[0] * X.shape[1])):
-            return guarded(self._score, X, self.estimator) if self.loaded else self._score(X)
-
-    def _score(self, X: Any) -> Array:
-        if hasattr(self.estimator, "predict_proba"):
-            return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)[:, 1]
-        return np.asarray(expit(np.asarray(self.estimator.decision_function(X), dtype=np.float64)))
-
-
-def guarded(score: Callable[[Any], Array], X: Any, estimator: Any) -> Array:
-    """Score events by an estimator from a file; whatever it raises becomes one sentence."""
-    name = type(estimator).__name__
-    try:
-        out = score(X)
-    except Exception as err:
-        reason = (str(err).strip().splitlines() or [type(err).__name__])[0][:300]
-        raise InputError(f"the {name} of the loaded model cannot score these events: {reason}") from err
-    if out.shape != (X.shape[0],) or not np.isfinite(out).all():
-        raise InputError(f"the {name} of the loaded model does not give one finite number per event")
-    return out
+            if hasattr(self.estimator, "predict_proba"):
+                return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)[:, 1]
+            return np.asarray(expit(np.asarray(self.estimator.decision_function(X), dtype=np.float64)))
 
 
 def seeded(estimator: Any, seed: int, n_threads: int) -> Any:
@@ -101,3 +90,34 @@ class SklearnTrainer:
     def score_train(self, model: SklearnModel) -> Array:
         """P(signal) of the training rows."""
         return model.signal_probability(self._X)
+
+
+def weight_parameter(estimator: Any) -> str:
+    """Name under which `estimator.fit` takes learner weights."""
+    steps = getattr(estimator, "steps", None)  # a Pipeline hands them to its last step
+    if steps:
+        name, last = steps[-1]
+        return f"{name}__{weight_parameter(last)}"
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise InputError(
+            f"{type(estimator).__name__}.fit does not take sample_weight; a cascade needs a learner that does"
+        )
+    return "sample_weight"
+
+
+def check_learner(estimator: Any, *, weighted: bool = True) -> None:
+    """Refuse a learner that gives no score, weights the classes itself or, if it is to be weighted, cannot be."""
+    if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
+        raise InputError(f"estimator must be a scikit-learn classifier, got {estimator!r}")
+    if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
+        raise InputError(
+            f"{type(estimator).__name__} has neither predict_proba nor decision_function; it gives no score"
+        )
+    if weighted:
+        weight_parameter(estimator)
+    for name, value in estimator.get_params(deep=True).items():
+        neutral = _OWN_CLASS_WEIGHTS.get(name.rpartition("__")[2])
+        if neutral is not None and not any(value is n or value == n for n in neutral):
+            raise InputError(f"{name}={value!r} weights the classes, and so does the cascade: leave it at its default")
+        if name.rpartition("__")[2] in ("early_stopping_rounds", "early_stopping_round") and value is not None:
+            raise InputError(f"{name}={value!r} needs an evaluation set that a cascade does not pass: leave it out")

@@ -6,7 +6,8 @@ models at different class weights differ in nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,9 +18,10 @@ from scipy.special import expit
 from fivesigma._tools.extras import need
 from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array
-from fivesigma.learners.protocols import Binding, is_categorical, library_names
+from fivesigma.errors import InputError
+from fivesigma.learners.protocols import Binding, Library, is_categorical, library_names
 from fivesigma.learners.sklearn import seeded
-from fivesigma.learners.xgboost_batches import batched_matrices
+from fivesigma.learners.xgboost_batches import MEMORY, batched_matrices
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class XGBoostModel:
         return np.array([by_name.get(name, 0.0) for name in names])
 
 
-def can_bin_once(estimator: Any) -> bool:
+def _can_bin_once(estimator: Any) -> bool:
     """Whether an estimator is an XGBClassifier that trains on a binned matrix."""
     xgboost = need("xgboost")
     return (
@@ -138,6 +140,55 @@ class XGBoostTrainer:
         return np.asarray(model.booster.predict(matrix), dtype=np.float64)
 
 
+def _classifier(n_trees: int, **params: Any) -> Any:
+    return need("xgboost").XGBClassifier(n_estimators=n_trees, enable_categorical=True, **params)
+
+
+def _regressor(n_trees: int, learning_rate: float, depth: int) -> Any:
+    options = {"n_estimators": n_trees, "learning_rate": learning_rate, "max_depth": depth}
+    return need("xgboost").XGBRegressor(objective="reg:gamma", enable_categorical=True, **options)
+
+
+# In XGBoost's configuration, and no parameters.
+_STATE = frozenset(("name", "num_feature", "num_target", "specified_updater", "updater_seq"))
+
+
+def _parameters() -> Iterator[str]:
+    """The configuration of a booster holds every parameter under each of its names."""
+    xgboost = need("xgboost")
+    table = xgboost.DMatrix(np.zeros((1, 1)), label=[0.0])
+    booster = xgboost.Booster({"objective": "binary:logistic", "tree_method": "hist"}, cache=[table])
+    yield "verbosity"  # of the whole library, so that no booster has it
+    yield from _leaves(json.loads(booster.save_config()))
+
+
+def _leaves(node: Any) -> Iterator[str]:
+    for name, value in node.items():
+        for inner in value if isinstance(value, list) else [value]:
+            if isinstance(inner, dict):
+                yield from _leaves(inner)
+        if not isinstance(value, dict | list) and name not in _STATE:
+            yield name
+
+
+def _dump(model: XGBoostModel, add_file: Callable[[bytes, str], str]) -> dict[str, Any]:
+    return {
+        "file": add_file(bytes(model.booster.save_raw("ubj")), ".ubj"),
+        "missing": float(model.missing),
+        "categorical": model.categorical,
+        "n_trees": model.n_trees,
+    }
+
+
+def _load(take: Callable[[str, Any], Any], read: Callable[[str], bytes]) -> XGBoostModel:
+    booster = need("xgboost").Booster(model_file=bytearray(read(take("file", str))))
+    note_threads(0)  # it will score with all
+    n_trees, most = take("n_trees", int), booster.num_boosted_rounds()
+    if not 0 <= n_trees <= most:
+        raise InputError(f"n_trees is {n_trees}, and the booster has {most}")
+    return XGBoostModel(booster, take("missing", (float, int)), take("categorical", bool), n_trees)
+
+
 # A fixed starting score, so that models at different class weights start alike.
 GROWER_DEFAULTS = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
 GROWER_FIXED = {
@@ -147,7 +198,6 @@ GROWER_FIXED = {
     "tree_method": "hist",
     "validate_parameters": True,  # XGBoost then warns of names that it does not know
 }
-GROWER_ALIASES = {"eta": "learning_rate"}
 
 
 class XGBoostGrower:
@@ -208,3 +258,24 @@ class XGBoostGrower:
         """Resume from dumped trees; return how many there are."""
         self.start(seed, dumped)
         return int(self._n_trees)
+
+
+LIBRARY = Library(
+    name="xgboost",
+    grower=XGBoostGrower,
+    model=XGBoostModel,
+    can_bin_once=_can_bin_once,
+    trainer=XGBoostTrainer,
+    classifier=_classifier,
+    regressor=_regressor,
+    parameters=_parameters,
+    dump=_dump,
+    load=_load,
+    defaults=GROWER_DEFAULTS,
+    aliases={"eta": "learning_rate"},
+    learners=("XGBClassifier", "XGBRegressor"),
+    dump_learner=lambda estimator: bytes(estimator.get_booster().save_raw("ubj")),
+    load_learner=lambda estimator, content: estimator.load_model(bytearray(content)),
+    ending=".ubj",
+    memory=MEMORY,
+)

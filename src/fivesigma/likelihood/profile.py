@@ -7,13 +7,37 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fivesigma._types import Array, BoolArray
+from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.likelihood.digits import enough_digits
 from fivesigma.likelihood.terms import BENT, STRAIGHT, deviance, interpolate
 
 _STEPS = 100
 _HALVINGS = 30
 _CONVERGED = 1e-11  # of F, before a last step that squares it
+_RIDGE = 1e-9  # relative, on the diagonal of a Hessian with free pulls
+
+
+class Freedom(NamedTuple):
+    """Which pulls have no constraint.
+
+    Attributes
+    ----------
+    constraint : array of shape (n_systematics,)
+        Inverse variance of the constraint: one, or zero for a free systematic.
+    least : array of shape (n_systematics,)
+        Smallest pull: minus one for a free normalisation, whose yield cannot be negative, else minus infinity.
+    scales : int array of shape (n_scales,)
+        Rows that are free normalisations. Each also scales the shifts of its processes, as pyhf's ``normfactor`` does.
+    """
+
+    constraint: Array
+    least: Array
+    scales: IntArray
+
+    def penalty(self, theta: Array) -> Array:
+        """Price of the pulls."""
+        out: Array = (self.constraint * theta * theta).sum(axis=-1) / 2
+        return out
 
 
 class Counts(NamedTuple):
@@ -27,6 +51,11 @@ class Counts(NamedTuple):
         Shifts of the background at plus and minus one standard deviation.
     relative : array of shape (..., n_categories), optional
         Relative variance of the background from the statistics of the simulation.
+    freedom : Freedom, optional
+        Pulls without a constraint; by default there are none.
+    scaled : (array, array), optional
+        Shifts up and down of the processes that each free normalisation scales, of shape
+        (..., n_scales, n_systematics, n_categories).
     """
 
     n: Array
@@ -34,11 +63,41 @@ class Counts(NamedTuple):
     up: Array
     down: Array
     relative: Array | None = None
+    freedom: Freedom | None = None
+    scaled: tuple[Array, Array] | None = None
 
     def map(self, function: Callable[[Array], Array]) -> Counts:
-        """Apply a function to every array."""
-        relative = None if self.relative is None else function(self.relative)
-        return Counts(function(self.n), function(self.b), function(self.up), function(self.down), relative)
+        """Apply a function to every array that has an axis of partitions."""
+        return Counts(
+            function(self.n),
+            function(self.b),
+            function(self.up),
+            function(self.down),
+            None if self.relative is None else function(self.relative),
+            self.freedom,
+            None if self.scaled is None else (function(self.scaled[0]), function(self.scaled[1])),
+        )
+
+    def shifts(self, theta: Array) -> tuple[Array, Array, Array]:
+        """Shift of the background of each category, and its first two derivatives in each pull."""
+        shift, slope, curvature = interpolate(theta[..., None], self.up, self.down)
+        total = shift.sum(axis=-2)
+        if self.scaled is not None and self.freedom is not None:
+            rows = self.freedom.scales
+            share = theta[..., rows, None, None]
+            own, own_slope, own_curvature = interpolate(theta[..., None, :, None], *self.scaled)
+            total = total + (share * own).sum(axis=(-2, -3))
+            slope = slope + (share * own_slope).sum(axis=-3)
+            slope[..., rows, :] += own.sum(axis=-2)
+            curvature = curvature + (share * own_curvature).sum(axis=-3)
+        return total, slope, curvature
+
+    def penalty(self, theta: Array) -> Array:
+        """Price of the pulls."""
+        if self.freedom is not None:
+            return self.freedom.penalty(theta)
+        out: Array = (theta * theta).sum(axis=-1) / 2
+        return out
 
 
 class Profile(NamedTuple):
@@ -58,23 +117,26 @@ class Expansion(NamedTuple):
 
 def cost(counts: Counts, theta: Array) -> Array:
     """F at some pulls."""
-    m = counts.b + interpolate(theta[..., None], counts.up, counts.down)[0].sum(axis=-2)
-    value = deviance(counts.n, m, counts.b, counts.relative).value.sum(axis=-1)
-    out: Array = value + (theta * theta).sum(axis=-1) / 2
+    m = counts.b + counts.shifts(theta)[0]
+    out: Array = deviance(counts.n, m, counts.b, counts.relative).value.sum(axis=-1) + counts.penalty(theta)
     return out
 
 
 def expand(counts: Counts, theta: Array) -> Expansion:
     """F to second order at some pulls; parts of the Hessian that are not positive are left out."""
-    shift, slope, curvature = interpolate(theta[..., None], counts.up, counts.down)
-    term = deviance(counts.n, counts.b + shift.sum(axis=-2), counts.b, counts.relative)
-    gradient = (slope @ term.slope[..., None])[..., 0] + theta
-    own = np.maximum(1.0 + (curvature @ term.slope[..., None])[..., 0], 0.1)
+    shift, slope, curvature = counts.shifts(theta)
+    term = deviance(counts.n, counts.b + shift, counts.b, counts.relative)
+    constraint = 1.0 if counts.freedom is None else counts.freedom.constraint
+    gradient = (slope @ term.slope[..., None])[..., 0] + constraint * theta
+    own = np.maximum(constraint + (curvature @ term.slope[..., None])[..., 0], 0.1 * constraint)
     hessian = (slope * np.maximum(term.curvature, 0.0)[..., None, :]) @ np.swapaxes(slope, -1, -2)
     index = np.arange(theta.shape[-1])
     hessian[..., index, index] += own
-    value = term.value.sum(axis=-1) + (theta * theta).sum(axis=-1) / 2
-    return Expansion(value, gradient, hessian)
+    if counts.freedom is not None:
+        # Free pulls that the categories cannot tell apart, or that move none, must not make it singular.
+        diagonal = hessian[..., index, index]
+        hessian[..., index, index] += _RIDGE * diagonal + (diagonal <= 0)
+    return Expansion(term.value.sum(axis=-1) + counts.penalty(theta), gradient, hessian)
 
 
 @enough_digits()
@@ -93,22 +155,24 @@ def profile(counts: Counts, start: Array | None = None) -> Profile:
         return Profile(found.objective[0], found.theta[0])
     shape = counts.up.shape[:2]
     theta = np.zeros(shape) if start is None else np.broadcast_to(start, shape).copy()
+    least = -np.inf if counts.freedom is None else counts.freedom.least
+    theta = np.maximum(theta, least)
     objective = np.empty(shape[0])
     active = np.arange(shape[0])
     for _ in range(_STEPS):
         now = expand(counts, theta[active])
         objective[active] = now.value
-        step = np.linalg.solve(now.hessian, now.gradient[..., None])[..., 0]
+        step = _newton_step(now, theta[active], least)
         decrease = (now.gradient * step).sum(axis=-1)
         moving = decrease > _CONVERGED * (1 + now.value)
         # The last step is too small for the rounding of F to see; its gain is known instead.
         done = active[~moving]
-        theta[done] -= step[~moving]
+        theta[done] = np.maximum(theta[done] - step[~moving], least)
         objective[done] -= decrease[~moving] / 2
         active, counts = active[moving], _take(counts, moving)
         if not active.size:
             break
-        theta[active], falls = _descend(counts, theta[active], step[moving], now.value[moving], decrease[moving])
+        theta[active], falls = _descend(counts, theta[active], step[moving], now.value[moving], decrease[moving], least)
         active, counts = active[falls], _take(counts, falls)
         if not active.size:
             break
@@ -140,11 +204,26 @@ def _lowest_of(counts: Counts, starts: list[Array]) -> Profile:
     return Profile(found.objective[best], found.theta[best])
 
 
-def _descend(counts: Counts, theta: Array, step: Array, now: Array, decrease: Array) -> tuple[Array, BoolArray]:
+def _newton_step(now: Expansion, theta: Array, least: Array | float) -> Array:
+    """Step to be subtracted; a pull at its smallest value that would fall further stays there."""
+    step = np.linalg.solve(now.hessian, now.gradient[..., None])[..., 0].astype(np.float64, copy=False)
+    at_least = theta <= least
+    stays = np.zeros(theta.shape, dtype=np.bool_)
+    while (outward := at_least & ~stays & (step > 0)).any():
+        stays |= outward
+        both = stays[..., :, None] | stays[..., None, :]
+        reduced = np.where(both, np.eye(theta.shape[-1]), now.hessian)
+        step = np.linalg.solve(reduced, np.where(stays, 0.0, now.gradient)[..., None])[..., 0]
+    return step
+
+
+def _descend(  # noqa: PLR0917 - where each partition is, and where it goes
+    counts: Counts, theta: Array, step: Array, now: Array, decrease: Array, least: Array | float
+) -> tuple[Array, BoolArray]:
     """Follow each step as far as F falls enough; the second array says where it does."""
     length = np.ones(now.size)
     for _ in range(_HALVINGS):
-        trial = theta - length[:, None] * step
+        trial = np.maximum(theta - length[:, None] * step, least)
         high = ~(cost(counts, trial) <= now - 0.1 * length * decrease)
         if not high.any():
             break

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike
 
 from fivesigma._tools.summary import Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.errors import InputError
-from fivesigma.likelihood.profile import Counts, lowest
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.likelihood.own import OwnUncertainty
+from fivesigma.likelihood.profile import Counts, Freedom, lowest
 from fivesigma.scored.scored_events import ScoredEvents, arrays_of
+from fivesigma.significance import AMS2, Utility
 from fivesigma.yields import (
     Processes,
     ProcessYields,
@@ -25,7 +27,7 @@ from fivesigma.yields import (
     split_labels,
 )
 
-__all__ = ["Varied", "YieldShifts", "profiled_significance", "yield_shifts"]
+__all__ = ["Normalisation", "Varied", "YieldShifts", "profiled_significance", "yield_shifts"]
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,64 @@ class Varied:
     process: ArrayLike | None = None
 
 
-#: For each name the events one standard deviation up and down; without the latter, yields mirror those of the former.
-Systematics = Mapping[str, tuple[Varied, Varied | None]]
+@dataclass(frozen=True)
+class Normalisation:
+    """An uncertain yield: the named processes move together, in all categories by the same fraction.
+
+    Attributes
+    ----------
+    process : str or sequence of str
+        Names of the processes.
+    fraction : float or None
+        One standard deviation, as a share of the yield. None: the yield is free, and only the data measure it, as
+        pyhf's ``normfactor``.
+
+    Examples
+    --------
+    >>> from fivesigma.likelihood.shifts import Normalisation
+    >>> Normalisation("ttbar", 0.06)
+    Normalisation(process=('ttbar',), fraction=0.06)
+    >>> Normalisation(["W", "Z"], None).free
+    True
+    """
+
+    process: str | Sequence[str]
+    fraction: float | None
+
+    def __post_init__(self) -> None:
+        names = (self.process,) if isinstance(self.process, str) else tuple(map(str, self.process))
+        if not names:
+            raise InputError("a Normalisation must name at least one process, got none")
+        object.__setattr__(self, "process", names)  # the dataclass is frozen
+        if self.fraction is not None and not 0 < self.fraction <= 1:
+            raise InputError(
+                f"the fraction of a Normalisation must be > 0 and at most 1, got {self.fraction!r}; a yield that is "
+                "less certain than that is free: give None"
+            )
+
+    @property
+    def free(self) -> bool:
+        """Whether it has no constraint."""
+        return self.fraction is None
+
+    def check(self, name: str, processes: Mapping[str, bool]) -> None:
+        """Refuse processes that there are not, and a free signal; `processes` says which ones are signal."""
+        for process in self.process:
+            if process not in processes:
+                hint = did_you_mean(process, list(processes)) or f"; there are {', '.join(map(repr, processes))}"
+                raise InputError(
+                    f"systematic {name!r} scales the process {process!r}, of which there are no events{hint}"
+                )
+            if self.free and processes[process]:
+                raise InputError(
+                    f"systematic {name!r} leaves the signal {process!r} free, which the strength of the signal does "
+                    "already; name backgrounds, or give a fraction"
+                )
+
+
+#: For each name the events one standard deviation up and down, where without the latter yields mirror those of the
+#: former; or an uncertain yield of some processes.
+Systematics = Mapping[str, tuple[Varied, Varied | None] | Normalisation]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -65,12 +123,15 @@ class YieldShifts:
         By process.
     up, down : mapping of str to mapping of str to array of shape (n_categories,)
         Yields by systematic and process.
+    free : mapping of str to tuple of str
+        Systematics without a constraint: the processes that a free normalisation scales; none for other variations.
     """
 
     edges: Array
     nominal: Mapping[str, ProcessYields]
     up: Mapping[str, Mapping[str, Array]]
     down: Mapping[str, Mapping[str, Array]]
+    free: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def _summary(self) -> Summary:
         """How far each systematic moves signal and background in all, as `repr` and notebooks show it."""
@@ -112,10 +173,71 @@ class YieldShifts:
             for name in self.up
         ]
 
+    def freedom(self, names: Iterable[str] | None = None, others: int = 0) -> Freedom | None:
+        """Which pulls have no constraint; None if all have one.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Systematics in the order of their rows; all by default.
+        others : int, default=0
+            Constrained rows after them.
+        """
+        rows = list(self.up if names is None else names)
+        if not any(name in self.free for name in rows):
+            return None
+        scales = np.array([k for k, name in enumerate(rows) if self.free.get(name)], dtype=np.intp)
+        constraint = np.array([float(name not in self.free) for name in rows] + [1.0] * others)
+        least = np.full(constraint.size, -np.inf)
+        least[scales] = -1.0
+        return Freedom(constraint, least, scales)
+
+    def scaled_shifts(self, names: Iterable[str] | None = None) -> list[list[tuple[Array, Array]]]:
+        """Background shifts of the processes that each free normalisation scales, for every systematic."""
+        rows = list(self.up if names is None else names)
+        return [
+            [self._part(name, () if name == scale else self.free[scale]) for name in rows]
+            for scale in rows
+            if self.free.get(scale)
+        ]
+
+    def _part(self, name: str, processes: tuple[str, ...]) -> tuple[Array, Array]:
+        """Shifts of some processes."""
+        zero = np.zeros(self.edges.size - 1)
+        up, down = (
+            sum((side[name][key] - self.nominal[key].sum_of_weights for key in processes), start=zero)
+            for side in (self.up, self.down)
+        )
+        return up, down
+
+    def _moves(self, name: str, process: str) -> bool:
+        nominal = self.nominal[process].sum_of_weights
+        return not all(np.array_equal(side[name][process], nominal) for side in (self.up, self.down))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence for each variation that says little or looks odd."""
+        b = self.yields(signal=False)
+        moves = dict(zip(self.up, self.background_shifts(), strict=True))
+        notes = []
+        for name, (up, down) in moves.items():
+            if not any(self._moves(name, key) for key in self.nominal):
+                notes.append(f"systematic {name!r} is identical to the nominal events: it changes nothing")
+                continue
+            notes += notes_of([name], [(up, down)])
+            for side, shift in (("up", up), ("down", down)):
+                negative = np.flatnonzero((b > 0) & (b + shift < 0))
+                if negative.size:
+                    k = int(negative[0])
+                    notes.append(
+                        f"{name} {side} makes the background of category {k} negative, {b[k] + shift[k]:.3g} of "
+                        f"{b[k]:.3g}: too few events for this variation"
+                    )
+        return tuple(notes)
+
     @property
     def known_background(self) -> float:
         """Significance without the systematic uncertainties."""
-        return profiled_significance(self.yields(signal=True), self.yields(signal=False), [])
+        return self._value([])
 
     def waterfall(self) -> list[tuple[str, float]]:
         """From the significance of a known background to the one that a fit will find, one uncertainty after the other.
@@ -126,13 +248,10 @@ class YieldShifts:
             The significance after each step: ``"known background"``, every systematic, the one that costs most by
             itself first, and ``"simulation"``, the statistics of the simulated background as pyhf's ``staterror``.
         """
-        s, (b, variance) = self.yields(signal=True), class_sums(self.nominal, signal=False)
-        shifts = dict(zip(self.up, self.background_shifts(), strict=True))
-        alone = {name: profiled_significance(s, b, up, down) for name, (up, down) in shifts.items()}
-        order = sorted(shifts, key=alone.__getitem__)
-        up, down = ([shifts[name][i] for name in order] for i in (0, 1))
-        steps = [profiled_significance(s, b, up[:k], down[:k]) for k in range(1, len(order) + 1)]
-        simulation = profiled_significance(s, b, up, down, variance)
+        alone = {name: self._value([name]) for name in self.up}
+        order = sorted(self.up, key=alone.__getitem__)
+        steps = [self._value(order[:k]) for k in range(1, len(order) + 1)]
+        simulation = self._value(order, class_sums(self.nominal, signal=False)[1])
         return [
             ("known background", self.known_background),
             *zip(order, steps, strict=True),
@@ -142,8 +261,76 @@ class YieldShifts:
     @property
     def significance(self) -> float:
         """Significance with them; see `profiled_significance`."""
-        up, down = ([shift[i] for shift in self.background_shifts()] for i in (0, 1))
-        return profiled_significance(self.yields(signal=True), self.yields(signal=False), up, down)
+        return self._value(self.up)
+
+    def _value(self, names: Iterable[str], variance: Array | None = None) -> float:
+        s, b = self.yields(signal=True), self.yields(signal=False)
+        return significance_of(counts_of(AMS2(), s, b, self, variance, names))
+
+
+def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
+    utility: Utility,
+    s: Array,
+    b: Array,
+    shifts: YieldShifts | None,
+    variance: Array | None = None,
+    names: Iterable[str] | None = None,
+) -> Counts:
+    """What the likelihood needs of the valid categories.
+
+    Parameters
+    ----------
+    utility : Utility
+        Its b_reg is added to each background, and its uncertainty is one more systematic.
+    s, b : arrays of shape (n_categories,)
+    shifts : YieldShifts, optional
+        Of the same categories.
+    variance : array of shape (n_categories,), optional
+        Sum of the squared background weights, if the statistics of the simulation are profiled too.
+    names : iterable of str, optional
+        Systematics to profile; all by default.
+    """
+    own = OwnUncertainty.of(utility)
+    valid = (s >= 0) & (b > 0)
+    pairs: list[tuple[Array, Array]] = []
+    freedom, scaled = None, None
+    if shifts is not None:
+        rows = list(shifts.up if names is None else names)
+        moves = dict(zip(shifts.up, shifts.background_shifts(), strict=True))
+        pairs += [moves[name] for name in rows]
+        freedom = shifts.freedom(rows, int(own.uncertain))
+        if freedom is not None and freedom.scales.size:
+            scaled = stack_scaled(shifts.scaled_shifts(rows), int(own.uncertain))
+            scaled = scaled[0][..., valid], scaled[1][..., valid]
+    if own.uncertain:
+        size = own.fraction * b + own.constant
+        pairs.append((size, -size))
+    up, down = (np.array([pair[i] for pair in pairs]).reshape(-1, b.size)[:, valid] for i in (0, 1))
+    total = b[valid] + own.offset
+    relative = None if variance is None else variance[valid] / total**2
+    return Counts(s[valid] + total, total, up, down, relative, freedom, scaled)
+
+
+def stack_scaled(parts: list[list[tuple[Array, Array]]], others: int) -> tuple[Array, Array]:
+    """Shifts that are scaled, as two arrays of shape (n_scales, n_systematics, n_categories).
+
+    Parameters
+    ----------
+    parts : list of list of (array, array)
+        From `YieldShifts.scaled_shifts`.
+    others : int
+        Systematics after them, which are not scaled.
+    """
+    up, down = (
+        np.array([[*(pair[i] for pair in rows), *[np.zeros_like(rows[0][0])] * others] for rows in parts])
+        for i in (0, 1)
+    )
+    return up, down
+
+
+def significance_of(counts: Counts) -> float:
+    """Profiled significance; zero where rounding leaves less than nothing."""
+    return float(np.sqrt(2 * max(float(lowest(counts).objective), 0.0)))
 
 
 def yield_shifts(
@@ -153,6 +340,7 @@ def yield_shifts(
     sample_weight: ArrayLike | None = None,
     systematics: Systematics | None = None,
     *,
+    free: Iterable[str] = (),
     process: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> YieldShifts:
@@ -164,9 +352,11 @@ def yield_shifts(
         Ascending, as in `Categories`; ``[cut, inf]`` for a cut.
     score, y, sample_weight : array-like of shape (n_events,)
         Nominal scores, labels and physics weights; `ScoredEvents` as `score` stand for all three.
-    systematics : mapping of str to (Varied, Varied or None)
-        For each name the events one standard deviation up and down. Without the latter, yields move down by as much
-        as they move up.
+    systematics : mapping of str to (Varied, Varied or None) or Normalisation
+        For each name the events one standard deviation up and down, where without the latter yields move down by as
+        much as they move up; or an uncertain yield of some processes.
+    free : iterable of str, default=()
+        Names of systematics that have no constraint: only the categories measure them.
     process : array-like of shape (n_events,), optional
         Name of the process of each event.
     pos_label : label, optional
@@ -217,27 +407,70 @@ def yield_shifts(
 
     up: dict[str, dict[str, Array]] = {}
     down: dict[str, dict[str, Array]] = {}
-    for name, (above, below) in pairs_of(systematics):
+    unconstrained: dict[str, tuple[str, ...]] = {}
+    free = (free,) if isinstance(free, str) else tuple(free)
+    for name, value in freed(systematics, free).items():
+        if isinstance(value, Normalisation):
+            value.check(name, {key: rows.signal for key, rows in nominal.items()})
+            size = 1.0 if value.fraction is None else value.fraction
+            up[name], down[name] = (
+                {
+                    key: rows.sum_of_weights * (1 + sign * size if key in value.process else 1.0)
+                    for key, rows in nominal.items()
+                }
+                for sign in (1, -1)
+            )
+            if value.free:
+                _refuse_overlap(name, value, unconstrained)
+                unconstrained[name] = tuple(value.process)
+            continue
+        above, below = value
         up[name] = moved(f"{name} up", above)
         if below is None:
             down[name] = {key: 2 * rows.sum_of_weights - up[name][key] for key, rows in nominal.items()}
         else:
             down[name] = moved(f"{name} down", below)
-    return YieldShifts(limits, nominal, up, down)
+        if name in free:
+            unconstrained[name] = ()
+    return YieldShifts(limits, nominal, up, down, unconstrained)
 
 
-def pairs_of(systematics: Systematics) -> Iterator[tuple[str, tuple[Varied, Varied | None]]]:
-    """Names and variations, or one sentence about what stands there instead."""
+def _refuse_overlap(name: str, value: Normalisation, before: Mapping[str, tuple[str, ...]]) -> None:
+    for other, processes in before.items():
+        twice = [process for process in value.process if process in processes]
+        if twice:
+            raise InputError(
+                f"systematics {other!r} and {name!r} both leave the yield of {twice[0]!r} free; no data can tell them "
+                "apart: name each process once"
+            )
+
+
+def freed(
+    systematics: Systematics, free: Iterable[str] = ()
+) -> dict[str, tuple[Varied, Varied | None] | Normalisation]:
+    """Checked systematics; a normalisation that `free` names loses its fraction."""
     given: Any = systematics  # whatever a user has put there
     if not isinstance(given, Mapping):
         raise InputError(f"systematics must map names to (up, down), got {type(given).__name__}")
-    for name, pair in given.items():
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise InputError(f"systematic {name!r} must be two variations, (up, down), got {type(pair).__name__}")
-        for side, varied in zip(("up", "down"), pair, strict=True):
+    out: dict[str, tuple[Varied, Varied | None] | Normalisation] = {}
+    for name, value in given.items():
+        if isinstance(value, Normalisation):
+            out[name] = replace(value, fraction=None) if name in free else value
+            continue
+        if not isinstance(value, tuple | list) or len(value) != 2:
+            raise InputError(
+                f"systematic {name!r} must be two variations, (up, down), or a Normalisation, got "
+                f"{type(value).__name__}"
+            )
+        for side, varied in zip(("up", "down"), value, strict=True):
             if not isinstance(varied, Varied) and (side == "up" or varied is not None):
                 raise InputError(f"{name} {side} must be Varied(score=..., weight=...), got {type(varied).__name__}")
-        yield name, (pair[0], pair[1])
+        out[name] = (value[0], value[1])
+    for name in free:
+        if name not in out:
+            hint = did_you_mean(name, list(out)) or f"; there are {', '.join(map(repr, out)) or 'none'}"
+            raise InputError(f"free names {name!r}, which is no systematic{hint}")
+    return out
 
 
 def running_shifts(
@@ -265,7 +498,7 @@ def running_shifts(
 
     def above(values: AnyArray, weight: Array, background: BoolArray) -> Array:
         steps = np.searchsorted(ascending, values[background], side="right")
-        cells = np.bincount(steps, weight[background], minlength=ascending.size + 1)[1:]
+        cells = np.bincount(steps, weight[background], minlength=ascending.size + 1)[1:].astype(np.float64)
         return np.cumsum(cells[::-1])
 
     def moved(name: str, varied: Varied) -> Array:
@@ -278,25 +511,49 @@ def running_shifts(
 
     nominal_score, nominal_weight, _ = events.resolve("nominal", Varied())
     b = above(nominal_score, nominal_weight, ~signal)
+    known = dict(zip(events.processes.names, events.processes.signal.tolist(), strict=True))
     out = []
-    for name, (up, down) in pairs_of(systematics):
+    for name, value in freed(systematics).items():
+        if isinstance(value, Normalisation):
+            value.check(name, known)
+            if value.fraction is None:
+                raise InputError(
+                    f"a cut cannot measure the free yield of {', '.join(value.process)} (systematic {name!r}); use "
+                    "categorise, or give a fraction"
+                )
+            moves = np.isin(np.array(events.processes.names), value.process)[events.processes.codes] & ~signal
+            high = value.fraction * above(nominal_score, nominal_weight, moves)
+            out.append((high, -high))
+            continue
+        up, down = value
         high = moved(f"{name} up", up)
         out.append((high, -high if down is None else moved(f"{name} down", down)))
     return out
 
 
 def check_size(names: Iterable[str], b: Array, shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
-    """Refuse variations that move the background by more than itself; return a sentence for each that moves none."""
-    notes = []
-    for name, (up, down) in zip(names, shifts, strict=True):
-        for side, shift in (("up", up), ("down", down)):
+    """Refuse variations that move the background by more than itself; return notes on the others."""
+    for name, pair in zip(names, shifts, strict=True):
+        for side, shift in zip(("up", "down"), pair, strict=True):
             if abs(shift.sum()) > b.sum():
                 raise InputError(
                     f"{name} {side} moves the background from {b.sum():g} to {b.sum() + shift.sum():g}, by more than "
                     "itself; one standard deviation cannot be that large: check the weights of the variation"
                 )
+    return notes_of(names, shifts)
+
+
+def notes_of(names: Iterable[str], shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
+    """Return a sentence for each variation that moves no background, or the same up and down."""
+    notes = []
+    for name, (up, down) in zip(names, shifts, strict=True):
         if not (up.any() or down.any()):
-            notes.append(f"systematic {name!r} moves no background: it changes nothing")
+            notes.append(f"systematic {name!r} moves no background: it does not change the discovery significance")
+        elif np.array_equal(up, down):
+            notes.append(
+                f"systematic {name!r} moves the background up and down by the same: check that up and down were not "
+                "the same file"
+            )
     return tuple(notes)
 
 
@@ -313,7 +570,21 @@ def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_
             varied, weight=weight * np.where(signal, factor_s, factor_b) if weight.size == signal.size else weight
         )
 
-    return {name: (scale(up), None if down is None else scale(down)) for name, (up, down) in systematics.items()}
+    return with_variations(systematics, lambda _, varied: scale(varied))
+
+
+def with_variations(
+    systematics: Mapping[str, tuple[Any, Any] | Normalisation], change: Callable[[str, Any], Varied]
+) -> dict[str, tuple[Varied, Varied | None] | Normalisation]:
+    """Change every variation, given its name and what stands there; normalisations stay as they are."""
+    out: dict[str, tuple[Varied, Varied | None] | Normalisation] = {}
+    for name, value in systematics.items():
+        if isinstance(value, Normalisation):
+            out[name] = value
+        else:
+            up, down = value
+            out[name] = change(name, up), None if down is None else change(name, down)
+    return out
 
 
 class _Nominal(NamedTuple):
@@ -377,7 +648,13 @@ class _Nominal(NamedTuple):
 
 
 def profiled_significance(
-    s: ArrayLike, b: ArrayLike, up: ArrayLike, down: ArrayLike | None = None, variance: ArrayLike | None = None
+    s: ArrayLike,
+    b: ArrayLike,
+    up: ArrayLike,
+    down: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    *,
+    free: Iterable[int] = (),
 ) -> float:
     """Median discovery significance in categories whose backgrounds share Gaussian uncertainties.
 
@@ -395,6 +672,8 @@ def profiled_significance(
     variance : array-like of shape (n_categories,), optional
         Sum of the squared weights of the background. If it is given, the statistics of the simulation are profiled as
         well, as pyhf does with a ``staterror``.
+    free : iterable of int, default=()
+        Rows of `up` that have no constraint.
 
     Examples
     --------
@@ -412,5 +691,12 @@ def profiled_significance(
     relative = (
         None if variance is None else np.asarray(variance, dtype=np.float64).reshape(s.size)[valid] / b[valid] ** 2
     )
-    found = lowest(Counts((s + b)[valid], b[valid], high, low, relative))
-    return float(np.sqrt(2 * max(float(found.objective), 0.0)))
+    freedom, rows = None, list(free)
+    if rows:
+        if not all(0 <= row < len(high) for row in rows):
+            raise InputError(f"free must hold rows of up, from 0 to {len(high) - 1}, got {rows!r}")
+        constraint = np.ones(len(high))
+        constraint[rows] = 0.0
+        freedom = Freedom(constraint, np.full(len(high), -np.inf), np.zeros(0, dtype=np.intp))
+    counts = Counts((s + b)[valid], b[valid], high, low, relative, freedom)
+    return significance_of(counts)

@@ -17,13 +17,14 @@ from fivesigma.errors import InputError
 from fivesigma.reporting.cuts import CutTable, cut_table
 from fivesigma.reporting.histogram import ProcessRow, ScoreHistogram, process_rows, score_histogram
 from fivesigma.reporting.minorants import Progress, progress_of
+from fivesigma.reporting.overtraining import Overtraining, overtraining_of
 from fivesigma.reporting.provenance import (
     Provenance,
     data_hash,
     feature_names_of,
     provenance_of,
     python_call,
-    shared_events,
+    training_findings,
 )
 from fivesigma.reporting.sections import (
     CategoryTable,
@@ -38,7 +39,7 @@ from fivesigma.reporting.sections import (
 from fivesigma.reporting.verdict import Verdict, verdict_of
 from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
-from fivesigma.yields import number_processes, signal_and_background
+from fivesigma.yields import number_processes
 
 __all__ = ["Report", "ReportData", "Section", "data_hash", "report"]
 
@@ -57,6 +58,7 @@ class ReportData:
     categories: CategoryTable | None
     systematics: ShiftTable | None
     importance: Importance | None
+    overtraining: Overtraining | None
     provenance: Provenance
 
 
@@ -85,6 +87,12 @@ class Report:
         from fivesigma.reporting.page import render
 
         return render(self.data)
+
+    def latex(self) -> str:
+        """The yields by process, before and after the cut, as a table of LaTeX with the rules of booktabs."""
+        from fivesigma.reporting.page import yields_as_latex
+
+        return yields_as_latex(self.data)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page; the file appears whole or not at all, and one that is there is replaced.
@@ -131,8 +139,9 @@ def report(
     Parameters
     ----------
     model : estimator
-        A fitted `AutoClassifier`, `CascadeClassifier`, `GrownCascadeClassifier`, `DecomposedClassifier` or
-        `CascadePool`: anything with a cut of its own.
+        A fitted `AutoClassifier`, `ProfiledClassifier`, `CascadeClassifier`, `GrownCascadeClassifier`,
+        `DecomposedClassifier` or `CascadePool`: anything with a cut of its own, also as the last step of a Pipeline or
+        found by a grid search.
     events : Events or ScoredEvents
         Labelled and weighted events that were used for nothing else. Scored events must have the scores of this model;
         `baseline` and `trained_on` need features and therefore `Events`.
@@ -152,8 +161,8 @@ def report(
         Significance of such categories with edges that were chosen without the events that fill them; it is shown
         beside the one of `categories`.
     trained_on : Events, optional
-        The training events: events that are also here lead to a warning. Without them a model that has ``data_hash_``
-        is compared by that.
+        The training events, for a check of overtraining. Events that are also here lead to a warning. Without them the
+        warning comes from digests of rows of features that the model keeps.
     sections : sequence of Section, optional
         Sections to show before the verdict.
     title : str, optional
@@ -178,25 +187,25 @@ def report(
     >>> found.data.verdict.significance == model.significance(test.X, test.y, test.weight)
     True
     """
-    scored = _scored(model, events, yields, {"baseline": baseline, "trained_on": trained_on})
+    final = _final_step(model)
+    scored = _scored(model, final, events, yields, {"baseline": baseline, "trained_on": trained_on})
     score, signal, weight = scored.arrays()
-    selected = score >= model.cut_
-    utility: Utility = model.utility_
+    selected = score >= final.cut_
+    utility: Utility = final.utility_
     varied = score_systematics(model, events, scored, systematics)
-    table = cut_table(scored, utility, float(model.cut_), utilities, varied)
+    table = cut_table(scored, utility, float(final.cut_), utilities, varied)
     processes = number_processes(signal, scored.process, split_mixed=True)
     other = None
     if baseline is not None and isinstance(events, Events):
-        _need_cut(baseline)
-        other = baseline, signal_probability(baseline, events) >= baseline.cut_
+        plain = _final_step(baseline)
+        other = plain, signal_probability(baseline, events) >= plain.cut_
     verdict = verdict_of(
-        model,
+        final,
         scored,
         table,
         utility,
         other,
-        shared_events=shared_events(events, model, trained_on),
-        training_yields=None if trained_on is None else signal_and_background(trained_on.weight, trained_on.is_signal),
+        training=training_findings(model, events, trained_on),
         level=level,
         n_boot=n_boot,
         random_state=random_state,
@@ -207,26 +216,46 @@ def report(
     )
     return Report(
         ReportData(
-            title=f"{type(model).__name__} on {len(events):,} events" if title is None else title,
+            title=f"{type(final).__name__} on {len(events):,} events" if title is None else title,
             sections=tuple(sections),
             verdict=verdict,
-            progress=progress_of(model, utility, table),
+            progress=progress_of(final, utility, table),
             cuts=table,
             scores=score_histogram(score, weight, processes),
             processes=process_rows(weight, selected, processes),
             categories=category_table(categories, cross_fitted),
-            systematics=shift_table(scored, float(model.cut_), varied),
-            importance=importance_of(model, feature_names_of(model, events)),
-            provenance=provenance_of(model, events, trained_on, again if command is None else command),
+            systematics=shift_table(scored, float(final.cut_), varied),
+            importance=importance_of(model, final, feature_names_of(model, final, events), events),
+            overtraining=overtraining_of(model, final, scored, trained_on, utility),
+            provenance=provenance_of(model, final, events, trained_on, again if command is None else command),
         )
     )
 
 
+def _final_step(model: Any) -> Any:
+    """The estimator with a cut: the model itself, the last step of a Pipeline, or what a search found."""
+    found = model
+    while not hasattr(found, "cut_"):
+        if hasattr(found, "best_estimator_"):
+            found = found.best_estimator_
+        elif hasattr(found, "steps"):
+            found = found.steps[-1][1]
+        else:
+            raise InputError(
+                f"a {type(model).__name__} without a cut cannot be reported on; fit a model of fivesigma, or a "
+                "Pipeline or a search that ends in one"
+            )
+    return found
+
+
 def _scored(
-    model: Any, events: Events | ScoredEvents, yields: tuple[float, float] | None, need_features: Mapping[str, Any]
+    model: Any,
+    final: Any,
+    events: Events | ScoredEvents,
+    yields: tuple[float, float] | None,
+    need_features: Mapping[str, Any],
 ) -> ScoredEvents:
     """Events with the model's scores, if they are such that there is something to report."""
-    _need_cut(model)
     if isinstance(events, ScoredEvents):
         for name, given in need_features.items():
             if given is not None:
@@ -236,18 +265,12 @@ def _scored(
         scored = ScoredEvents.of(model, events, yields)
     else:
         raise InputError(
-            f"events must be Events, as load_events makes them, or ScoredEvents, got {type(events).__name__}"
+            f"events must be Events, as load_events and datasets.from_arrays(X, y, weight) make them, or ScoredEvents, "
+            f"got {type(events).__name__}"
         )
     score, signal, _ = scored.arrays()
     if not signal.any() or signal.all():
         raise InputError("a report needs signal and background events, and one of the two is not there")
-    if not ((score >= model.cut_) & ~signal).any():
-        raise InputError(f"the model's cut at {model.cut_:.6g} keeps no background of these events; report on more")
+    if not ((score >= final.cut_) & ~signal).any():
+        raise InputError(f"the model's cut at {final.cut_:.6g} keeps no background of these events; report on more")
     return scored
-
-
-def _need_cut(model: Any) -> None:
-    if not hasattr(model, "cut_"):
-        raise InputError(
-            f"a {type(model).__name__} without a cut cannot be reported on; fit a model of fivesigma first"
-        )

@@ -15,9 +15,11 @@ from fivesigma._tools.extras import need
 
 if TYPE_CHECKING:
     from fivesigma.reporting import ReportData
+    from fivesigma.reporting.overtraining import ClassOverlay
 
 _MINUS = "−"
 DIGITS = 8  # significant digits that are sent
+_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
 Table = tuple[list[str], list[list[str]]]
 
 
@@ -46,6 +48,7 @@ def render(data: ReportData) -> str:
             "scores": scores_table(data),
         },
         has_rounds=has_rounds,
+        overlays=[] if data.overtraining is None else [overlay(one) for one in data.overtraining.classes],
         has_path=any((s.u == s.u).any() for s in data.progress.series),
         style=safe(style),
         script=safe(script),
@@ -108,6 +111,38 @@ def sigma(value: float) -> str:
 def signed(value: float) -> str:
     """Significance with its sign."""
     return f"{value:+.3f}".replace("-", _MINUS)
+
+
+def overlay(one: ClassOverlay) -> dict[str, Any]:
+    """Coordinates of the overlay of a class, 360 by 160: the line of training, and points with their bars."""
+    width = 360 / one.here.size
+    top = max(float((one.here + one.here_error).max()), float(one.training.max())) or 1.0
+
+    def height(value: float) -> str:
+        return f"{160 - 150 * max(value, 0.0) / top:.1f}"
+
+    steps = [f"{k * width:.1f} {height(v)}H{(k + 1) * width:.1f}" for k, v in enumerate(one.training)]
+    points = [
+        (f"{(k + 0.5) * width:.1f}", height(v), height(v - e), height(v + e))
+        for k, (v, e) in enumerate(zip(one.here, one.here_error, strict=True))
+    ]
+    return {"line": f"M{'L'.join(steps)}", "points": points}
+
+
+def yields_as_latex(data: ReportData) -> str:
+    """Yields with the standard errors of the simulation, one line for each process and class."""
+
+    def line(name: str, expected: float, selected: float, effective: float) -> str:
+        error = abs(selected) / math.sqrt(effective) if effective > 0 else 0.0
+        text = "".join(_LATEX.get(letter, letter) for letter in name)
+        return rf"{text} & {expected:.4g} & ${selected:.4g} \pm {error:.2g}$ \\"
+
+    v = data.verdict
+    rows = [line(row.name, row.expected, row.selected, row.effective) for row in data.processes]
+    totals = [line("signal", v.total_s, v.s, v.effective_s), line("background", v.total_b, v.b, v.effective_b)]
+    head = r"process & expected & selected \\"
+    parts = [r"\begin{tabular}{lrr}", r"\toprule", head, r"\midrule", *rows, r"\midrule", *totals, r"\bottomrule"]
+    return "\n".join([*parts, r"\end{tabular}", ""])
 
 
 def cuts_table(data: ReportData) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,9 +12,14 @@ import numpy as np
 
 import fivesigma
 from fivesigma._tools.extras import versions_in_use
-from fivesigma.datasets.digest import digest_of, events_digest, row_digests
+from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.digest import MOST_ROWS, digest_of, events_digest, row_digests
 from fivesigma.datasets.events import Events
+from fivesigma.reporting.verdict import Finding
 from fivesigma.scored.scored_events import ScoredEvents
+from fivesigma.yields import signal_and_background
+
+SAME_YIELDS = 0.1  # yields that differ by less stand for the same experiment
 
 
 @dataclass(frozen=True)
@@ -81,20 +87,67 @@ def data_hash(events: Events | ScoredEvents) -> str:
     return digest_of(score, weight, signal)
 
 
-def shared_events(events: Events | ScoredEvents, model: Any, trained_on: Events | None) -> int:
-    """How many of the events the model was trained on, as far as can be known."""
+def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Events | None) -> list[Finding]:
+    """What is known of training events among the events of a report."""
     if isinstance(events, ScoredEvents):
-        return 0  # without features nothing can be known
+        return []  # without features nothing can be known
+    out = []
+    shared, all_of_them = _shared(model, events, trained_on)
+    by = getattr(model, "by", None)
+    if shared and by is not None:
+        text = (
+            f"{shared} are training events. Each was scored by the fits that did not see its fold ({by}), so the "
+            "significance is that of new events, but for the cut, which was chosen on all of them."
+        )
+        out.append(Finding("note", text))
+    elif all_of_them:
+        text = "The model was trained on all of these events: the significance is too high. Report on others."
+        out.append(Finding("warning", text))
+    elif shared:
+        text = f"{shared} have the features of training events: if they are the same, the significance is too high."
+        out.append(Finding("warning", text))
     if trained_on is not None:
-        return int(np.isin(row_digests(events.X), row_digests(trained_on.X)).sum())
-    return len(events) if getattr(model, "data_hash_", None) == data_hash(events) else 0
+        then, now = (signal_and_background(e.weight, e.is_signal) for e in (trained_on, events))
+        if not np.allclose(then, now, rtol=SAME_YIELDS):
+            text = (
+                "In training the weights summed to {} signal and {} background events, here to {} and {}: "
+                "significances by round belong to the former."
+            ).format(*(f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in (*then, *now)))
+            out.append(Finding("note", text))
+    return out
 
 
-def feature_names_of(model: Any, events: Events | ScoredEvents) -> tuple[str, ...]:
-    """Names of the features, or their numbers if neither events nor model know the names."""
-    if isinstance(events, Events):
-        return events.feature_names
-    return tuple(f"feature {j}" for j in range(int(getattr(model, "n_features_in_", 0))))
+def _shared(model: Any, events: Events, trained_on: Events | None) -> tuple[str, bool]:
+    """How many events have the features of training events, in words (empty if none), and whether all are the same."""
+    names = Columns.of_model(model).feature_names or None
+    here = row_digests(events.table(names))
+    if trained_on is not None:
+        known = np.unique(row_digests(trained_on.table(names)))
+    else:
+        known = np.asarray(getattr(model, "training_rows_", ()), dtype=np.uint64)
+    if not known.size:
+        return "", False
+    # A model keeps the smallest digests of its training events, so only events with as small ones can be known again.
+    told = here <= known[-1] if trained_on is None and known.size == MOST_ROWS else np.ones(here.size, dtype=bool)
+    seen = np.isin(here[told], known)
+    if not seen.any():
+        return "", False
+    different = np.unique(here).size > 0.9 * here.size  # so that equal features mean equal events
+    if told.all():
+        return f"{seen.sum():,} of {here.size:,} events", bool(seen.all()) and different
+    return f"about {100 * seen.mean():.2g} % of the events", bool(seen.all()) and different
+
+
+def feature_names_of(model: Any, final: Any, events: Events | ScoredEvents) -> tuple[str, ...]:
+    """Names of the features that the last step of a model sees, or their numbers where they are not known."""
+    n = int(getattr(final, "n_features_in_", 0))
+    known: Any = Columns.of_model(final).feature_names
+    if not known and final is model and isinstance(events, Events):
+        known = events.feature_names
+    if not known and hasattr(model, "steps"):
+        with suppress(AttributeError, ValueError):  # not every step knows
+            known = model[:-1].get_feature_names_out()
+    return tuple(map(str, known)) if len(known) else tuple(f"feature {j}" for j in range(n))
 
 
 def python_call(objects: Mapping[str, Any], values: Mapping[str, Any]) -> str:
@@ -120,24 +173,26 @@ def python_call(objects: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     return f'fivesigma.report({", ".join(words)}).write("report.html")'
 
 
-def provenance_of(model: Any, events: Events | ScoredEvents, trained_on: Events | None, command: str) -> Provenance:
+def provenance_of(
+    model: Any, final: Any, events: Events | ScoredEvents, trained_on: Events | None, command: str
+) -> Provenance:
     """Gather what is known."""
-    history = getattr(model, "history_", [])
+    history = getattr(final, "history_", [])
     given = events.notes if isinstance(events, Events) else ("The scores were given, not computed here.",)
-    hashed = data_hash(trained_on) if trained_on is not None else str(getattr(model, "data_hash_", ""))
+    hashed = data_hash(trained_on) if trained_on is not None else str(getattr(final, "data_hash_", ""))
     return Provenance(
-        model=type(model).__name__,
-        parameters=_parameters(model),
+        model=type(final).__name__,
+        parameters=_parameters(final),
         data_hash=data_hash(events),
         trained_on=hashed,
         events=len(events),
-        features=len(feature_names_of(model, events)),
+        features=len(feature_names_of(model, final, events)),
         rounds=len(history),
-        training_seconds=float(sum(r.seconds for r in history)),
+        training_seconds=float(sum(getattr(r, "seconds", 0.0) for r in history)),
         versions={"fivesigma": fivesigma.__version__, **versions_in_use()},
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=command,
-        notes=[*_choice(model), *given],
+        notes=[*_choice(final), *given],
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from fivesigma._types import Array
 from fivesigma.categories import Categories
@@ -16,10 +17,11 @@ from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.varied import scored_variations
-from fivesigma.likelihood.shifts import Systematics, Varied, scaled, yield_shifts
-from fivesigma.scored.scored_events import ScoredEvents
+from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, scaled, yield_shifts
+from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 
 MOST_FEATURES = 25
+MOST_SHUFFLED = 4000  # events on which features are shuffled
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Importance:
 
     Attributes
     ----------
+    kind : {"gain", "permutation"}
+        What is shared: the gain of all splits, or what the area under the ROC curve loses where a feature is shuffled.
     names : list of str
     share : list of float
     rest : float
@@ -67,34 +71,74 @@ class Importance:
         How many these are.
     """
 
+    kind: str
     names: list[str]
     share: list[float]
     rest: float
     n_rest: int
 
 
-def importance_of(model: Any, names: tuple[str, ...]) -> Importance | None:
-    """Importance of features, or None if the model has none; members of a pool count alike."""
-    trained = Columns.of_model(model).feature_names or names
-    share = _shares(model, len(trained))
-    if share is None:
+def importance_of(model: Any, final: Any, names: Sequence[str], events: Events | ScoredEvents) -> Importance | None:
+    """Importance of features.
+
+    Parameters
+    ----------
+    model, final : estimator
+        The model that scores events, and the last step of it.
+    names : sequence of str
+        Of the features that `final` sees.
+    events : Events or ScoredEvents
+        Without features a model that does not know gains has no importance.
+    """
+    kind, share, complete = "gain", *_gains(final, len(names))
+    if not complete and isinstance(events, Events):
+        kind, names, share = "permutation", _names_in(model, events), _permuted(model, events)
+    if share is None or not share.sum() > 0:
         return None
+    share = share / share.sum()
     order = np.argsort(-share, kind="stable")
     shown, rest = order[:MOST_FEATURES], order[MOST_FEATURES:]
-    return Importance([str(trained[j]) for j in shown], share[shown].tolist(), float(share[rest].sum()), rest.size)
+    listed = [str(names[j]) for j in shown]
+    return Importance(kind, listed, share[shown].tolist(), float(share[rest].sum()), rest.size)
 
 
-def _shares(model: Any, n_features: int) -> Array | None:
-    """Shares that sum to one."""
+def _gains(model: Any, n_features: int) -> tuple[Array | None, bool]:
+    """Mean share of the gain over the parts of a model, and whether all of them say it."""
+    if hasattr(model, "feature_importances_") or hasattr(model, "gains"):  # a classifier, or boosters of ours
+        gains = model.gains(n_features) if hasattr(model, "gains") else model.feature_importances_
+        share = np.asarray(gains, dtype=np.float64)
+        known = share.shape == (n_features,) and share.sum() > 0
+        return (share / share.sum(), True) if known else (None, False)
+    if hasattr(model, "classifier"):  # one factor of a decomposed model; the mean weights are the others
+        return _gains(getattr(model.classifier, "estimator", model.classifier), n_features)[0], False
     parts = [m for _, m in getattr(model, "members_", [])]
-    if not hasattr(model, "feature_importances_"):
-        parts = parts or [getattr(m, "estimator", m) for m in getattr(model, "models_", [])]
-        found = [s for s in (_shares(part, n_features) for part in parts) if s is not None]
-        return np.asarray(np.mean(found, axis=0)) if found else None
-    share = np.asarray(model.feature_importances_, dtype=np.float64)
-    if share.shape != (n_features,) or not share.sum() > 0:
-        return None
-    return np.asarray(share / share.sum())
+    parts = parts or [getattr(m, "estimator", m) for m in getattr(model, "models_", [])]
+    found = [_gains(part, n_features) for part in parts]
+    known_shares = [share for share, _ in found if share is not None]
+    mean = np.asarray(np.mean(known_shares, axis=0)) if known_shares else None
+    return mean, bool(found) and all(complete for _, complete in found)
+
+
+def _names_in(model: Any, events: Events) -> Sequence[str]:
+    """Features of the events, in the order in which the model was trained with them."""
+    return Columns.of_model(model).feature_names or events.feature_names
+
+
+def _permuted(model: Any, events: Events) -> Array:
+    """What the weighted area under the ROC curve loses where one feature after the other is shuffled."""
+    rng = np.random.default_rng(0)
+    some = events[np.sort(rng.permutation(len(events))[:MOST_SHUFFLED])]
+    signal, weight = some.is_signal, np.abs(some.weight)
+    if not 0 < np.count_nonzero(signal) < signal.size:
+        return np.zeros(1)
+    order, lost = rng.permutation(len(some)), []
+    area = roc_auc_score(signal, signal_probability(model, some), sample_weight=weight)
+    for name in _names_in(model, events):
+        X = some.X.copy()
+        X[:, some.feature_names.index(name)] = X[order, some.feature_names.index(name)]
+        shuffled = signal_probability(model, replace(some, X=X))
+        lost.append(max(area - roc_auc_score(signal, shuffled, sample_weight=weight), 0.0))
+    return np.array(lost)
 
 
 @dataclass(frozen=True)
@@ -223,6 +267,8 @@ def score_systematics(
     _, signal, weight = scored.arrays()
     if isinstance(events, ScoredEvents):
         for name, pair in given.items():
+            if isinstance(pair, Normalisation):
+                continue
             if not all(moved is None or isinstance(moved, Varied) for moved in pair):
                 raise InputError(f"systematics[{name!r}] must be Varied, with scores, where ScoredEvents are given")
     found = scored_variations(model, signal, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,6 @@ from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility
 from fivesigma.yields import signal_and_background
 
-SAME_YIELDS = 0.1  # yields that differ by less stand for the same experiment
 FEW = 100.0  # effective background events, known to 10 %
 
 
@@ -39,6 +39,7 @@ class Comparison:
     b: float
     difference: float
     difference_interval: Interval
+    difference_error: float
     sentence: str
 
 
@@ -85,11 +86,8 @@ def verdict_of(
     utility: Utility,
     baseline: tuple[Any, BoolArray] | None,
     *,
-    shared_events: int,
-    training_yields: Interval | None,
-    level: float,
-    n_boot: int,
-    random_state: int,
+    training: Sequence[Finding],
+    **bootstrap: Any,
 ) -> Verdict:
     """Judge a model.
 
@@ -103,22 +101,27 @@ def verdict_of(
     utility : Utility
     baseline : (estimator, bool array), optional
         Another model and its selection of the same events.
-    shared_events : int
-        How many of the events the model is known to have seen in training.
-    training_yields : (float, float), optional
-        Sums of the training weights of signal and background.
-    level, n_boot, random_state
-        Of the bootstrap.
+    training : sequence of Finding
+        What is known of training events among these.
+    **bootstrap
+        level, n_boot and random_state.
     """
     score, signal, weight = scored.arrays()
     selected = score >= model.cut_
+    findings = [*training, *_findings(weight, table, utility)]
+    s, b = (0.0, 0.0) if baseline is None else signal_and_background(weight, signal, baseline[1])
+    if baseline is not None and not (s >= 0 and b > 0):
+        text = (
+            f"The baseline's cut keeps s = {s:.4g} and b = {b:.4g} of these events, which is no significance: the two "
+            "are not compared."
+        )
+        findings.append(Finding("warning", text))
+        baseline = None
     other = selected if baseline is None else baseline[1]
-    pair = paired_difference(
-        other, selected, signal, weight, utility, level=level, n_boot=n_boot, random_state=random_state
-    )
-    name, comparison = type(model).__name__, None
+    pair = paired_difference(other, selected, signal, weight, utility, **bootstrap)
+    comparison = None
     if baseline is not None:
-        s, b = signal_and_background(weight, signal, other)
+        sentence = pair.ahead("the baseline", "the model")
         comparison = Comparison(
             name=_kind(baseline[0]),
             significance=pair.first,
@@ -128,15 +131,16 @@ def verdict_of(
             b=b,
             difference=pair.difference,
             difference_interval=pair.difference_interval,
-            sentence=_sentence(pair.difference_interval),
+            difference_error=pair.difference_error,
+            sentence=f"{sentence[0].upper()}{sentence[1:]}.",
         )
     row = table.chosen
     return Verdict(
-        name=_kind(model) if baseline is not None else name,
+        name=_kind(model) if baseline is not None else type(model).__name__,
         utility=utility_label(utility),
         significance=pair.second,
         interval=pair.second_interval,
-        level=level,
+        level=bootstrap["level"],
         cut=float(model.cut_),
         fraction=float(table.fraction[row]),
         s=float(table.s[row]),
@@ -146,7 +150,7 @@ def verdict_of(
         total_s=float(table.s[0]),
         total_b=float(table.b[0]),
         comparison=comparison,
-        findings=_findings(weight, table, utility, shared_events, training_yields),
+        findings=findings,
     )
 
 
@@ -159,28 +163,10 @@ def _kind(model: Any) -> str:
     return next((kind for kind in ("Pool", "Cascade") if kind in name), name).lower()
 
 
-def _sentence(interval: Interval) -> str:
-    if interval[0] > 0:
-        return "The model is ahead of the baseline on these events."
-    if interval[1] < 0:
-        return "The baseline is ahead of the model on these events."
-    return "These events do not tell the two apart."
-
-
-def _findings(
-    weight: Array, table: CutTable, utility: Utility, shared_events: int, training_yields: Interval | None
-) -> list[Finding]:
+def _findings(weight: Array, table: CutTable, utility: Utility) -> list[Finding]:
+    """What these events themselves say."""
     out = []
     few = float(table.effective_b[table.chosen])
-    if shared_events >= weight.size:
-        text = "The model was trained on all of these events: the significance is too high. Report on others."
-        out.append(Finding("warning", text))
-    elif shared_events:
-        text = (
-            f"{shared_events:,} of {weight.size:,} events have the features of training events: if they are the "
-            "same, the significance is too high."
-        )
-        out.append(Finding("warning", text))
     if few < MIN_EFFECTIVE:
         text = (
             f"The background above the cut rests on {few:.1f} effective events, fewer than {MIN_EFFECTIVE:.0f}: "
@@ -194,13 +180,6 @@ def _findings(
     if table.floor < MIN_EFFECTIVE:
         text = "There is little background in all: cuts that keep as little as one effective event are shown."
         out.append(Finding("warning", text))
-    here = (float(table.s[0]), float(table.b[0]))
-    if training_yields is not None and not np.allclose(training_yields, here, rtol=SAME_YIELDS):
-        text = (
-            "In training the weights summed to {} signal and {} background events, here to {} and {}: significances "
-            "by round belong to the former."
-        ).format(*(f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in (*training_yields, *here)))
-        out.append(Finding("note", text))
     negative = weight < 0
     if negative.any():
         lost = -weight[negative].sum() / np.abs(weight).sum()

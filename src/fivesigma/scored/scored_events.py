@@ -168,9 +168,9 @@ class ScoredEvents:
         ...     fivesigma.ScoredEvents.read(file)
         ScoredEvents: 2 events, s = 0.500, b = 2.000
         """
+        from fivesigma.datasets.blocks import read_columns
         from fivesigma.datasets.columns import known_signal, require
         from fivesigma.datasets.load import source_of
-        from fivesigma.datasets.reading import read_block
 
         path = Path(path)
         check_ending(path)
@@ -180,7 +180,7 @@ class ScoredEvents:
         numbers: dict[str, Kind] = {"score": "float64", "weight": "float64"}
         others: dict[str, Kind] = dict.fromkeys(("label", "selected", "process", "id"), "value")
         wanted = {name: kind for name, kind in (numbers | others).items() if name in source.names}
-        read = read_block(source, wanted, {}, None).columns
+        read = read_columns(source, wanted)
         score, labels, selected = read["score"], read.get("label"), read.get("selected")
         if score.size == 0:
             raise InputError(f"{path.name} holds no events")
@@ -391,7 +391,7 @@ def signal_probability(model: Any, events: Events) -> Array:
         raise InputError(f"the events have {X.shape[1]} features, and the model was trained with {n_features}")
     fitted = getattr(model, "feature_names_in_", None)
     table: Any = X
-    if hasattr(model, "score_checked"):  # an estimator of ours finds the columns by itself
+    if hasattr(model, "__fivesigma_score__"):  # an estimator of ours finds the columns by itself
         table = events if fitted is not None else X
     elif fitted is not None:
         table = need("polars").DataFrame(X, schema=list(map(str, fitted)))

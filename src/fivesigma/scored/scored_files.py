@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.datasets.columns import Columns, known_signal, require
-from fivesigma.datasets.load import Paths, open_sources
-from fivesigma.datasets.stream import file_state, has_changed
+from fivesigma.datasets.columns import known_signal, require
+from fivesigma.datasets.sources import Paths, find_targets
+from fivesigma.datasets.stream import has_changed
 from fivesigma.datasets.tables import ParquetFile
 from fivesigma.errors import InputError
 from fivesigma.scored.score_bins import Partition
@@ -67,15 +67,12 @@ class ScoredFiles:
         *,
         rows: int = ROWS,
     ) -> None:
-        none: Any = None
-        self._opened = open_sources(
-            path, Columns(), signal, tree=none, luminosity=none, cross_section=none, sum_of_weights=none
-        )
-        for target in self._opened.targets:
+        self._targets = find_targets(path)
+        for target in self._targets:
             check_ending(target.path)
         self._signal, self._yields = signal, yields
-        self._states = [file_state(target.path) for target in self._opened.targets]
-        self._sources: list[Source] = [self._opened.source(at) for at in range(len(self._opened.targets))]
+        self._states = [target.state() for target in self._targets]
+        self._sources: list[Source] = [target.open() for target in self._targets]
         self._parts: list[tuple[int, int, int | None]] = []  # file, first row, rows
         for at, source in enumerate(self._sources):
             for name in ("score", "label", "weight"):
@@ -126,7 +123,7 @@ class ScoredFiles:
         return read, source, first
 
     def _refuse_change(self, file: int) -> None:
-        if file_state(self._opened.targets[file].path) != self._states[file]:
+        if self._targets[file].state() != self._states[file]:
             raise InputError(has_changed(self._sources[file].name))
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fivesigma.store.manifest import file_entry, read_files, read_manifest, rend
 from fivesigma.store.migrations import FORMAT, migrate
 from fivesigma.store.packing import Packer, Unpacker
 from fivesigma.store.probe import check_probe, probe
+from fivesigma.store.untrusted import rehearse
 
 __all__ = ["from_parts", "load", "load_value", "save", "save_value", "to_parts"]
 
@@ -29,8 +31,8 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     Parameters
     ----------
     model : estimator
-        A fitted `CascadeClassifier`, `GrownCascadeClassifier`, `DecomposedClassifier`, `CascadePool` or
-        `NetClassifier`.
+        A fitted `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`, `DecomposedClassifier`,
+        `CascadePool` or `NetClassifier`.
     path : path
         Where to save it; its folder must be there.
     force : bool, default=False
@@ -63,12 +65,14 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     return _write(model, Path(path), force=force, allow_pickle=allow_pickle, probed=True)
 
 
-def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, trusted: bool = False) -> Any:
+def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted: bool = False) -> Any:
     """Load a saved estimator; its scores are those of the one that was saved.
 
-    Everything is checked before it is used: the manifest against its digest, the files against their hashes. This
-    finds damage; it is no signature. A model of a stranger is safe to load and to use: no code of it runs, no file
-    outside of it is opened, and every tree is looked at before a library walks it.
+    That is any estimator that `save` takes: `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`,
+    `DecomposedClassifier`, `CascadePool` or `NetClassifier`. Everything is checked before it is used: the manifest
+    against its digest, the files against their hashes. This finds damage; it is no signature. No code of the model
+    runs. If other versions of its libraries are installed than those that wrote it, its scores of a few fixed events
+    must still be the same.
 
     Parameters
     ----------
@@ -76,9 +80,10 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, trusted: b
         What `save` returned.
     allow_pickle : bool, default=False
         Whether to load pickles, which run code: only for files whose author you trust.
-    trusted : bool, default=False
-        Whether to skip the checks of trees and the like, for models that hold what cannot be checked (such as
-        neighbours, support vectors and linear trees) or that are large: only for files whose author you trust.
+    untrusted : bool, default=False
+        Whether to load the model and to score events with it in a child process first, with limits on time and memory:
+        for a model whose author you do not know. A crafted file can make XGBoost, LightGBM or scikit-learn crash, hang
+        or take all memory; then it ends the child, and here it is one sentence.
 
     Returns
     -------
@@ -87,9 +92,13 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, trusted: b
     Raises
     ------
     StoreError
-        If anything was changed, is missing, is too much, or is of a newer format.
+        If anything was changed, is missing, is too much, or is of a newer format; or if the child did not survive.
     """
-    model, content = _read(Path(path), allow_pickle=allow_pickle, trusted=trusted)
+    if untrusted:
+        if allow_pickle:
+            raise StoreError("a pickle runs code of its author; leave out allow_pickle=True for an untrusted model")
+        rehearse(Path(path))
+    model, content = _read(Path(path), allow_pickle=allow_pickle)
     if type(model).__name__ not in STORABLE:
         raise StoreError(f"{MANIFEST} in {path} describes no estimator")
     check_probe(model, content.get("probe"), content["versions"], str(path))
@@ -101,9 +110,9 @@ def save_value(value: Any, path: str | os.PathLike[str], *, force: bool = False)
     return _write(value, Path(path), force=force, allow_pickle=False, probed=False)
 
 
-def load_value(path: str | os.PathLike[str], *, trusted: bool = False) -> Any:
+def load_value(path: str | os.PathLike[str]) -> Any:
     """Load what `save_value` saved."""
-    return _read(Path(path), allow_pickle=False, trusted=trusted)[0]
+    return _read(Path(path), allow_pickle=False)[0]
 
 
 def _write(value: Any, path: Path, *, force: bool, allow_pickle: bool, probed: bool) -> Path:
@@ -122,13 +131,20 @@ def _write(value: Any, path: Path, *, force: bool, allow_pickle: bool, probed: b
     return path
 
 
-def _read(path: Path, *, allow_pickle: bool, trusted: bool) -> tuple[Any, dict[str, Any]]:
+def _read(path: Path, *, allow_pickle: bool) -> tuple[Any, dict[str, Any]]:
     """Return what is stored, and the manifest."""
-    archive = open_archive(path)
-    content = read_manifest(archive, str(path))
-    files = read_files(archive, content, str(path))
+    for left in range(_REPLACED, -1, -1):
+        seen = _identity(path)
+        try:
+            archive = open_archive(path)
+            content = read_manifest(archive, str(path))
+            files = read_files(archive, content, str(path))
+            break
+        except StoreError:
+            if not left or _identity(path) == seen:
+                raise
     versions = {**content["versions"], "fivesigma": content["fivesigma"]}
-    unpacker = Unpacker(_BY_TAG, files, allow_pickle, trusted, versions)
+    unpacker = Unpacker(_BY_TAG, files, allow_pickle, versions)
     try:
         migrate(content["model"], content["format"])
         return unpacker.unpack(content["model"], "model"), content
@@ -136,6 +152,15 @@ def _read(path: Path, *, allow_pickle: bool, trusted: bool) -> tuple[Any, dict[s
         raise StoreError(f"{MANIFEST} in {path} is nested too deep") from err
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Tell a model from another that another process saved in its place while it was read."""
+    with suppress(OSError):
+        info = path.stat()
+        return info.st_ino, info.st_mtime_ns
+    return None
+
+
+_REPLACED = 20  # times that a model may be replaced while it is read
 _BY_TAG = {codec.tag: codec for codec in CODECS}
 
 
@@ -146,5 +171,5 @@ def to_parts(value: Any, where: str) -> tuple[Any, dict[str, bytes]]:
 
 
 def from_parts(packed: Any, files: dict[str, bytes], where: str) -> Any:
-    """Make the value of what `to_parts` gave; it is the user's own, so it is trusted."""
-    return Unpacker(_BY_TAG, files, trusted=True).unpack(packed, where)
+    """Make the value of what `to_parts` gave."""
+    return Unpacker(_BY_TAG, files).unpack(packed, where)

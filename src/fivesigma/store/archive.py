@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
 import stat
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from fivesigma._tools.files import name_beside, refuse_special
 from fivesigma.errors import StoreError
 
 MANIFEST = "manifest.json"
@@ -115,6 +116,7 @@ def check_target(path: Path, *, force: bool) -> None:
         raise StoreError(f"there is no folder {path.parent} to save {path.name} in")
     if not path.exists() and not path.is_symlink():
         return
+    refuse_special(path)
     if not force:
         raise StoreError(f"{path} is there already; choose another name, or replace it with force=True or --force")
     try:
@@ -127,9 +129,9 @@ def check_target(path: Path, *, force: bool) -> None:
 
 def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
     """Write beside, then rename; at no moment is half a model there."""
-    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    beside = name_beside(path)
     try:
-        beside.chmod(0o755)  # mkdtemp lets nobody else read
+        beside.mkdir()
         if path.suffix.lower() == ".zip":
             new = beside / "new.zip"
             with zipfile.ZipFile(new, "x") as zipped:
@@ -141,19 +143,30 @@ def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
             for name, content in files.items():
                 (new / name).write_bytes(content)
         _flush(new)
-        if path.is_dir():  # no system replaces a folder in one step
-            path.rename(beside / "old")
-        try:
-            new.replace(path)
-        except OSError:
-            if (beside / "old").exists():
-                (beside / "old").rename(path)
-            raise
+        if not (path.is_dir() and _exchange(new, path)):
+            if path.is_dir():  # for a moment there is no model: name_beside keeps the only copy
+                path.rename(beside / "old")
+            try:
+                new.replace(path)
+            except OSError:
+                if (beside / "old").exists():
+                    (beside / "old").rename(path)
+                raise
     except OSError as err:
         raise StoreError(f"{path} cannot be written: {err.strerror or err}") from err
     finally:
         if path.exists() or not (beside / "old").exists():  # else it holds the only copy
             shutil.rmtree(beside, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change their names in one step, as Linux can; False where it cannot be done."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
 
 
 def _flush(new: Path) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from fivesigma import __version__
 from fivesigma._tools.extras import versions_of_trainers
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import is_running, remove, written_whole
 from fivesigma.errors import InputError
 from fivesigma.store.archive import is_plain_name
 from fivesigma.store.packing import one_line
@@ -131,7 +131,7 @@ class Checkpoint:
                 path.write_text(owner)
             self.release = weakref.finalize(self, _release, path, owner)
             for left in self.folder.glob(".[0-9]*-*"):  # of a process that was killed while it wrote
-                left.unlink()
+                remove(left)
 
     def read(self) -> tuple[dict[str, Any], dict[str, bytes]] | None:
         """Return state and files as last written, or None if there are none."""
@@ -272,13 +272,8 @@ def _refuse_if_running(path: Path) -> None:
         raise InputError(f"{path} is not the lock of a run; remove it if no run uses the folder")
     if here and int(pid) == os.getpid():
         return
-    if here and os.name == "posix":  # elsewhere a process cannot be asked whether it lives
-        try:
-            os.kill(int(pid), 0)
-        except (ProcessLookupError, OverflowError):
-            return
-        except PermissionError:
-            pass  # it lives, as somebody else's
+    if here and not is_running(pid):
+        return
     raise InputError(
         f"process {pid} on {rest.partition(' ')[0]} uses the checkpoint in {path.parent}; wait for it, give another "
         f"folder, or remove {path.name} if that run is over"

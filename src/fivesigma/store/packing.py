@@ -9,7 +9,6 @@ from typing import Any
 
 from fivesigma._tools.extras import version_of
 from fivesigma.errors import StoreError
-from fivesigma.store.checks import UncheckedError
 
 TAG = "$"  # the key that marks a JSON object as something else than a dictionary
 
@@ -81,8 +80,6 @@ class Unpacker:
         By tag.
     files : mapping of str to bytes
     allow_pickle : bool
-    trusted : bool
-        Whether the checks of what foreign libraries will read are skipped.
     versions : mapping of str to str
         Of fivesigma and the other libraries that wrote the model.
     """
@@ -90,7 +87,6 @@ class Unpacker:
     codecs: Mapping[str, Codec]
     files: Mapping[str, bytes]
     allow_pickle: bool = False
-    trusted: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def unpack(self, value: Any, where: str) -> Any:
@@ -116,14 +112,11 @@ class Unpacker:
     def _why_not(self, codec: Codec, where: str, err: Exception) -> str:
         """Say why a value could not be made; another version of its library is the likeliest reason."""
         then, now = self.versions.get(codec.library), version_of(codec.library)
-        trust = "; pass trusted=True or --trusted if you trust its author" if isinstance(err, UncheckedError) else ""
         if then is not None and now is not None and then != now:
             return (
                 f"{where} was written by {codec.library} {then}, and {codec.library} {now} cannot read it "
-                f"({one_line(err)}); install {codec.library} {then} or train the model again{trust}"
+                f"({one_line(err)}); install {codec.library} {then} or train the model again"
             )
-        if trust:
-            return f"{where} names a file that cannot be used safely: {one_line(err)}{trust}"
         return f"{where} in the manifest cannot be made a {codec.tag}: {one_line(err)}"
 
     def typed(self, fields: Mapping[str, Any], name: str, kind: type | tuple[type, ...], where: str) -> Any:

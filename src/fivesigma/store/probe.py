@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._tools.extras import version_of
+from fivesigma._tools.extras import BOOSTERS, version_of
 from fivesigma._types import Array
 from fivesigma.errors import StoreError
 
-LIBRARIES = ("sklearn", "xgboost", "lightgbm", "torch")
+LIBRARIES = ("sklearn", *BOOSTERS, "torch")
 _ROWS = 16
 _CLOSE = {"rtol": 1e-4, "atol": 1e-6}  # what float32 and another order of sums may change
 
@@ -63,12 +63,17 @@ def check_probe(model: Any, saved: Any, versions: Mapping[str, str], where: str)
         raise StoreError(f"{where} was saved with {then} and gives other scores with {now}; {advice}")
 
 
-def _scores(model: Any) -> Array:
+def made_up_events(model: Any, n_rows: int = _ROWS) -> Array:
+    """Events whose features are of all sizes; always the same."""
     rng = np.random.default_rng(0)
-    shape = (_ROWS, int(model.n_features_in_))
-    X = rng.normal(size=shape) * 10.0 ** rng.uniform(-2, 3, size=shape)
+    shape = (n_rows, int(model.n_features_in_))
+    return np.asarray(rng.normal(size=shape) * 10.0 ** rng.uniform(-2, 3, size=shape))
+
+
+def _scores(model: Any) -> Array:
+    X = made_up_events(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if hasattr(model, "score_checked"):
-            return np.asarray(model.score_checked(X), dtype=np.float64)
+        if hasattr(model, "__fivesigma_score__"):
+            return np.asarray(model.__fivesigma_score__(X), dtype=np.float64)
         return np.asarray(model.predict_proba(X)[:, 1], dtype=np.float64)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.robustness.fuzz_edits import damage_value
 
 import fivesigma
 from fivesigma import ScoreCategories, categorise_scores
@@ -24,6 +23,7 @@ from fivesigma.categories.several_signals.fit import fit
 from fivesigma.categories.several_signals.rules import ArgmaxRule, LinearRule
 from fivesigma.errors import InputError, StoreError
 from tests.categories.several_signals.toys import PROCESSES, SIGNALS, Events, gaussians, significances
+from tests.damage import damage_value
 
 ROLES: dict[str, Any] = {"signals": SIGNALS, "processes": PROCESSES}
 

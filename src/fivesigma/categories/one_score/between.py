@@ -12,7 +12,7 @@ from fivesigma.categories.ratios import OneRatio
 from fivesigma.cut.binned_ranking import BinEnds
 from fivesigma.cut.ranking import Ranking
 from fivesigma.errors import InputError
-from fivesigma.likelihood.shifts import Systematics, Varied
+from fivesigma.likelihood.shifts import Systematics, Varied, with_variations
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
@@ -63,10 +63,10 @@ def as_one_score(systematics: Systematics | None, ratio: OneRatio | None) -> Sys
     if systematics is None or ratio is None:
         return systematics
 
-    def of(varied: Varied) -> Varied:
+    def of(_: str, varied: Varied) -> Varied:
         return varied if varied.score is None else replace(varied, score=one_score(varied.score, ratio))
 
-    return {name: (of(up), None if down is None else of(down)) for name, (up, down) in systematics.items()}
+    return with_variations(systematics, of)
 
 
 def valid_objective(utility: Utility, s: Array, b: Array) -> Array:

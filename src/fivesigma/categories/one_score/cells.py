@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.likelihood.profile import Counts, Profile, lowest, profile
-from fivesigma.likelihood.terms import deviance, interpolate
+from fivesigma.likelihood.profile import Counts, Freedom, Profile, lowest, profile
+from fivesigma.likelihood.terms import deviance
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +28,10 @@ class Cells:
         Background that every category has besides: b_reg.
     constant : array of shape (n_systematics,)
         Shift that every category has besides, as large up as down.
+    freedom : Freedom, optional
+        Pulls without a constraint.
+    scaled : (array, array), optional
+        Running shifts that free normalisations scale, of shape (n_scales, n_systematics, n_edges).
     """
 
     n: Array
@@ -37,6 +41,8 @@ class Cells:
     allowed: BoolArray
     offset: float
     constant: Array
+    freedom: Freedom | None = None
+    scaled: tuple[Array, Array] | None = None
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray]:
@@ -50,11 +56,29 @@ class Cells:
             np.moveaxis(v[:, lower] - v[:, upper], 0, -2) + sign * self.constant[:, None]
             for v, sign in ((self.up, 1.0), (self.down, -1.0))
         )
-        return Counts(n, b, up, down)
+        scaled = None
+        if self.scaled is not None:
+            first, second = (np.moveaxis(v[..., lower] - v[..., upper], (0, 1), (-3, -2)) for v in self.scaled)
+            scaled = first, second
+        return Counts(n, b, up, down, None, self.freedom, scaled)
+
+    @property
+    def least(self) -> Array | float:
+        """Smallest pull of each systematic."""
+        return -np.inf if self.freedom is None else self.freedom.least
+
+    def penalty(self, theta: Array) -> float:
+        """Price of some pulls."""
+        return float(theta @ theta / 2 if self.freedom is None else self.freedom.penalty(theta))
+
+    def shift(self, theta: Array) -> Array:
+        """Running shift of the background at some pulls."""
+        counts = Counts(self.n, self.b, self.up, self.down, None, self.freedom, self.scaled)
+        return counts.shifts(theta)[0]
 
     def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:
         """G of the categories between edges, at some pulls."""
-        moved = self.b + interpolate(theta[:, None], self.up, self.down)[0].sum(axis=0)
+        moved = self.b + self.shift(theta)
         n, m, b = (v[lower] - v[upper] + self.offset for v in (self.n, moved, self.b))
         return deviance(n, m + self.constant @ theta, b).value
 
@@ -67,7 +91,7 @@ class Cells:
 
     def at(self, theta: Array, partitions: IntArray) -> Array:
         """F of partitions at some pulls; each is given by its edges without the first, which is zero."""
-        out: Array = self.values(theta, uppers(partitions), partitions).sum(axis=-1) + theta @ theta / 2
+        out: Array = self.values(theta, uppers(partitions), partitions).sum(axis=-1) + self.penalty(theta)
         return out
 
     def profile(self, partitions: IntArray, start: Array) -> Profile:

@@ -66,7 +66,7 @@ class _Search:
         """Dynamic programs from both ends; partitions with an edge that cannot be in a better one are left out."""
         self.thetas.append(theta)
         self.matrices.append(self.cells.matrix(theta))
-        return self._program(self.matrices[-1], float(theta @ theta) / 2)
+        return self._program(self.matrices[-1], self.cells.penalty(theta))
 
     def _program(self, G: Array, penalty: float) -> Totals:
         k = self.n_categories
@@ -145,7 +145,7 @@ class _Search:
         used = np.flatnonzero(share > _NO_SHARE)
         share = share[used] / share[used].sum()
         G = sum(share[i] * self.matrices[t] for i, t in enumerate(used))
-        penalty = float(sum(share[i] * (self.thetas[t] @ self.thetas[t]) / 2 for i, t in enumerate(used)))
+        penalty = float(sum(share[i] * self.cells.penalty(self.thetas[t]) for i, t in enumerate(used)))
         totals = self._program(np.asarray(G), penalty)
         if totals.down_to[-1].max() == -np.inf:
             return False
@@ -247,7 +247,7 @@ def minimax(cells: Cells, partitions: list[tuple[int, ...]], start: Array) -> Ar
                 and _soft_maximum(counts, theta - length * step, temperature)[0] > value - 0.1 * length * decrease
             ):
                 length /= 2
-            theta = theta - length * step
+            theta = np.maximum(theta - length * step, cells.least)
     return theta
 
 

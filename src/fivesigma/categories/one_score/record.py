@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Unpack
 
@@ -29,7 +29,6 @@ from fivesigma.categories.one_score.optimum import Grid, Limits, best_edges, bes
 from fivesigma.categories.one_score.smooth import averaged, modelled
 from fivesigma.categories.one_score.uncertain import (
     Moved,
-    counts_of,
     is_profiled,
     replica_cells,
     replica_values,
@@ -40,7 +39,15 @@ from fivesigma.cut.bootstrap import interval_ends, replica_intervals, replicas_a
 from fivesigma.cut.ranking import Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.profile import Counts, lowest
-from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_size, scaled, yield_shifts
+from fivesigma.likelihood.shifts import (
+    Systematics,
+    YieldShifts,
+    check_size,
+    counts_of,
+    scaled,
+    significance_of,
+    yield_shifts,
+)
 from fivesigma.scored.scored_events import ScoredEvents, arrays_of
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility
@@ -174,16 +181,18 @@ class Categories:
 
     @property
     def pulls(self) -> dict[str, float]:
-        """How far each systematic moves, in standard deviations, where it fits s + b best without signal."""
+        """How far each systematic moves, in standard deviations, where it fits s + b best without signal.
+
+        A free normalisation has the scale of its yield less one.
+        """
         if self.shifts is None:
             return {}
         theta = lowest(self._counts()).theta
         return dict(zip(self.shifts.up, theta[: len(self.shifts.up)].tolist(), strict=True))
 
     def _counts(self) -> Counts:
-        valid = (self.s >= 0) & (self.b > 0)
         variance = class_sums(self.by_process, signal=False)[1] if self.mc_statistics else None
-        return counts_of(self.utility, self.s, self.b, self.shifts, variance, valid)
+        return counts_of(self.utility, self.s, self.b, self.shifts, variance)
 
     @property
     def by_category(self) -> Array:
@@ -222,6 +231,7 @@ class Categories:
         process: ArrayLike | None = None,
         pos_label: Any = None,
         systematics: Systematics | None = None,
+        free: Iterable[str] | None = None,
         mc_statistics: bool | None = None,
     ) -> Categories:
         """Fill the same categories with other events; their significance is what should be quoted.
@@ -239,6 +249,8 @@ class Categories:
         systematics : mapping of str to (Varied, Varied or None), optional
             Variations of these events, needed if the edges were chosen with systematics; an empty mapping quotes
             without them. With `yields` their weights are scaled by the same factors as the nominal ones.
+        free : iterable of str, optional
+            As in `categorise`; by default as it was there.
         mc_statistics : bool, optional
             As in `categorise`; by default as it was there.
 
@@ -279,7 +291,11 @@ class Categories:
         ranking = rank_events(score, y, weight, pos_label)
         shifts = None
         if systematics is not None:
-            shifts = yield_shifts(self.edges, score, y, weight, systematics, process=process, pos_label=pos_label)
+            if free is None:
+                free = [] if self.shifts is None else [name for name in self.shifts.free if name in systematics]
+            shifts = yield_shifts(
+                self.edges, score, y, weight, systematics, free=free, process=process, pos_label=pos_label
+            )
         return fill(
             ranking,
             self.edges,
@@ -480,7 +496,6 @@ def _filled(
     moved: Moved | None = None,
     floor: FloorProcesses | None = None,
     certificate: tuple[float, float] | None = None,
-    said: tuple[str, ...] = (),
 ) -> Categories:
     n = edges.size - 1
     s, s2 = class_sums(by_process, signal=True)
@@ -490,12 +505,12 @@ def _filled(
     for note in notes:
         warnings.warn(note, SmallSampleWarning, stacklevel=4)
     if is_profiled(utility, shifts, mc_statistics, correlated):
-        counts = counts_of(utility, s, b, shifts, b2 if mc_statistics else None, (s >= 0) & (b > 0))
-        significance = float(np.sqrt(2 * max(float(lowest(counts).objective), 0.0)))
+        significance = significance_of(counts_of(utility, s, b, shifts, b2 if mc_statistics else None))
     else:
         significance = float(utility.from_objective(valid_objective(utility, s, b).sum()))
     if shifts is not None and held_out:
-        said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+        check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+    said = () if shifts is None else shifts.notes()
     return Categories(
         edges,
         s,

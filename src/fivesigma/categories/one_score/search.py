@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -69,6 +69,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     *,
     rule: str | None = None,
     systematics: Systematics | None = None,
+    free: Iterable[str] = (),
     mc_statistics: bool = False,
     correlated: bool = True,
     process: ArrayLike | None = None,
@@ -113,9 +114,12 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         with systematics are averaged along the score instead, which leaves three tenths of their noise. The limits
         hold for the yields as they are. Its significance is lower on these events and higher on others.
         By default ``"peak"``, or ``"smooth"`` with systematics.
-    systematics : mapping of str to (Varied, Varied or None), optional
-        For each name the events one standard deviation up and down. The edges are then those with the largest profiled
-        significance on at most 512 candidates. Each systematic is one pull for all categories and processes.
+    systematics : mapping of str to (Varied, Varied or None) or Normalisation, optional
+        For each name the events one standard deviation up and down, or an uncertain yield of some processes. The edges
+        are then those with the largest profiled significance on at most 512 candidates. Each systematic is one pull
+        for all categories and processes.
+    free : iterable of str, default=()
+        Names of systematics that have no constraint: only the categories measure them.
     mc_statistics : bool, default=False
         Whether the quoted significance has the statistics of the simulation, as pyhf's ``staterror``. They do not drive
         the edges.
@@ -159,7 +163,9 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     >>> quoted.held_out, abs(quoted.significance / three.significance - 1) < 0.1
     (True, True)
     """
-    utility = resolve_utility(utility)
+    utility, free = resolve_utility(utility), tuple(free)
+    if systematics is None and free:
+        raise InputError(f"free names {free[0]!r}, and there are no systematics")
     uncertain = is_profiled(utility, None, systematics is not None, correlated)
     if uncertain or mc_statistics:
         OwnUncertainty.of(utility)
@@ -220,7 +226,14 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         shifts = None
         if systematics is not None and not isinstance(score, ScoredFiles):
             shifts = yield_shifts(
-                edges_at(ranking, cuts), score, y, sample_weight, systematics, process=process, pos_label=pos_label
+                edges_at(ranking, cuts),
+                score,
+                y,
+                sample_weight,
+                systematics,
+                free=free,
+                process=process,
+                pos_label=pos_label,
             )
         cells = cells_of(grid, shifts, limits, utility)
         if n_categories == "auto":
@@ -248,9 +261,8 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     n_categories: int,
 ) -> Categories:
     """Choose the edges with the largest profiled significance."""
-    said: tuple[str, ...] = ()
     if shifts is not None:
-        said = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+        check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
     optimum = search(cells, n_categories)
     edges = edges_at(ranking, cuts[optimum.edges - 1])
     bound, value = (float(np.sqrt(2 * F)) for F in (optimum.bound, optimum.objective))
@@ -259,7 +271,6 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
         shifts=None if shifts is None else merged(shifts, cuts.size - optimum.edges[::-1], edges),
         moved=moved_background(cells, optimum.theta, ranking.thresholds(cuts)),
         certificate=(bound, bound - value),
-        said=said,
     )
 
 

@@ -12,10 +12,10 @@ from fivesigma.categories.one_score.optimum import Grid, Limits
 from fivesigma.categories.one_score.smooth import MovingAverage
 from fivesigma.likelihood.own import OwnUncertainty
 from fivesigma.likelihood.profile import Counts, lowest, profile
-from fivesigma.likelihood.shifts import YieldShifts
-from fivesigma.likelihood.terms import interpolate
+from fivesigma.likelihood.shifts import YieldShifts, stack_scaled
 from fivesigma.significance import GaussianBackground, RelativeBackground, Utility
 
+_OPPOSITE = 1e-9  # relative difference of up and -down
 MAX_EDGES = 512  # candidate edges with systematics; more are not better on other events
 
 
@@ -37,27 +37,18 @@ class Moved(NamedTuple):
         return np.interp(thresholds, self.threshold, self.ratio)
 
 
-def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
-    utility: Utility, s: Array, b: Array, shifts: YieldShifts | None, variance: Array | None, valid: BoolArray
-) -> Counts:
-    """What the likelihood needs of the valid categories."""
-    own = OwnUncertainty.of(utility)
-    rows = [] if shifts is None else shifts.background_shifts()
-    if own.uncertain:
-        size = own.fraction * b + own.constant
-        rows.append((size, -size))
-    up, down = (np.array([row[i] for row in rows]).reshape(-1, b.size)[:, valid] for i in (0, 1))
-    total = b[valid] + own.offset
-    return Counts(s[valid] + total, total, up, down, None if variance is None else variance[valid] / total**2)
-
-
 def replica_values(counts: Counts, s: Array, b: Array, offset: float) -> Array:
     """Profiled significance of replicas, one per row, whose backgrounds move as much in proportion."""
     total = b + offset
     up, down = (v * (total / counts.b)[:, None, :] for v in (counts.up, counts.down))
     relative = None if counts.relative is None else np.broadcast_to(counts.relative, total.shape)
-    start = lowest(counts).theta
-    return np.sqrt(2 * profile(Counts(s + total, total, up, down, relative), start).objective)
+    scaled = None
+    if counts.scaled is not None:
+        share = (total / counts.b)[:, None, None, :]
+        scaled = counts.scaled[0] * share, counts.scaled[1] * share
+    replicas = Counts(s + total, total, up, down, relative, counts.freedom, scaled)
+    z: Array = np.sqrt(2 * np.maximum(profile(replicas, lowest(counts).theta).objective, 0.0))
+    return z
 
 
 def cells_of(grid: Grid, shifts: YieldShifts | None, limits: Limits, utility: Utility) -> Cells:
@@ -78,13 +69,23 @@ def cells_of(grid: Grid, shifts: YieldShifts | None, limits: Limits, utility: Ut
         raw = np.append(0.0, np.cumsum(shift[::-1]))
         return raw if average is None else average.shift(grid.b, raw)
 
-    rows = [] if shifts is None else [(running(up), running(down)) for up, down in shifts.background_shifts()]
+    def pair(up: Array, down: Array) -> tuple[Array, Array]:
+        # What is opposite stays so: averaged by itself, a large shift down would be bent.
+        above, opposite = running(up), np.abs(up + down).max() <= _OPPOSITE * np.abs(up).max()
+        return above, -above if opposite else running(down)
+
+    rows = [] if shifts is None else [pair(up, down) for up, down in shifts.background_shifts()]
+    freedom = None if shifts is None else shifts.freedom(others=int(own.uncertain))
+    scaled = None
+    if shifts is not None and freedom is not None and freedom.scales.size:
+        parts = [[pair(up, down) for up, down in by] for by in shifts.scaled_shifts()]
+        scaled = stack_scaled(parts, int(own.uncertain))
     constant = np.zeros(len(rows) + own.uncertain)
     if own.uncertain:
         rows.append((own.fraction * b, -own.fraction * b))
         constant[-1] = own.constant
     up, down = (np.array([row[i] for row in rows]).reshape(-1, b.size) for i in (0, 1))
-    return Cells(s + b, b, up, down, _allowed(grid, s, b, limits), own.offset, constant)
+    return Cells(s + b, b, up, down, _allowed(grid, s, b, limits), own.offset, constant, freedom, scaled)
 
 
 def _allowed(grid: Grid, s: Array, b: Array, limits: Limits) -> BoolArray:
@@ -97,7 +98,7 @@ def _allowed(grid: Grid, s: Array, b: Array, limits: Limits) -> BoolArray:
 
 def moved_background(cells: Cells, theta: Array, thresholds: Array) -> Moved:
     """Where the background has moved, for thresholds from the tightest to the loosest."""
-    shift = interpolate(theta[:, None], cells.up, cells.down)[0].sum(axis=0)[1:]
+    shift = cells.shift(theta)[1:]
     b = cells.b[1:]
     ratio = np.divide(b + shift, b, out=np.ones_like(b), where=b > 0)
     return Moved(thresholds[::-1], ratio[::-1], float(cells.constant @ theta))
@@ -140,4 +141,4 @@ def merged(shifts: YieldShifts, ends: IntArray, edges: Array) -> YieldShifts:
         {name: {key: add(values) for key, values in by.items()} for name, by in side.items()}
         for side in (shifts.up, shifts.down)
     )
-    return YieldShifts(edges, nominal, up, down)
+    return YieldShifts(edges, nominal, up, down, shifts.free)

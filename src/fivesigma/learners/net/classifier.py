@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -93,8 +93,6 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     loss_: Array
     n_features_in_: int
 
-    _doc_link_module: ClassVar[str] = "fivesigma"
-
     def __init__(
         self,
         *,
@@ -153,7 +151,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         # torch is imported where it is used, so that the class itself can be looked at without it.
         from fivesigma.learners.net.training import TrainingEvents, limited_threads, train
 
-        settings = self.check_parameters()
+        settings = self.__fivesigma_check__()
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
         check_classification_targets(y)
         self.classes_, target = np.unique(y, return_inverse=True)
@@ -226,7 +224,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         margin = self.decision_function(X)
         return self.classes_[(margin > 0).astype(np.intp)]
 
-    def check_parameters(self) -> NetSettings:
+    def __fivesigma_check__(self) -> NetSettings:
         """Refuse parameters that no net can have.
 
         Returns

@@ -7,11 +7,18 @@ from typing import Any
 
 import fivesigma
 from fivesigma.errors import StoreError, did_you_mean
-from fivesigma.store.checks.fitted import wrong_attribute
+from fivesigma.store.codecs.fitted import wrong_attribute
 from fivesigma.store.packing import Codec, Packer, Unpacker, one_line
 
 # Public classes that may be made. Each says in `_stored` what `fit` must have left behind, and of which type.
-ESTIMATORS = ("CascadeClassifier", "GrownCascadeClassifier", "DecomposedClassifier", "CascadePool", "AutoClassifier")
+ESTIMATORS = (
+    "CascadeClassifier",
+    "GrownCascadeClassifier",
+    "DecomposedClassifier",
+    "CascadePool",
+    "AutoClassifier",
+    "ProfiledClassifier",
+)
 
 _FITTED_NAME = re.compile(r"[a-z][a-z0-9_]*_")
 
@@ -73,15 +80,14 @@ def _unpack(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     if wrong is not None:
         raise StoreError(f"{place}.{wrong} in the manifest cannot belong to a fitted model")
     vars(model).update(values)
-    if not unpacker.trusted:
-        check_use(model, where)
+    check_use(model, where)
     return model
 
 
 def check_use(model: Any, where: str) -> None:
     """Refuse parameters with which a model could not be used, though it was fitted."""
     try:
-        model.check_parameters()
+        model.__fivesigma_check__()
         model.__sklearn_tags__()
         repr(model)
     except Exception as err:

@@ -5,91 +5,74 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.threads import available_cores, note_threads
 from fivesigma.blend import Blend
-from fivesigma.errors import StoreError
+from fivesigma.errors import InputError, StoreError
 from fivesigma.learners.decomposition import MeanWeight, RatioModel
-from fivesigma.learners.lightgbm import LightGBMModel
+from fivesigma.learners.libraries import LIBRARIES, library_of
+from fivesigma.learners.protocols import Library
 from fivesigma.learners.sklearn import SklearnModel
-from fivesigma.learners.xgboost import XGBoostModel
-from fivesigma.store.checks import lightgbm_model, refuse_unless, xgboost_model
-from fivesigma.store.checks.fitted import MODELS
-from fivesigma.store.checks.scikit_objects import check_threads
+from fivesigma.store.codecs.fitted import MODELS
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 # Learners that are stored by their parameters as long as they are not fitted.
-LEARNERS = {
-    "XGBClassifier": "xgboost",
-    "XGBRegressor": "xgboost",
-    "LGBMClassifier": "lightgbm",
-    "LGBMRegressor": "lightgbm",
-}
+LEARNERS = {name: library for library in LIBRARIES.values() for name in library.learners}
 
 
 def _is_unfitted_learner(value: Any) -> bool:
-    library = LEARNERS.get(type(value).__name__)
-    return library == type(value).__module__.partition(".")[0] and not value.__sklearn_is_fitted__()
+    return library_of(value) is not None and type(value).__name__ in LEARNERS and not _is_fitted(value)
+
+
+def _is_fitted(value: Any) -> bool:
+    try:
+        check_is_fitted(value)
+    except NotFittedError:
+        return False
+    return True
 
 
 def _unpack_learner(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     name = unpacker.typed(fields, "class", str, where)
     if name not in LEARNERS:
         raise StoreError(f"{where} in the manifest is the learner {name[:40]!r}; known are {', '.join(LEARNERS)}")
-    parameters = unpacker.typed(fields, "parameters", dict, where)
-    if not unpacker.trusted:
-        check_threads(parameters)
-    return getattr(need(LEARNERS[name]), name)(**parameters)
+    return getattr(need(LEARNERS[name].name), name)(**unpacker.typed(fields, "parameters", dict, where))
 
 
-def _pack_xgboost(packer: Packer, value: XGBoostModel, where: str) -> dict[str, Any]:
-    return {
-        "file": packer.add_file(bytes(value.booster.save_raw("ubj")), ".ubj"),
-        "missing": packer.pack(float(value.missing), where),
-        "categorical": value.categorical,
-        "n_trees": value.n_trees,
-    }
+def _codec_of(library: Library) -> Codec:
+    """The boosters of a library, in its own format."""
+
+    def pack(packer: Packer, value: Any, where: str) -> dict[str, Any]:
+        return {name: packer.pack(part, where) for name, part in library.dump(value, packer.add_file).items()}
+
+    def unpack(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
+        def take(name: str, kind: Any) -> Any:
+            return unpacker.typed(fields, name, kind, where)
+
+        try:
+            return library.load(take, lambda name: _not_empty(unpacker.file({"file": name}, where), where))
+        except StoreError:
+            raise
+        except InputError as err:
+            raise StoreError(f"{where} in the manifest cannot be a model of {library.name}: {err}") from err
+
+    return Codec(library.name, lambda value: type(value) is library.model, pack, unpack, library.name)
 
 
-def _unpack_xgboost(unpacker: Unpacker, fields: dict[str, Any], where: str) -> XGBoostModel:
-    content = unpacker.file(fields, where)
-    if not unpacker.trusted:
-        xgboost_model.check_booster(content, ("binary:logistic",))
-    booster = need("xgboost").Booster(model_file=bytearray(content))
-    note_threads(0)  # it will score with all
-    missing = unpacker.typed(fields, "missing", (float, int), where)
-    categorical = unpacker.typed(fields, "categorical", bool, where)
-    n_trees, most = unpacker.typed(fields, "n_trees", int, where), booster.num_boosted_rounds()
-    if not 0 <= n_trees <= most:
-        raise StoreError(f"{where}.n_trees in the manifest is {n_trees}, and the booster has {most}")
-    return XGBoostModel(booster, missing, categorical, n_trees)
-
-
-def _pack_lightgbm(packer: Packer, value: LightGBMModel, _where: str) -> dict[str, Any]:
-    files = [packer.add_file(booster.model_to_string().encode(), ".txt") for booster in value.boosters]
-    return {"files": files, "n_threads": value.n_threads}
-
-
-def _unpack_lightgbm(unpacker: Unpacker, fields: dict[str, Any], where: str) -> LightGBMModel:
-    names = unpacker.typed(fields, "files", list, where)
-    texts = [unpacker.file({"file": name}, where) for name in names]
-    n_threads = unpacker.typed(fields, "n_threads", int, where)
-    if not unpacker.trusted:
-        check_threads({"n_threads": n_threads})
-        for text in texts:
-            lightgbm_model.check_booster(text, ("binary",))
-    boosters = tuple(need("lightgbm").Booster(model_str=text.decode()) for text in texts)
-    if not boosters:
-        raise StoreError(f"{where} in the manifest names no booster")
-    return LightGBMModel(boosters, min(n_threads, available_cores()))
+def _not_empty(content: bytes, where: str) -> bytes:
+    """Refuse an empty booster, at which XGBoost ends the process."""
+    if not content:
+        raise StoreError(f"{where} names an empty file")
+    return content
 
 
 def _unpack_classifier(unpacker: Unpacker, fields: dict[str, Any], where: str) -> SklearnModel:
     estimator = unpacker.typed(fields, "estimator", object, where)
     if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
         raise StoreError(f"{where}.estimator in the manifest is a {type(estimator).__name__}, which gives no score")
-    return SklearnModel(estimator, loaded=not unpacker.trusted)
+    return SklearnModel(estimator)
 
 
 def _unpack_ratio(unpacker: Unpacker, fields: dict[str, Any], where: str) -> RatioModel:
@@ -103,8 +86,9 @@ def _unpack_ratio(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Rat
 
 def _pack_mean_weight(packer: Packer, value: MeanWeight, where: str) -> dict[str, Any]:
     fields: dict[str, Any] = {"scale": value.scale, "bounds": list(value.bounds)}
-    if LEARNERS.get(type(value.regressor).__name__) == "xgboost":
-        file = packer.add_file(bytes(value.regressor.get_booster().save_raw("ubj")), ".ubj")
+    library = library_of(value.regressor)
+    if library is not None and library.dump_learner is not None:
+        file = packer.add_file(library.dump_learner(value.regressor), library.ending)
         parameters = packer.pack(value.regressor.get_params(), where)
         return {**fields, "class": type(value.regressor).__name__, "parameters": parameters, "file": file}
     return {**fields, "regressor": packer.pack(value.regressor, where)}
@@ -116,17 +100,18 @@ def _unpack_mean_weight(unpacker: Unpacker, fields: dict[str, Any], where: str) 
     if not 0 < low <= scale <= high < np.inf:
         raise StoreError(f"{where} in the manifest has a mean weight outside of its bounds")
     if "file" in fields:
-        content = unpacker.file(fields, where)
-        if not unpacker.trusted:
-            xgboost_model.check_booster(content)
         regressor = _unpack_learner(unpacker, fields, where)
-        refuse_unless(LEARNERS[type(regressor).__name__] == "xgboost", "it is a booster of XGBoost")
-        regressor.load_model(bytearray(content))
+        load = LEARNERS[type(regressor).__name__].load_learner
+        if load is None:
+            raise StoreError(
+                f"{where}.class in the manifest is a {type(regressor).__name__}, which is not kept in a file"
+            )
+        load(regressor, _not_empty(unpacker.file(fields, where), where))
     else:
         regressor = unpacker.unpack(fields.get("regressor"), where)
     if regressor is not None and not hasattr(regressor, "predict"):
         raise StoreError(f"{where}.regressor in the manifest is a {type(regressor).__name__}, which predicts nothing")
-    return MeanWeight(regressor, scale, (low, high), loaded=not unpacker.trusted)
+    return MeanWeight(regressor, scale, (low, high))
 
 
 def _unpack_blend(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Blend:
@@ -147,8 +132,7 @@ CODECS = (
         },
         _unpack_learner,
     ),
-    Codec("xgboost", lambda value: type(value) is XGBoostModel, _pack_xgboost, _unpack_xgboost, "xgboost"),
-    Codec("lightgbm", lambda value: type(value) is LightGBMModel, _pack_lightgbm, _unpack_lightgbm, "lightgbm"),
+    *map(_codec_of, LIBRARIES.values()),
     Codec(
         "ratio",
         lambda value: type(value) is RatioModel,

@@ -11,8 +11,8 @@ from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray
 from fivesigma.errors import StoreError
 from fivesigma.learners.net.inputs import NO_COLUMN, Inputs
-from fivesigma.store.checks.fitted import are_labels, are_names
 from fivesigma.store.codecs.estimators import check_use, is_ours, set_parameters
+from fivesigma.store.codecs.fitted import are_labels, are_names
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 NAME = "NetClassifier"
@@ -43,7 +43,7 @@ def _unpack_net(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     set_parameters(model, unpacker, fields, where)
     if "file" not in fields and where != "model":
         return model
-    model.check_parameters()
+    model.__fivesigma_check__()
     fitted = unpacker.typed(fields, "fitted", dict, where)
     place = f"{where}.fitted"
     kinds = {"classes_": np.ndarray, "n_features_in_": int, "loss_": np.ndarray}
@@ -54,8 +54,7 @@ def _unpack_net(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     names = values.get("feature_names_in_")
     if not are_labels(values["classes_"]) or not (names is None or are_names(names, n_features)):
         raise StoreError(f"{place} in the manifest cannot belong to a fitted net")
-    if not unpacker.trusted:
-        check_use(model, where)
+    check_use(model, where)
     arrays = need("safetensors.numpy").load(unpacker.file(fields, where))
     inputs = _inputs(arrays, n_features, where)
     values["inputs_"], values["weights_"] = inputs, _layers(arrays, inputs.n_inputs, where)

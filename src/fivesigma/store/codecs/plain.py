@@ -18,8 +18,6 @@ from fivesigma._types import AnyArray
 from fivesigma.cascade.rounds import History, Round
 from fivesigma.errors import StoreError
 from fivesigma.significance import UTILITIES
-from fivesigma.store.checks import UncheckedError
-from fivesigma.store.checks.numpy_files import read_header
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 _NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
@@ -70,11 +68,17 @@ def _check_width(width: int, data: list[str], where: str) -> None:
 
 
 def _from_npy(content: bytes, where: str) -> AnyArray:
-    """Read an array whose header and length must agree."""
-    try:
-        shape, fortran, dtype, start = read_header(content, lambda d: _NUMBERS.fullmatch(d) or _TEXT.fullmatch(d))
-    except UncheckedError as err:
-        raise StoreError(f"{where} names a file that cannot be made an array: {err}") from err
+    """Read an array whose header and length agree; nothing is allocated on the word of the header alone."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version != (1, 0):
+        raise StoreError(f"{where} names a file of NumPy's format {version}, which no model needs")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    start, count = stream.tell(), math.prod(shape)
+    if not (_NUMBERS.fullmatch(dtype.str) or _TEXT.fullmatch(dtype.str)) or not dtype.itemsize:
+        raise StoreError(f"{where} names a file of {str(dtype)[:40]}, which no model needs")
+    if min(shape, default=0) < 0 or count * dtype.itemsize != len(content) - start:
+        raise StoreError(f"{where} names a file that does not hold the {count} values that its header says")
     flat = np.frombuffer(content, dtype=dtype, offset=start)
     return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import json
 import pickle
+import zipfile
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
 from fivesigma._tools.extras import need
 from fivesigma.errors import StoreError
-from fivesigma.store.checks.scikit_objects import check_objects
-from fivesigma.store.checks.skops_schema import checked_file
 from fivesigma.store.packing import Codec, Packer, Unpacker, one_line
 
 # What skops may make beside the types that it trusts itself. None of them runs code when it is made.
@@ -37,6 +38,7 @@ TRUSTED = (
     "xgboost.sklearn.XGBClassifier",
     "xgboost.sklearn.XGBRegressor",
 )
+_BOOSTERS = tuple(name for name in TRUSTED if name.startswith(("lightgbm.", "xgboost.")))
 
 
 def _is_scikit_learn(value: Any) -> bool:
@@ -59,11 +61,28 @@ def _pack_skops(packer: Packer, value: Any, where: str) -> dict[str, Any] | None
 
 def _unpack_skops(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     content = unpacker.file(fields, where)
-    if unpacker.trusted:
-        return need("skops.io").loads(content, trusted=list(TRUSTED))
-    value = need("skops.io").loads(checked_file(content), trusted=list(TRUSTED))
-    check_objects(value)
-    return value
+    _check_loaders(content, where)
+    return need("skops.io").loads(content, trusted=list(TRUSTED))
+
+
+def _check_loaders(content: bytes, where: str) -> None:
+    """Refuse a file that calls a booster's type with arguments of its own, which could name any file on the disk.
+
+    skops calls whatever type is trusted if the file says so; for boosters `dumps` never does.
+    """
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        if sum(info.file_size for info in file.infolist()) > len(content):
+            raise StoreError(f"{where} names a file that is compressed, as fivesigma.save does not")
+        pending: list[Any] = [json.loads(file.read("schema.json"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            name, loader = f"{node.get('__module__')}.{node.get('__class__')}", node.get("__loader__")
+            if name in _BOOSTERS and loader != "ObjectNode":
+                raise StoreError(f"{where} names a file that makes a {name} by {str(loader)[:40]}, as skops does not")
+            pending.extend(node.values())
+        elif isinstance(node, list):
+            pending.extend(node)
 
 
 def _pack_pickle(packer: Packer, value: Any, where: str) -> dict[str, Any] | None:

@@ -1,0 +1,83 @@
+"""Histograms of the fit, as we fill them: sums of weights and of their squares, bin by bin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+
+from fivesigma._tools.files import written_whole
+from fivesigma._types import Array
+from fivesigma.errors import InputError
+
+__all__ = ["Filled", "Histograms", "Key", "fill", "read_histograms", "table_of", "write_histograms"]
+
+#: Region, sample, systematic and direction.
+Key = tuple[str, str, str | None, str | None]
+
+
+class Filled(NamedTuple):
+    """Sums of weights and of their squares, and entries, bin by bin."""
+
+    yields: Array
+    squares: Array
+    entries: Array
+
+    def __add__(self, other: Filled) -> Filled:  # type: ignore[override]  # sums, where tuples are joined
+        return Filled(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+Histograms = dict[Key, Filled]
+
+
+def fill(edges: Array, values: Array, weight: Array) -> Filled:
+    """A histogram of half-open bins, as cabinetry fills it: what lies outside is dropped."""
+    place = np.searchsorted(edges, values, side="right") - 1
+    n_bins = len(edges) - 1
+    rows = (place >= 0) & (place < n_bins)  # NaN is sorted to the end
+    place, weight = place[rows], weight[rows].astype(np.float64)
+    sums: list[Any] = [
+        np.bincount(place, w, n_bins).astype(np.float64) for w in (weight, weight**2, np.ones_like(weight))
+    ]
+    return Filled(*sums)
+
+
+def write_histograms(path: Path, histograms: Histograms) -> Path:
+    """Write histograms as one file of arrays; it appears whole or not at all."""
+    arrays: dict[str, Any] = {f"h{k}": np.stack(filled) for k, filled in enumerate(histograms.values())}
+    with written_whole(path) as beside, beside.open("wb") as file:
+        np.savez(file, keys=np.array(json.dumps(list(histograms))), **arrays)
+    return path
+
+
+def read_histograms(path: Path) -> Histograms:
+    """Read what `write_histograms` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            keys = json.loads(str(arrays["keys"]))
+            return {(r, s, name, side): Filled(*arrays[f"h{k}"]) for k, (r, s, name, side) in enumerate(keys)}
+    except (OSError, ValueError, TypeError, KeyError, BadZipFile) as err:
+        raise InputError(f"{path} cannot be read as histograms; remove it, and it is made again") from err
+
+
+def table_of(histograms: Histograms, binning: Mapping[str, Array]) -> Iterator[dict[str, Any]]:
+    """Bins of all histograms as rows of a table."""
+    for (region, sample, systematic, direction), filled in histograms.items():
+        edges = binning[region]
+        for i, (value, square, n) in enumerate(zip(*filled, strict=True)):
+            yield {
+                "region": region,
+                "sample": sample,
+                "systematic": systematic or "",
+                "direction": direction or "",
+                "bin": i,
+                "from": float(edges[i]),
+                "to": float(edges[i + 1]),
+                "entries": int(n),
+                "yield": float(value),
+                "error": float(square) ** 0.5,
+            }

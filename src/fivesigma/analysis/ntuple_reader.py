@@ -1,0 +1,243 @@
+"""Reading ntuples: features, event numbers and the values of expressions, tree by tree."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fivesigma._tools.files import check_digest
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.analysis.analysis_file import Settings
+from fivesigma.analysis.templates import SCORE, Template, Tree
+from fivesigma.datasets.blocks import read_blocks
+from fivesigma.datasets.columns import Columns, Kind, Plan, require
+from fivesigma.datasets.events import Events
+from fivesigma.datasets.expression import Expression, split_definition
+from fivesigma.datasets.folds import fold_numbers
+from fivesigma.datasets.root import RootTree
+from fivesigma.datasets.stream import BACKGROUND, SIGNAL
+from fivesigma.errors import InputError
+
+__all__ = ["Entries", "Reader", "check_finite", "texts_of"]
+
+
+class _Renamed:
+    """A tree in which some branches stand for others."""
+
+    def __init__(self, source: RootTree, replaced: tuple[tuple[str, str], ...]) -> None:
+        for old, new in replaced:
+            for name in (old, new):
+                require(name, source)
+        self._source, self._new = source, dict(replaced)
+        self.name, self.names, self.numbers = source.name, source.names, source.numbers
+        self.n_entries = source.n_entries
+
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
+        """Read the branches under the names of those that they stand for."""
+        # Two names may want one branch, as when a replaced one and its replacement are both used.
+        wanted: dict[str, Kind] = {}
+        for name, kind in kinds.items():
+            real = self._new.get(name, name)
+            wanted[real] = "raw" if "raw" in (kind, wanted.get(real)) else kind
+        for chunk in self._source.chunks(wanted, rows):
+            yield {name: chunk[self._new.get(name, name)] for name in kinds}
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """What was read of a tree.
+
+    Attributes
+    ----------
+    tree : Tree
+    number : int array of shape (n_entries,)
+        Event numbers.
+    values : dict of str to array
+        By the text of the expression.
+    columns : dict of str to array
+        Branches with one value per event, in their own type.
+    X : float32 array of shape (n_entries, n_features) or None
+        Features, if they were asked for.
+    """
+
+    tree: Tree
+    number: IntArray
+    values: dict[str, Array]
+    columns: dict[str, AnyArray]
+    X: NDArray[np.float32] | None
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def truth(self, condition: str) -> BoolArray:
+        """Where a condition holds."""
+        return np.asarray(self.values[condition] != 0, dtype=bool)
+
+    def weight(self, template: Template) -> Array:
+        """Weights of a template, with the factor of the luminosity."""
+        own = np.ones(len(self)) if template.weight is None else self.values[template.weight]
+        return own if template.factor == 1.0 else template.factor * own
+
+
+class Reader:
+    """Reads trees with the features of an analysis, which the first tree settles."""
+
+    def __init__(self, settings: Settings, first: Template) -> None:
+        self.settings = settings
+        self._sources: dict[Tree, RootTree | _Renamed] = {}
+        asked = Columns(
+            features=list(settings.features), label=None, weight=None, ids=None, keep=[settings.event_number]
+        )
+        with _explained(first.trees[0], first.owner):
+            self.columns = asked.settled(self._source(first.trees[0]))[0]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return self.columns.feature_names
+
+    def _source(self, tree: Tree) -> RootTree | _Renamed:
+        """A tree, opened and checked once."""
+        if tree not in self._sources:
+            check_digest(tree.file)
+            source = RootTree(tree.file, tree.name)
+            self._sources[tree] = _Renamed(source, tree.replaced) if tree.replaced else source
+        return self._sources[tree]
+
+    def check(self, tree: Tree, owner: str, templates: Collection[Template]) -> None:
+        """Refuse a tree that lacks a branch, without reading it."""
+        with _explained(tree, owner):
+            source = self._source(tree)
+            self.columns.reading(source)
+            for text in texts_of(templates):
+                for name in sorted(Expression(text, "expression").columns):
+                    require(name, source)
+
+    def read(
+        self,
+        tree: Tree,
+        owner: str,
+        texts: Collection[str] = (),
+        columns: Collection[str] = (),
+        *,
+        cut: str | None = None,
+        features: bool = True,
+    ) -> Entries:
+        """Read a tree: every entry, or those that pass the cut.
+
+        Parameters
+        ----------
+        tree : Tree
+        owner : str
+            Who wants it, for messages.
+        texts : collection of str
+            Expressions.
+        columns : collection of str
+            Branches with one value per event.
+        cut : str, optional
+            Condition.
+        features : bool, default=True
+        """
+        derived = {f"value {text}": Expression(text, "expression") for text in texts}
+        kinds: dict[str, Kind] = dict.fromkeys((self.settings.event_number, *columns), "value")
+        defined: dict[str, Expression] = {}
+        if features:
+            texts_of_features = map(split_definition, self.columns.features or ())
+            definitions = dict(text for text in texts_of_features if text is not None)
+            defined = {f"feature {n}": Expression(text, f"feature {n!r}") for n, text in definitions.items()}
+            kinds |= dict.fromkeys([n for n in self.feature_names if f"feature {n}" not in defined], "value")
+        with _explained(tree, owner):
+            source = self._source(tree)
+            for name in sorted({*kinds}.union(*(e.columns for e in (*derived.values(), *defined.values())))):
+                require(name, source)
+            if source.n_entries == 0:
+                return self._empty(tree, texts, columns, features=features)
+            plan = Plan(kinds, derived | defined, None if cut is None else Expression(cut, "Filter"))
+            blocks = [block.columns for block in read_blocks(source, plan)]
+            read = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+            number = read[self.settings.event_number]
+            if number.dtype.kind not in "iu":
+                raise InputError(f"EventNumber {self.settings.event_number!r} must hold integers, got {number.dtype}")
+            X = None
+            if features:
+                X = np.empty((len(number), len(self.feature_names)), dtype=np.float32)
+                with np.errstate(over="ignore"):
+                    for j, name in enumerate(self.feature_names):
+                        X[:, j] = read[f"feature {name}" if f"feature {name}" in defined else name]
+                if self.columns.missing is not None:
+                    X[np.float32(self.columns.missing) == X] = np.nan
+        values = {text: read[f"value {text}"].astype(np.float64) for text in texts}
+        return Entries(tree, number, values, {name: read[name] for name in columns}, X)
+
+    def _empty(self, tree: Tree, texts: Collection[str], columns: Collection[str], *, features: bool) -> Entries:
+        """A tree without entries, which a part of a sample may have."""
+        X = np.empty((0, len(self.feature_names)), dtype=np.float32) if features else None
+        none = np.empty(0)
+        return Entries(tree, np.empty(0, dtype=np.intp), dict.fromkeys(texts, none), dict.fromkeys(columns, none), X)
+
+    def flat(self, tree: Tree, names: Collection[str]) -> list[str]:
+        """Those of these branches that have one number per event, and a name that every program can read."""
+        numbers = frozenset(self._source(tree).numbers)
+        return [name for name in names if name in numbers and name.isidentifier()]
+
+    def events(self, entries: Entries, weight: Array, *, signal: bool | None, sample: str) -> Events:
+        """Entries as events that a model takes."""
+        if entries.X is None:
+            raise InputError("these entries were read without features")
+        bad = np.isinf(entries.X)
+        if bad.any():
+            i, j = np.argwhere(bad)[0]
+            raise InputError(
+                f"feature {self.feature_names[j]!r} is infinite (or too large for float32) in an event of sample "
+                f"{sample!r} with {self.settings.event_number} {entries.number[i]} in {entries.tree.file.name}: cut "
+                "such events in the Preselection, or leave the feature out"
+            )
+        n = len(entries)
+        return Events(
+            X=entries.X,
+            y=np.full(n, None, dtype=object) if signal is None else np.full(n, SIGNAL if signal else BACKGROUND),
+            weight=weight,
+            signal=None if signal is None else SIGNAL,
+            feature_names=self.feature_names,
+            process=np.full(n, sample),
+            kept={self.settings.event_number: entries.number},
+            columns=self.columns,
+        )
+
+    def folds(self, number: IntArray) -> IntArray:
+        """Fold of each event: its number modulo the number of folds."""
+        return fold_numbers(self.settings.folds, number)
+
+
+def check_finite(weight: Array, entries: Entries, template: Template) -> None:
+    """Refuse a weight that is not finite."""
+    if not np.isfinite(weight).all():
+        at = int(np.argmin(np.isfinite(weight)))
+        raise InputError(
+            f"the weight {template.weight!r} of {template.owner} is {weight[at]} for event {entries.number[at]} of "
+            f"{entries.tree.file.name}; every event of region {template.region!r} needs a finite one"
+        )
+
+
+def texts_of(templates: Collection[Template]) -> list[str]:
+    """Expressions of some templates: conditions, weights and variables, each once; the score is none."""
+    found: dict[str, None] = {}
+    for template in templates:
+        for text in (template.condition, template.weight, template.variable):
+            if text is not None and text != SCORE:
+                found[text] = None
+    return list(found)
+
+
+@contextmanager
+def _explained(tree: Tree, owner: str) -> Iterator[None]:
+    """Add to an error which tree it was, and who wanted it."""
+    try:
+        yield
+    except InputError as err:
+        raise InputError(f"{err} (tree {tree.name!r}, {owner})") from err

@@ -1,0 +1,108 @@
+"""Training: the events of the chosen region, and one model that scores each event by a fit that did not see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fivesigma.analysis.analysis_file import Analysis, Settings, find_named
+from fivesigma.analysis.ntuple_reader import Reader
+from fivesigma.analysis.templates import Template
+from fivesigma.datasets.events import Events
+from fivesigma.errors import InputError, did_you_mean, is_number, shortened
+from fivesigma.estimators.make import MODELS, make_model
+
+__all__ = ["make_region_model", "training_events"]
+
+# Parameters that belong to all folds together, and those that the analysis sets itself.
+_SHARED = ("utility", "b_reg", "negative_weights", "random_state", "cut")
+_OURS = (
+    *("cv", "by", "checkpoint", "checkpoint_every", "verbose", "n_jobs", "pos_label", "refit", "estimator"),
+    *("weight_estimator", "cascade", "n_repeats", "memory", "cache"),
+)
+# Parameters of the boosting libraries that neither open files nor connections, by the names of both.
+_PARAMS = (
+    *("max_depth", "learning_rate", "eta", "max_leaves", "num_leaves", "grow_policy", "max_bin", "device"),
+    *("min_child_weight", "min_child_samples", "min_data_in_leaf", "min_sum_hessian_in_leaf", "min_split_loss"),
+    *("gamma", "min_gain_to_split", "max_delta_step", "sampling_method", "subsample", "bagging_fraction"),
+    *("bagging_freq", "feature_fraction", "feature_fraction_bynode", "colsample_bytree", "colsample_bylevel"),
+    *("colsample_bynode", "reg_lambda", "reg_alpha", "lambda", "alpha", "lambda_l1", "lambda_l2", "linear_tree"),
+    *("extra_trees", "path_smooth", "max_cat_to_onehot", "min_data_in_bin", "deterministic"),
+)
+_MOST = 1e6  # trees, rounds, depth: more is an error of writing
+
+
+def training_events(reader: Reader, analysis: Analysis, templates: Sequence[Template]) -> Events:
+    """Simulated events of the chosen region, with the weights that the fit expects.
+
+    Parameters
+    ----------
+    reader : Reader
+    analysis : Analysis
+    templates : sequence of Template
+        Nominal ones of the chosen region.
+    """
+    parts = []
+    for template in templates:
+        texts = [] if template.weight is None else [template.weight]
+        factor = analysis.norm_factor(analysis.chosen, find_named(analysis.simulated, template.sample))
+        for tree in template.trees:
+            entries = reader.read(tree, template.owner, texts, cut=template.condition)
+            if len(entries):
+                weight = entries.weight(template) * factor
+                signal = template.sample in analysis.signal
+                parts.append(reader.events(entries, weight, signal=signal, sample=template.sample))
+    return Events.concatenate(parts)
+
+
+def make_region_model(settings: Settings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:
+    """Make the estimator of all folds that the block asks for."""
+    shared: dict[str, Any] = {"random_state": 0, "utility": "ams2"}
+    shared |= {name: value for name, value in settings.options.items() if name in _SHARED}
+    shared |= {
+        "cv": settings.folds,
+        "by": settings.event_number,
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "n_jobs": n_jobs,
+        "verbose": verbose,
+    }
+    own = {name: value for name, value in settings.options.items() if name not in _SHARED}
+    return make_model(settings.model, **_checked(MODELS[settings.model], own), **shared)
+
+
+def _checked(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that the estimator has and that reach nothing but its trees."""
+    own = dict.fromkeys(("library", "n_trees", *kind().get_params(deep=False)))
+    known = [name for name in own if name not in (*_OURS, *_SHARED)]
+    for name, value in options.items():
+        if name not in known:
+            hint = did_you_mean(name, (*known, *_SHARED)) or f"; known are {', '.join((*known, *_SHARED))}"
+            raise InputError(f"ModelOptions has the unknown key {shortened(repr(name))}{hint}")
+        if name == "params":
+            _check_params(value)
+        else:
+            _check_value(value, name)
+    return dict(options)
+
+
+def _check_params(params: Any) -> None:
+    if not isinstance(params, dict):
+        raise InputError(f"params of ModelOptions must be a mapping of parameters, got {shortened(repr(params))}")
+    for name, value in params.items():
+        if name not in _PARAMS:
+            hint = did_you_mean(name, _PARAMS) or f"; known are {', '.join(_PARAMS)}"
+            raise InputError(
+                f"params of ModelOptions has the key {shortened(repr(name))}, which it does not take{hint}"
+            )
+        _check_value(value, f"params {name}")
+
+
+def _check_value(value: Any, name: str) -> None:
+    short = isinstance(value, bool) or value is None or (isinstance(value, str) and len(value) <= 40)
+    pair = isinstance(value, list) and len(value) <= 2 and all(map(is_number, value))
+    if not (short or pair or (is_number(value) and abs(value) <= _MOST)):
+        raise InputError(
+            f"{name} of ModelOptions must be a number up to {_MOST:,.0f}, a word or a truth, got "
+            f"{shortened(repr(value))}"
+        )

@@ -1,0 +1,173 @@
+"""Reading a source chunk by chunk: expressions are evaluated and events are cut before the next chunk is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fivesigma._tools.extras import need
+from fivesigma.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fivesigma.datasets.columns import Kind, Plan, Source
+
+__all__ = ["Block", "FeatureTable", "read_blocks", "read_columns"]
+
+# Rows copied from columns to the table at a time: a piece that stays in the processor's cache.
+_PIECE = 1_024
+_GROWTH = 1.25
+
+
+@dataclass(slots=True)
+class Block:
+    """The columns of one source after the cut.
+
+    Attributes
+    ----------
+    source : str
+        Name of the source, for messages.
+    columns : dict of str to array
+        By name; the values of expressions under the names that they define.
+    n_read, n_rows : int
+        Events before and after the cut.
+    passed : int array or None
+        Rows of the source that passed the cut; None for all.
+    """
+
+    source: str
+    columns: dict[str, NDArray[Any]]
+    n_read: int
+    n_rows: int
+    passed: NDArray[np.intp] | None
+
+    def where(self, index: int) -> str:
+        """Name a row as the user finds it: counted from 1, in the source, before the cut."""
+        row = index if self.passed is None else int(self.passed[index])
+        return f"row {row + 1:,} of {self.source}"
+
+
+def read_columns(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+    """Read columns that are not events, such as scores, as a whole."""
+    chunks = list(source.chunks(kinds))
+    if not any(len(column) for chunk in chunks for column in chunk.values()):
+        raise InputError(f"{source.name} holds no events")
+    return {name: np.concatenate([_flat(chunk[name], name, source) for chunk in chunks]) for name in kinds}
+
+
+def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator[Block]:
+    """Read what is planned of the events that pass the cut, one chunk after the other.
+
+    Parameters
+    ----------
+    source : Source
+    plan : Plan
+    rows : int, optional
+        Events per chunk, before the cut; by default as the format is best read.
+    """
+    kinds, derived, cut = plan
+    expressions = [*derived.values(), *([] if cut is None else [cut])]
+    raw = frozenset[str]().union(*(e.columns for e in expressions))
+    wanted: dict[str, Kind] = {**kinds, **dict.fromkeys(sorted(raw), "raw")}
+    if not wanted:  # constants alone: any column tells how many events there are
+        wanted = {(*source.numbers, *source.names)[0]: "raw"}
+    first = 0
+    for chunk in source.chunks(wanted, rows):
+        n = len(next(iter(chunk.values())))
+        if n == 0:
+            continue
+        columns = {name: _precise(chunk[name]) for name in raw}
+        kept: Any = slice(None)
+        passed = None if first == 0 else np.arange(first, first + n)
+        n_rows = n
+        if cut is not None:
+            kept = np.flatnonzero(cut.condition(columns, n))
+            passed, n_rows = kept + first, kept.size
+        out = {name: _flat(chunk[name], name, source)[kept] for name in kinds}
+        out |= {name: expression.values(columns, n)[kept] for name, expression in derived.items()}
+        del chunk, columns  # else they are in memory while the next chunk is read
+        yield Block(source.name, out, n, n_rows, passed)
+        del out
+        first += n
+
+
+def _precise(column: Any) -> Any:
+    """Numbers in which products of weights keep their digits."""
+    if _is_jagged(column):
+        awkward = need("awkward")
+        return awkward.values_astype(column, np.float64) if "float32" in str(column.type) else column
+    return column.astype(np.float64) if column.dtype == np.float32 else column
+
+
+def _flat(column: Any, name: str, source: Source) -> NDArray[Any]:
+    """A column that is wanted by itself, and used in an expression as well."""
+    if _is_jagged(column) or column.ndim != 1:
+        shape = column.type if _is_jagged(column) else " * ".join(map(str, (*column.shape, column.dtype)))
+        raise InputError(
+            f"column {name!r} of {source.name} does not hold one value per event but the shape {shape}; pick one with "
+            f"'{name}[0]', or use sum, max, min, count, any, all"
+        )
+    return np.asarray(column)
+
+
+def _is_jagged(column: Any) -> bool:
+    return type(column).__module__.partition(".")[0] == "awkward"
+
+
+class FeatureTable:
+    """Rows of float32 features that grow at the end.
+
+    Parameters
+    ----------
+    names : sequence of str
+    missing : float, optional
+        Code that becomes NaN.
+
+    Attributes
+    ----------
+    n_rows, n_empty : int
+        Rows so far, and how many of their values were NaN in the source.
+    """
+
+    def __init__(self, names: Sequence[str], missing: float | None) -> None:
+        self.names = tuple(names)
+        self.missing = missing
+        self.n_rows = self.n_empty = 0
+        self._rows = np.empty((0, len(self.names)), dtype=np.float32)
+
+    def add(self, columns: Mapping[str, NDArray[Any]], where: Callable[[int], str]) -> None:
+        """Append rows; `where` names a row of these columns in an error."""
+        n = len(columns[self.names[0]])
+        if self.n_rows + n > len(self._rows):
+            self._resize(max(self.n_rows + n, int(_GROWTH * self.n_rows)))
+        for first in range(0, n, _PIECE):
+            last = min(first + _PIECE, n)
+            piece = self._rows[self.n_rows + first : self.n_rows + last]
+            with np.errstate(over="ignore"):  # too large for float32 is infinite, and refused below
+                for j, name in enumerate(self.names):
+                    piece[:, j] = columns[name][first:last]
+            self.n_empty += int(np.isnan(piece).sum())
+            if self.missing is not None:
+                piece[piece == np.float32(self.missing)] = np.nan
+            infinite = np.isinf(piece)
+            if infinite.any():
+                i, j = np.argwhere(infinite)[0]
+                raise InputError(
+                    f"column {self.names[j]!r} is infinite (or too large for float32) in {where(first + int(i))}: mark "
+                    "it as missing, or leave the column out"
+                )
+        self.n_rows += n
+
+    def finished(self) -> NDArray[np.float32]:
+        """All rows; nothing can be added any more."""
+        self._resize(self.n_rows)
+        return self._rows
+
+    def _resize(self, n_rows: int) -> None:
+        # The memory is moved by the system, not copied; nobody else refers to it yet.
+        self._rows.resize((n_rows, len(self.names)), refcheck=False)

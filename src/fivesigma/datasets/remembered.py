@@ -1,0 +1,130 @@
+"""Reading other events as the training events of a model were read, but for what is asked otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.expression import Expression, split_definition
+from fivesigma.datasets.root import RootTree
+from fivesigma.datasets.sources import Paths, Target, find_targets
+from fivesigma.errors import InputError
+
+__all__ = ["as_in_training"]
+
+
+def as_in_training(
+    model: Any, path: Paths | Mapping[str, Paths], asked: Mapping[str, Any]
+) -> tuple[Columns, tuple[str, ...]]:
+    """What to ask of files, so that their events are those that a model was trained for.
+
+    Parameters
+    ----------
+    model : classifier
+        Its `columns_` is the record of the training.
+    path
+        As in `load_events`.
+    asked : mapping of str to object
+        Parameters of `load_events` that are to be otherwise than in training; None says that there is no such thing,
+        such as no cut. A luminosity of None leaves all weights as they stand.
+
+    Returns
+    -------
+    columns : Columns
+    notes : tuple of str
+        What was taken from the training, in one sentence.
+    """
+    trained = Columns.of_model(model)
+    first = find_targets(next(iter(path.values())) if isinstance(path, Mapping) else path)[:1]
+    tree = asked.get("tree", _tree_there(trained.tree, first))
+    names = frozenset(first[0].open(tree).names) if first and _opens(first[0], tree) else frozenset[str]()
+    used: dict[str, Any] = {
+        "features": trained.features,
+        "missing": trained.missing,
+        "tree": tree,
+        "keep": tuple(dict.fromkeys((*trained.keep, *asked.get("keep", ())))),
+        "cut": trained.cut,
+    }
+    by_process = isinstance(trained.signal, list | tuple)
+    said, notes = [], []
+    if isinstance(path, Mapping):
+        used["weight"] = trained.weight
+        normalised = _normalisation(trained, path, asked)
+        used |= normalised
+        if by_process:
+            used["signal"] = [name for name in trained.signal if name in path]
+            said += [] if "signal" in asked else [f"signal {', '.join(used['signal']) or 'none'}"]
+            new = [name for name in path if name not in trained.factors]
+            if new and "signal" not in asked:
+                notes.append(f"Not in training, and taken as background: {', '.join(new)}.")
+        if normalised.get("luminosity") is not None and "luminosity" not in asked:
+            said.append(f"luminosity {normalised['luminosity']:g}/fb, cross sections and sums of weights")
+    else:
+        found = trained.there(names)
+        used |= {"label": found.label, "weight": found.weight, "process": found.process}
+        if asked.get("label", found.label) is not None:
+            # Of a model that was trained with files of processes, no label of a file is known.
+            used["signal"] = None if by_process else np.asarray(model.classes_).tolist()[1]
+        if any(factor != 1.0 for factor in trained.factors.values()):
+            notes.append(
+                "In training the weights of processes were normalised; without processes they are as they stand."
+            )
+    if used["cut"] is not None and "cut" not in asked:
+        _refuse_lacking(used["cut"], names, first)
+        said.append(f"cut {used['cut']!r}")
+    if "weight" not in asked and used["weight"] not in (None, "Weight"):
+        said.append(f"weight {used['weight']!r}")
+    defined = [text for text in map(split_definition, trained.features or ()) if text is not None]
+    said += [f"definitions of {', '.join(name for name, _ in defined)}"] if defined else []
+    known = {each.name for each in fields(Columns) if each.init}
+    given = {name: value for name, value in asked.items() if name not in used or name not in _MERGED}
+    for name in given:
+        if name not in known:
+            raise InputError(f"there is no {name!r} to be asked for when events are read")
+    sentence = [f"As in training: {'; '.join(said)}."] if said else []
+    return Columns(**used | given), (*sentence, *notes)
+
+
+_MERGED = ("keep", "luminosity", "cross_section", "sum_of_weights")
+
+
+def _normalisation(trained: Columns, path: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Luminosity, cross sections and sums of weights of the processes that are there."""
+    if "luminosity" in asked and asked["luminosity"] is None:
+        return {"luminosity": None, "cross_section": {}, "sum_of_weights": {}}
+    found = {
+        name: {key: value for key, value in getattr(trained, name).items() if key in path} | dict(asked.get(name) or {})
+        for name in ("cross_section", "sum_of_weights")
+    }
+    luminosity = asked.get("luminosity", trained.luminosity)
+    if "luminosity" not in asked and all(value is None for value in found["cross_section"].values()):
+        luminosity = None  # none of the processes that it was for
+    return {"luminosity": luminosity, **found}
+
+
+def _tree_there(tree: str | None, targets: Sequence[Target]) -> str | None:
+    """The tree of the training, if the first file has it and names no other."""
+    if tree is None or not targets or targets[0].tree is not None or not targets[0].name.lower().endswith(".root"):
+        return None
+    return tree if tree in RootTree.trees_of(targets[0].path) else None
+
+
+def _opens(target: Target, tree: str | None) -> bool:
+    """Whether it is clear what to read of a file; if not, reading it says so."""
+    if not target.name.lower().endswith(".root") or tree is not None or target.tree is not None:
+        return True
+    return len(RootTree.trees_of(target.path)) == 1
+
+
+def _refuse_lacking(cut: str, names: frozenset[str], targets: Sequence[Target]) -> None:
+    """Refuse files that cannot be cut as in training."""
+    lacking = sorted(Expression(cut, "cut").columns - names) if names else []
+    if lacking:
+        raise InputError(
+            f"the training took the events that pass {cut!r}, and {targets[0].name} has no column {lacking[0]!r}; say "
+            "cut=None or --where none to take all events"
+        )

@@ -1,0 +1,345 @@
+"""From what a user calls events to the files that hold them: patterns, trees, processes and their normalisation."""
+
+from __future__ import annotations
+
+import filecmp
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from fivesigma._tools.files import DIGEST, check_digest
+from fivesigma.datasets.columns import require
+from fivesigma.datasets.root import RootTree, stored_sum
+from fivesigma.datasets.tables import CsvFile, ParquetFile
+from fivesigma.errors import InputError, did_you_mean, is_number
+
+if TYPE_CHECKING:
+    from fivesigma.datasets.columns import Columns, Kind, Source
+
+__all__ = ["Input", "Paths", "Target", "find_inputs", "find_targets", "normalise"]
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+T = TypeVar("T")
+_ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".root")
+
+
+class Target(NamedTuple):
+    """A file, and the tree in it that its name asks for."""
+
+    path: Path
+    tree: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.path.name
+
+    def state(self) -> tuple[int, ...]:
+        """What the system says of the file, by which a change is noticed."""
+        try:
+            found = self.path.stat()
+        except OSError as err:
+            raise InputError(f"{self.path} cannot be read: {err.strerror or err}") from err
+        return found.st_size, found.st_mtime_ns, found.st_ino
+
+    def open(self, tree: str | None = None) -> Source:
+        """Open the file; its digest is checked if there is one."""
+        tree = self.tree or tree
+        ending = next(ending for ending in _ENDINGS if self.name.lower().endswith(ending))
+        check_digest(self.path)
+        try:
+            if ending == ".root":
+                return RootTree(self.path, tree)
+            if self.tree is not None:
+                raise InputError(f"{self.name} is not a ROOT file, so it has no tree {self.tree!r}")
+            return ParquetFile(self.path) if ending == ".parquet" else CsvFile(self.path)
+        except PermissionError as err:
+            raise InputError(f"{self.path} may not be read by this user") from err
+
+
+class Input(NamedTuple):
+    """One file of events: which, how it is opened, and what its events are.
+
+    Attributes
+    ----------
+    target : Target
+    tree : str or None
+        Of a ROOT file that does not name one.
+    varied : mapping of str to str
+        Columns that are read in place of others.
+    process : str or None
+        What its events were simulated as, where files and not a column say so.
+    factor : float
+        Of their weights.
+    """
+
+    target: Target
+    tree: str | None = None
+    varied: Mapping[str, str] = {}
+    process: str | None = None
+    factor: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.target.name
+
+    def open(self) -> Source:
+        """Open the file."""
+        source = self.target.open(self.tree)
+        return Renamed(source, self.varied) if self.varied else source
+
+    def absolute(self) -> Input:
+        """The same for a process in another folder."""
+        return self._replace(target=self.target._replace(path=self.target.path.absolute()))
+
+    def state(self) -> tuple[int, ...]:
+        """What tells that the file has changed."""
+        return self.target.state()
+
+
+class Renamed:
+    """A source in which some columns stand for others.
+
+    Parameters
+    ----------
+    source : Source
+    varied : mapping of str to str
+        For each name the column to read in its place. A pattern such as ``{"*_NOSYS": "*_JET_up"}`` stands for all
+        names that match it and whose counterpart exists; all others are read as they are.
+    """
+
+    def __init__(self, source: Source, varied: Mapping[str, str]) -> None:
+        self._source = source
+        self._new = {old: new for pattern in varied.items() for old, new in _counterparts(source, *pattern)}
+        self.name, self.names, self.numbers = source.name, source.names, source.numbers
+
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
+        """Read the columns under the names of those that they stand for."""
+        # Two names may want one column, as when a replaced one and its replacement are both used.
+        wanted: dict[str, Kind] = {}
+        for name, kind in kinds.items():
+            real = self._new.get(name, name)
+            wanted[real] = "raw" if wanted.get(real, kind) != kind else kind
+        for chunk in self._source.chunks(wanted, rows):
+            yield {name: chunk[self._new.get(name, name)] for name in kinds}
+
+
+def _counterparts(source: Source, old: str, new: str) -> list[tuple[str, str]]:
+    """Names that a variation changes, and what is read in their place."""
+    if "*" not in old:
+        require(old, source)
+        require(new, source)
+        return [(old, new)]
+    if old.count("*") != new.count("*"):
+        raise InputError(f"varied={{{old!r}: {new!r}}} needs as many * on both sides")
+    pattern, there = re.compile(re.escape(old).replace(r"\*", "(.*)")), frozenset(source.names)
+    found = []
+    for name in source.names:
+        match = pattern.fullmatch(name)
+        if match is not None:
+            parts = iter(match.groups())
+            other = "".join(next(parts) if piece == "*" else piece for piece in re.split(r"(\*)", new))
+            found += [(name, other)] if other in there else []
+    if not found:
+        raise InputError(f"no column of {source.name} that matches {old!r} has a counterpart {new!r}")
+    return found
+
+
+def find_inputs(path: Paths | Mapping[str, Paths], columns: Columns) -> tuple[list[Input], Columns, list[str]]:
+    """Find the files that a user means; none is read yet, but for sums of weights.
+
+    Returns
+    -------
+    inputs : list of Input
+    columns : Columns
+        As asked for; without label and process, and with the factors, where files say what an event is.
+    notes : list of str
+        How each process was normalised.
+    """
+    if isinstance(path, Mapping):
+        return _find_processes(path, columns)
+    if columns.luminosity is not None or columns.cross_section or columns.sum_of_weights:
+        raise InputError("luminosity, cross_section and sum_of_weights belong to processes; give {process: files}")
+    targets = find_targets(path)
+    if columns.tree is not None and not all(target.name.lower().endswith(".root") for target in targets):
+        other = next(target.name for target in targets if not target.name.lower().endswith(".root"))
+        raise InputError(f"a tree is chosen within ROOT files, but {other} is not one")
+    if not targets:
+        raise InputError("there is no file to read")
+    return [Input(target, columns.tree, columns.varied) for target in targets], columns, []
+
+
+def _find_processes(paths: Mapping[str, Paths], columns: Columns) -> tuple[list[Input], Columns, list[str]]:
+    """Find files whose processes are known."""
+    if not paths:
+        raise InputError("there is no process to read")
+    if columns.signal is None:
+        raise InputError("name the processes that are signal with signal= or --signal")
+    signals = (columns.signal,) if isinstance(columns.signal, str) else tuple(columns.signal)
+    given = {"signal": signals, "cross_section": columns.cross_section, "sum_of_weights": columns.sum_of_weights}
+    for kind, names in given.items():
+        for name in names:
+            if name not in paths:
+                hint = did_you_mean(str(name), paths) or f"; there are {', '.join(map(repr, paths))}"
+                raise InputError(f"{kind} names the process {name!r}, which has no files{hint}")
+    _refuse_unnormalised(list(paths), columns)
+    inputs: list[Input] = []
+    notes: list[str] = []
+    factors: dict[str, float] = {}
+    for process, path in paths.items():
+        try:
+            own = find_targets(path)
+        except InputError as err:
+            raise InputError(f"{err} (process {process!r})") from err
+        if not own:
+            raise InputError(f"process {process!r} has no file to read")
+        found = normalise(process, own, columns)
+        factors[process] = found.factor
+        notes += [] if found.sentence is None else [found.sentence]
+        inputs += [Input(target, columns.tree, columns.varied, process, found.factor) for target in own]
+    notes += _shared(inputs)
+    settled = replace(columns, label=None, process=None, signal=signals)
+    object.__setattr__(settled, "factors", factors)  # the dataclass is frozen
+    return inputs, settled, notes
+
+
+class Normalised(NamedTuple):
+    """The factor of a process's weights, and how it was found; no sentence where weights are as they stand."""
+
+    factor: float
+    sentence: str | None = None
+
+
+def normalise(process: str, files: Sequence[Target], columns: Columns) -> Normalised:
+    """Factor of the weights of a process: 1000 x luminosity x cross section / sum of weights, or one."""
+    luminosity, cross_section = columns.luminosity, columns.cross_section.get(process)
+    asked = columns.sum_of_weights.get(process)
+    if cross_section is None:
+        if asked is not None:
+            raise InputError(f"process {process!r} has a sum of weights and no cross section; give both or neither")
+        return Normalised(1.0, f"{process}: weights as they stand." if columns.cross_section else None)
+    if luminosity is None:
+        raise InputError(f"process {process!r} has a cross section, which needs a luminosity (in 1/fb)")
+    if asked is None:
+        raise InputError(f"process {process!r} has a cross section, which needs a sum of weights")
+    total: Any = asked
+    said = ""
+    if isinstance(asked, str):
+        total = sum(stored_sum(target.path, asked, process) for target in files)
+        said = f" ({asked}, {len(files)} file{'s' * (len(files) != 1)})"
+    for name, value in (("luminosity", luminosity), ("cross section", cross_section), ("sum of weights", total)):
+        if not is_number(value) or not np.isfinite(value) or value <= 0:
+            raise InputError(f"the {name} of process {process!r} must be a positive number, got {value!r}")
+    factor = 1000.0 * float(luminosity) * float(cross_section) / float(total)
+    parts = f"1000 x {luminosity:g}/fb x {cross_section:g} pb / {float(total):.8g}{said}"
+    return Normalised(factor, f"{process}: weights x {factor:.6g} = {parts}.")
+
+
+def _refuse_unnormalised(processes: Sequence[str], columns: Columns) -> None:
+    """Refuse a luminosity that nothing uses, and a process whose cross section was forgotten."""
+    known = [name for name in processes if columns.cross_section.get(name) is not None]
+    if columns.luminosity is not None and not known:
+        raise InputError("a luminosity is given and no cross section, so that it would change nothing; leave it out")
+    forgotten = [name for name in processes if name not in columns.cross_section]
+    if known and forgotten:
+        raise InputError(
+            f"process {forgotten[0]!r} has no cross section, while {known[0]!r} has one: give it one, or None if its "
+            f"weights are expected yields already (cross_section={{{forgotten[0]!r}: None}})"
+        )
+
+
+def find_targets(path: Paths) -> list[Target]:
+    """All files that a path, a pattern or a list of them means, each of a known kind and each once."""
+    found = list(_targets(path))
+    _refuse_copies(found)
+    return found
+
+
+def _targets(path: Paths) -> Iterator[Target]:
+    if not isinstance(path, str | os.PathLike):
+        for item in path:
+            yield from _targets(item)
+        return
+    text = os.path.expandvars(Path(path).expanduser())
+    name, _, tree = text.rpartition(".root:")
+    if name:
+        yield from (Target(item, tree) for item in _matching(Path(f"{name}.root")))
+    else:
+        yield from (Target(item) for item in _matching(Path(text)))
+
+
+def _matching(file: Path) -> list[Path]:
+    """Files that a name or a pattern means."""
+    try:
+        file.exists()
+    except OSError as err:  # a name that is too long, a folder that may not be entered
+        raise InputError(f"{file} cannot be looked up: {err.strerror}") from err
+    if file.is_dir():
+        raise InputError(f"{file} is a folder: name its files, for example '{file / '*.parquet'}'")
+    found = [file]
+    if not file.exists():
+        if not glob.has_magic(str(file)):
+            nearby = [item.name for item in file.parent.glob("*")] if file.parent.is_dir() else []
+            hint = did_you_mean(file.name, nearby)
+            raise InputError(f"there is no file {file}{hint}")
+        found = [Path(name) for name in sorted(glob.glob(str(file), recursive=True))]  # noqa: PTH207 - absolute too
+        found = [item for item in found if not item.name.endswith(DIGEST)]
+        if "**" in str(file):  # which matches every folder on the way
+            found = [item for item in found if not item.is_dir() or item.name.lower().endswith(_ENDINGS)]
+    if not found:
+        raise InputError(f"no file matches {str(file)!r}")
+    for item in found:
+        if not item.is_file():
+            kind = "a folder" if item.is_dir() else "a link to nothing" if item.is_symlink() else "no plain file"
+            raise InputError(f"{item} is {kind}, so that its events would be missing: name the files one by one")
+        if not item.name.lower().endswith(_ENDINGS):
+            raise InputError(f"{item.name} ends in none of {', '.join(_ENDINGS)}, so its format is unknown")
+    return found
+
+
+def _refuse_copies(targets: Sequence[Target]) -> None:
+    """Refuse a file that is given twice, by its name, by a link or as a copy."""
+    for (first, _), (second, _) in _copies([(target, None) for target in targets]):
+        how = "given twice" if first.path == second.path else f"the same as {second.path}"
+        raise InputError(f"{first.path} is {how}, so that its events would count twice; leave one of them out")
+
+
+def _copies(targets: Sequence[tuple[Target, T]]) -> Iterator[tuple[tuple[Target, T], tuple[Target, T]]]:
+    """Pairs of files with the same content, of which the same tree is read."""
+    alike: dict[tuple[Any, ...], list[tuple[Target, T]]] = {}
+    for item in targets:
+        alike.setdefault((item[0].tree, item[0].path.stat().st_size), []).append(item)
+    for group in (group for group in alike.values() if len(group) > 1):
+        by_ends: dict[bytes, list[tuple[Target, T]]] = {}
+        for item in group:
+            by_ends.setdefault(_ends(item[0].path), []).append(item)
+        for first, *others in by_ends.values():
+            yield from ((first, o) for o in others if filecmp.cmp(first[0].path, o[0].path, shallow=False))
+
+
+def _ends(path: Path, size: int = 1 << 16) -> bytes:
+    """The first and the last bytes of a file, which tell most files of equal size apart."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(size)
+            file.seek(max(0, path.stat().st_size - size))
+            return start + file.read(size)
+    except OSError as err:
+        raise InputError(f"{path} cannot be read: {err.strerror or err}") from err
+
+
+def _shared(inputs: Sequence[Input]) -> list[str]:
+    """Sentences on files that several processes have."""
+    found = _copies([(item.target, item.process) for item in inputs])
+    return [
+        f"{first.name} is read for {owner} and again for {other}: its events count for both."
+        for (first, owner), (_, other) in found
+    ]

@@ -1,0 +1,140 @@
+"""Classifiers of samples that are told apart: one for every contrast and split, each kept when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from fivesigma._tools.threads import spread_threads, threads_for
+from fivesigma._types import Array
+from fivesigma.estimators.auto import BINS
+from fivesigma.estimators.callbacks import PoolProgress
+from fivesigma.estimators.member_fits import derived_seed, finished, keep_value
+from fivesigma.estimators.moved_events import Contrast, FoldedEvents
+from fivesigma.estimators.parallel import run_parallel
+from fivesigma.estimators.split_steps import Splits
+from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
+from fivesigma.learners import LIBRARIES, Binding, Model
+from fivesigma.learners.density_ratios import fit_contrast
+from fivesigma.learners.libraries import HISTOGRAM, installed_library, make_classifier
+from fivesigma.store import load_value
+from fivesigma.store.checkpoint import Checkpoint
+
+# Settings of the trees that learn shapes, by library: the difference is small, and noise in it is a fake constraint.
+SHAPE_TREES: dict[str, dict[str, Any]] = {
+    "xgboost": {"max_depth": 4, "min_child_weight": 50.0},
+    "lightgbm": {"num_leaves": 15, "min_child_samples": 200},
+    "histogram": {"max_leaf_nodes": 15, "min_samples_leaf": 200},
+}
+
+
+def default_learners(
+    estimator: Any, sample: TrainingSample, splits: Splits, seed: int, checkpoint: Checkpoint | None
+) -> list[Any]:
+    """Boosters for processes and for shapes, with as many trees as held-out events of the first split advise.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Gives threads and policy for negative weights.
+    sample : TrainingSample
+    splits : list of (train, held-out) rows
+    seed : int
+        Of the search.
+    checkpoint : Checkpoint, optional
+        May know the number already.
+    """
+    library = installed_library()
+    params = BINS.get(library, {})
+    saved = None if checkpoint is None else checkpoint.read()
+    if saved is not None and "n_trees" in saved[0]:
+        n_trees = int(saved[0]["n_trees"])
+    else:
+        threads = threads_for(estimator.n_jobs, sample.n_cells)
+        if library == HISTOGRAM:
+            split = Binding(sample.X, sample.target, *splits[0], seed, threads)
+            n_trees = find_tree_count(sample, split, params)
+        else:
+            options = {"negative_weights": estimator.negative_weights, "random_state": seed, "n_jobs": threads}
+            search = PlainSearch(library, params=params, **options)
+            run_parallel(lambda: search._fit_sample(sample, splits[:1]), [()], 1)
+            n_trees = search.n_trees_
+        if checkpoint:
+            checkpoint.write({"fits": [], "n_trees": n_trees}, {})
+    settings = {**(LIBRARIES[library].defaults if library in LIBRARIES else {}), **params}
+    few = make_classifier(library, max(1, n_trees // 2), **{**settings, **SHAPE_TREES.get(library, {})})
+    return [make_classifier(library, n_trees, **settings), few]
+
+
+def fit_contrasts(
+    estimator: Any,
+    contrasts: Mapping[str, tuple[Contrast, Any]],
+    *,
+    stem: str,
+    n_splits: int,
+    seed: int,
+    checkpoint: Checkpoint | None,
+) -> list[dict[str, Model]]:
+    """Train a classifier for each contrast and each split, side by side.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Gives cores, policy for negative weights, and callbacks.
+    contrasts : mapping of str to (Contrast, classifier)
+    stem : str
+        Begins the names of the fits in a checkpoint; those of systematics may hold what the name of a file cannot.
+    n_splits : int
+    seed : int
+    checkpoint : Checkpoint, optional
+
+    Returns
+    -------
+    list of dict of str to Model
+        For each split the models by name.
+    """
+    numbers = {name: number for number, name in enumerate(contrasts)}
+    keys = {(name, k): f"{stem}-{number}-{k}" for name, number in numbers.items() for k in range(n_splits)}
+    n_cells = max((c.second.X.shape[0] * c.second.X.shape[1] for c, _ in contrasts.values()), default=0)
+    workers, threads = spread_threads(estimator.n_jobs, len(keys), n_cells)
+    done = finished(checkpoint)
+    with PoolProgress(estimator, dict.fromkeys(keys.values(), 1)).showing() as progress:
+
+        def work(name: str, split: int) -> Model:
+            key, (contrast, learner) = keys[name, split], contrasts[name]
+            with progress.fit(key):
+                if checkpoint and key in done:
+                    with checkpoint.resuming():
+                        stored: Model = load_value(checkpoint.folder / key)
+                        return stored
+                X, first, weight = contrast.training(split)
+                options = {"seed": derived_seed(seed, numbers[name], split), "n_threads": threads}
+                model = fit_contrast(learner, X, first, weight, negative=estimator.negative_weights, **options)
+                if checkpoint:
+                    keep_value(checkpoint, key, model)
+                return model
+
+        try:
+            models = run_parallel(work, list(keys), workers)
+        except KeyboardInterrupt:
+            if checkpoint:
+                checkpoint.say_interrupted(progress.finished, len(finished(checkpoint)), "fit")
+            raise
+    out: list[dict[str, Model]] = [{} for _ in range(n_splits)]
+    for (name, split), model in zip(keys, models, strict=True):
+        out[split][name] = model
+    return out
+
+
+def held_out_probability(models: Sequence[Model], events: FoldedEvents) -> Array:
+    """P(first sample) of each event by the model that did not see it; a half for an event that no split holds out."""
+    p = np.full(events.signal.size, 0.5)
+    for split, model in enumerate(models):
+        rows = np.flatnonzero(events.home == split)
+        if rows.size:
+            p[rows] = model.signal_probability(_safe_indexing(events.X, rows))
+    return p

@@ -1,0 +1,123 @@
+"""What a score is worth with systematics: its bins, filled with held-out events, nominal and varied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fivesigma._types import Array, BoolArray
+from fivesigma.estimators.moved_events import FoldedEvents, TrainingSystematic
+from fivesigma.likelihood.least_favourable import Solution, efficient_direction
+from fivesigma.likelihood.profile import lowest
+from fivesigma.likelihood.shifts import Normalisation, Varied, YieldShifts, counts_of, yield_shifts
+from fivesigma.significance import AMS2
+
+N_BINS = 30
+MIN_EFFECTIVE = 25.0  # background events of a bin: the noise of fewer events' shifts would look like a constraint
+NOMINAL = "nominal"
+
+
+@dataclass(frozen=True)
+class HeldOutBins:
+    """Held-out events, nominal and varied.
+
+    Attributes
+    ----------
+    nominal : FoldedEvents
+    systematics : sequence of TrainingSystematic
+    free : sequence of str
+        Names of systematics without a constraint.
+    goal : {"discovery", "measurement"}
+    """
+
+    nominal: FoldedEvents
+    systematics: Sequence[TrainingSystematic]
+    free: Sequence[str]
+    goal: str
+
+    def samples(self) -> dict[str, FoldedEvents]:
+        """Every sample that needs scores of its own, by a name."""
+        out = {NOMINAL: self.nominal}
+        for one in self.systematics:
+            for side, events in (("up", one.up), ("down", one.down)):
+                if events is not None and events.X is not self.nominal.X:
+                    out[f"{one.name} {side}"] = events
+        return out
+
+    def fill(self, scores: Mapping[str, Array]) -> YieldShifts:
+        """Fill bins of a score.
+
+        Parameters
+        ----------
+        scores : mapping of str to array
+            Of the events of each sample.
+        """
+        held, weight = self.nominal.home >= 0, self.nominal.representative
+        score, signal, weight = scores[NOMINAL][held], self.nominal.signal[held], weight[held]
+        process = None if self.nominal.process is None else self.nominal.process[held]
+        edges = bin_edges(score, signal, weight)
+        variations = {one.name: self._variation(one, scores, held) for one in self.systematics}
+        return yield_shifts(edges, score, signal, weight, variations, process=process, free=self.free)
+
+    def _variation(
+        self, one: TrainingSystematic, scores: Mapping[str, Array], held: BoolArray
+    ) -> tuple[Varied, Varied | None] | Normalisation:
+        if one.normalisation is not None:
+            return one.normalisation
+
+        def side(name: str, events: FoldedEvents) -> Varied:
+            if events.X is self.nominal.X:
+                return Varied(weight=events.representative[held])
+            there = events.home >= 0
+            process = None if events.process is None else events.process[there]
+            return Varied(scores[name][there], events.representative[there], events.signal[there], process)
+
+        assert one.up is not None  # where there is no normalisation
+        up = side(f"{one.name} up", one.up)
+        return up, None if one.down is None else side(f"{one.name} down", one.down)
+
+    def judge(self, shifts: YieldShifts, names: Sequence[str] | None = None) -> Solution:
+        """Pulls and significance, or coefficients and uncertainty, of filled bins.
+
+        Parameters
+        ----------
+        shifts : YieldShifts
+        names : sequence of str, optional
+            Systematics that count; all by default.
+        """
+        used = list(shifts.up) if names is None else list(names)
+        s, b = shifts.yields(signal=True), shifts.yields(signal=False)
+        if self.goal == "discovery":
+            found = lowest(counts_of(AMS2(), s, b, shifts, names=used))
+            return Solution(found.theta, float(np.sqrt(2 * max(float(found.objective), 0.0))))
+        n, valid = s + b, s + b > 0
+        up, down = (
+            np.array([shifts.yields(signal=True, of=side[k]) + shifts.yields(signal=False, of=side[k]) for k in used])
+            for side in (shifts.up, shifts.down)
+        )
+        delta = ((up - down) / 2).reshape(-1, s.size)[:, valid]
+        constraint = np.array([float(k not in shifts.free) for k in used])
+        return efficient_direction(n[valid], s[valid] / n[valid], delta / n[valid], constraint)
+
+
+def bin_edges(score: Array, signal: BoolArray, weight: Array) -> Array:
+    """Edges between which signal and background, each as one, are spread evenly; bins with little background merge."""
+    order = np.argsort(score, kind="stable")
+    ranked, positive = score[order], np.maximum(weight, 0.0)[order]
+    mixture = np.zeros(score.size)
+    for members in (signal[order], ~signal[order]):
+        mixture[members] = positive[members] / positive[members].sum()
+    at = np.searchsorted(np.cumsum(mixture), np.linspace(0, 2, N_BINS + 1)[1:-1])
+    edges = np.unique(ranked[np.minimum(at, score.size - 1)])
+    cell = np.searchsorted(edges, score[~signal], side="right")
+    first, second = (np.bincount(cell, weight[~signal] ** p, minlength=edges.size + 1) for p in (1, 2))
+    kept: list[float] = []
+    sums = np.zeros(2)
+    for k in range(edges.size, -1, -1):  # from the highest scores down, where background is rare
+        sums += first[k], second[k]
+        if k and sums[0] > 0 and sums[0] ** 2 >= MIN_EFFECTIVE * sums[1]:
+            kept.append(float(edges[k - 1]))
+            sums[:] = 0
+    return np.array([-np.inf, *kept[::-1], np.inf])

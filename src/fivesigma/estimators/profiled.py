@@ -1,0 +1,538 @@
+"""The score that knows the systematics: one likelihood ratio, against the least favourable background."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self
+
+import joblib
+import numpy as np
+from scipy.special import expit
+from sklearn.base import MetaEstimatorMixin
+from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils.validation import check_is_fitted
+
+from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma.datasets.events import Events
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.estimators.contrast_fits import default_learners, fit_contrasts, held_out_probability
+from fivesigma.estimators.held_out_bins import NOMINAL, HeldOutBins
+from fivesigma.estimators.moved_events import (
+    Contrast,
+    FoldedEvents,
+    SystematicsReader,
+    TrainingSystematic,
+    home_of,
+)
+from fivesigma.estimators.parallel import spread_seeds
+from fivesigma.estimators.parameters import one_of
+from fivesigma.estimators.significance_classifier import SignificanceClassifier
+from fivesigma.estimators.split_steps import Splits, TuningEvents
+from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.learners import Model, check_learner
+from fivesigma.learners.density_ratios import SHARE, fit_log_prior, log_odds, relative_shift
+from fivesigma.learners.library_errors import explain_errors
+from fivesigma.likelihood.least_favourable import (
+    Solution,
+    efficient_direction,
+    efficient_score,
+    least_favourable,
+    likelihood_ratio,
+)
+from fivesigma.likelihood.shifts import Normalisation, YieldShifts, check_size
+from fivesigma.store.checkpoint import Checkpoint
+
+GOALS = ("discovery", "measurement")
+ROUNDS = 3  # in which the pulls are updated
+LEAST_COST = 0.005  # share of the significance that a systematic must cost by itself to have a part in the score
+PLAIN = "plain"
+
+
+@dataclass(frozen=True)
+class ProfiledRound:
+    """One score on held-out events.
+
+    Attributes
+    ----------
+    index : int
+        Round 0 is the plain score.
+    pulls : dict of str to float
+        Pulls theta of the score; for a measurement the coefficients a of its efficient score.
+    value : float
+        Profiled significance in bins of the score on held-out events; for a measurement the uncertainty.
+    """
+
+    index: int
+    pulls: dict[str, float]
+    value: float
+
+
+@dataclass(frozen=True)
+class VariedSample(TrainingSample):
+    """Training events with their systematics as they were given."""
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    free: tuple[str, ...] = ()
+    events: Events | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the events and of all varied ones."""
+        return str(joblib.hash((super().digest, dict(self.given), self.free), hash_name="sha1"))
+
+
+class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
+    """The one score that a discovery, or a measurement, with systematics needs.
+
+    With systematics the hypothesis without signal is a background b + theta.Delta, where Delta_j is the shift of the
+    j-th one and theta are its pulls. The best categories are intervals of t = ln (s + b)/(b + theta.Delta) at the
+    least favourable pulls: those at which the background resembles signal plus background most. Pure events of an
+    uncertain background get the lowest t, so that the score makes its own control regions.
+
+    Classifiers give the ratios s/b and Delta_j/b: signal against background, a process whose yield is uncertain against
+    the others, events up against events down. They are cross-fitted on folds. The held-out ratios of all events choose
+    theta, and bins of t, filled with held-out events as they are, correct it in further rounds. The round with the
+    largest profiled significance is kept; the plain score s/b is round 0.
+
+    Edges must know the systematics too: ``fivesigma.categorise(..., systematics=...)``. One cut cannot profile.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        Any classifier that takes ``sample_weight``. By default the booster of `AutoClassifier`, with as many trees as
+        held-out events advise.
+    goal : {"discovery", "measurement"}, default="discovery"
+        Significance of the signal, or uncertainty of its strength mu at mu = 1. The score of a measurement is the
+        efficient one, (s - a.Delta)/(s + b), where Delta is the shift of signal and background.
+    shape_estimator : classifier, optional
+        Tells events up from events down. By default `estimator`, or half as many shallow trees with strong
+        regularisation where it is not given: the difference is small, and noise in it would look like a constraint.
+    cv : int, float or splitter, default=5
+        Folds. Every event is held out at most once.
+    by : str, optional
+        Name of a kept column of integers, such as an event number, by which folds are made; see `CascadePool`.
+    cut : {"model", "plateau", "peak", "smooth"} or float, default="model"
+        Cut of `predict`, tuned on held-out events for a known background.
+    pos_label : label, optional
+        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    negative_weights : {"error", "zero", "abs"}, default="error"
+        What learners see of negative weights; yields always keep the sign.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+    checkpoint : path, optional
+        Folder to which each finished fit is written; the same call resumes from there.
+    random_state : int, RandomState or None, default=None
+        Seed of splits and learners.
+    n_jobs : int, optional
+        Cores to use; all by default.
+
+    Attributes
+    ----------
+    pulls_ : dict of str to float
+        Pulls of the score by systematic; zero for those that have no part in it. For a measurement the coefficients a.
+    bound_ : float
+        Profiled significance (or uncertainty) without binning, as the ratios of held-out events have it: a plug-in
+        estimate, which timid classifiers make too low.
+    history_ : list of ProfiledRound
+        Pulls, and significance (or uncertainty) on held-out events, of each round.
+    choice_ : str
+        What was chosen and why.
+    left_out_ : list of str
+        Systematics without a part in the score, because each costs less than 0.5 % of the significance. They belong in
+        the likelihood all the same.
+    held_out_score_ : array of shape (n_events,)
+        ``predict_proba(X)[:, 1]`` of each event by models that were not fitted on it; NaN for events that were never
+        held out. With ``by`` it is what `predict_proba` gives.
+    models_ : list of Model
+        Signal against background, one for each split.
+    cut_, selected_fraction_ : float
+        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
+    classes_ : array of shape (2,)
+        (background, signal).
+
+    Examples
+    --------
+    Z is known to a tenth and lies where the signal lies, a little beside it. The score measures Z there:
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fivesigma import Normalisation, ProfiledClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> process = np.repeat(["H", "W", "Z"], 4000)
+    >>> X = rng.normal(size=(12000, 2)) + np.repeat([[2, 0], [0, 0], [2, 1]], 4000, axis=0)
+    >>> y, w = process == "H", np.where(process == "H", 0.05, 1.0)
+    >>> model = ProfiledClassifier(LogisticRegression(), random_state=0, n_jobs=1)
+    >>> model = model.fit(X, y, w, process=process, systematics={"Z": Normalisation("Z", 0.1)})
+    >>> print(model.choice_)
+    the likelihood ratio of round 1, held-out significance 2.295; the plain score has 1.838, a known background 3.356
+    """
+
+    # The utility of a profiled likelihood ratio; b_reg has no place in it.
+    utility = "ams2"
+    b_reg = None
+
+    _checks: ClassVar = {**SignificanceClassifier._checks, "goal": one_of(GOALS)}
+    _stored: ClassVar = {
+        **SignificanceClassifier._stored,
+        "models_": list,
+        "log_prior_": float,
+        "shift_models_": list,
+        "shift_terms_": dict,
+        "pulls_": dict,
+        "bound_": float,
+        "rounds_": list,
+        "left_out_": list,
+        "choice_": str,
+    }
+
+    models_: list[Model]
+    log_prior_: float  # log s/b of all events, as held-out ones have it
+    shift_models_: list[dict[str, Model]]  # of each split, by systematic
+    shift_terms_: dict[str, tuple[str, float, float]]  # how odds become shifts: kind, size, log of the prior odds
+    pulls_: dict[str, float]
+    bound_: float
+    rounds_: list[tuple[dict[str, float], float]]
+    left_out_: list[str]
+    choice_: str
+    held_out_score_: Array
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        goal: str = "discovery",
+        shape_estimator: Any = None,
+        cv: Any = 5,
+        by: str | None = None,
+        cut: str | float = "model",
+        pos_label: Any = None,
+        negative_weights: str = "error",
+        verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.goal = goal
+        self.shape_estimator = shape_estimator
+        self.cv = cv
+        self.by = by
+        self.cut = cut
+        self.pos_label = pos_label
+        self.negative_weights = negative_weights
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(  # noqa: PLR0917 - in the order of every estimator
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        process: Any = None,
+        systematics: Mapping[str, Any] | None = None,
+        free: Sequence[str] = (),
+    ) -> Self:
+        """Train on weighted events and their systematics.
+
+        Parameters
+        ----------
+        X, y, sample_weight, process
+            As in the other estimators; X may be `Events`.
+        systematics : mapping of str to (up, down) or Normalisation, optional
+            For each name the events one standard deviation up and down: `Events`, which are samples of their own and of
+            which a process that is not there is as in the nominal events; a table like X or weights like sample_weight,
+            of the same events in the same order. None as the second means as much down as up. Or the uncertain yield of
+            some processes. Varied `Events` belong to the fold of the event with the same number (`by`) or the same
+            identifier, else to a random one.
+        free : sequence of str, default=()
+            Names of systematics that have no constraint.
+
+        Returns
+        -------
+        self
+        """
+        self.__fivesigma_check__()
+        sample = self._check_sample(X, y, sample_weight, process)
+        names = (free,) if isinstance(free, str) else tuple(free)
+        given = _freed({} if systematics is None else systematics, names)
+        events = X if isinstance(X, Events) else None
+        return self._fit_checked(X, VariedSample(**_fields(sample), given=given, free=names, events=events))
+
+    def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
+        if self.cut == "zero":
+            raise InputError("cut='zero' is the sign of a margin, which this score does not have: use another cut")
+        if not isinstance(sample, VariedSample):  # as a member of a pool
+            sample = VariedSample(**_fields(sample))
+        split_seed, search_seed, *seeds = spread_seeds(self.random_state, 4)
+        splits = sample.splits(self.cv, split_seed) if splits is None else splits
+        rows = np.concatenate([rows for _, rows in splits])
+        tuning = TuningEvents.of(sample, rows, self.utility_)
+        tuning.warn_if_small()
+        home = home_of(splits, sample.signal.size)
+        nominal = FoldedEvents(sample.X, sample.signal, sample.weight, sample.process, home)
+        bins = HeldOutBins(nominal, self._read(sample, nominal, split_seed), sample.free, self.goal)
+        check_sizes(bins)
+        for learner in self._learners():
+            check_learner(learner)
+        learners = [self.estimator, self.estimator]
+        if self.estimator is None:
+            learners = default_learners(self, sample, splits, search_seed, checkpoint)
+        if self.shape_estimator is not None:
+            learners[1] = self.shape_estimator
+        train = partial(fit_contrasts, self, n_splits=len(splits), checkpoint=checkpoint)
+
+        contrast = Contrast(nominal.where(sample.signal), nominal.where(~sample.signal), SHARE)
+        fits = train({PLAIN: (contrast, learners[0])}, stem=PLAIN, seed=seeds[0])
+        self.models_ = [models[PLAIN] for models in fits]
+        samples = bins.samples()
+        p = {key: held_out_probability(self.models_, events) for key, events in samples.items()}
+        held = home >= 0
+        self.log_prior_ = fit_log_prior(p[NOMINAL][held], sample.signal[held], sample.weight[held])
+        r_s = {key: np.exp(log_odds(p[key], self.log_prior_)) for key in samples}
+        plain = bins.fill(r_s)
+        used = self._choose_systematics(bins, plain)
+
+        r = self._fit_shifts(used, bins, partial(train, stem="shift", seed=seeds[1]), learners)
+        names = list(self.shift_terms_)
+        weight = nominal.representative
+        seen = weight > 0
+        constraint = np.array([float(name not in plain.free) for name in names])
+        found = self._solve(weight[seen], r_s[NOMINAL][seen], r[NOMINAL][:, seen], constraint)
+        self.bound_ = found.value
+        self.rounds_ = [({}, bins.judge(plain).value)]
+        pulls = found.pulls
+        for _ in range(ROUNDS if names else 0):
+            shifts = bins.fill({key: self._excess(r_s[key], r[key], pulls) for key in samples})
+            value = bins.judge(shifts).value
+            self.rounds_.append((dict(zip(names, pulls.tolist(), strict=True)), value))
+            pulls = bins.judge(shifts, names).pulls
+        best = (max if self.goal == "discovery" else min)(self.history_, key=lambda one: one.value)
+        self.pulls_ = {**dict.fromkeys(sample.given, 0.0), **best.pulls}
+        self.choice_ = self._sentence(best, bins.judge(plain, []).value)
+
+        score = self._probability(self._excess(r_s[NOMINAL], r[NOMINAL], self._pull_vector()))
+        self.held_out_score_ = np.where(held, score, np.nan)
+        self._tune_on(tuning, score[rows])
+        out: Array = score[rows]
+        return out
+
+    def _choose_systematics(self, bins: HeldOutBins, plain: YieldShifts) -> list[TrainingSystematic]:
+        """Systematics that cost something in bins of the plain score; the others need no classifier."""
+        known = bins.judge(plain, []).value
+        used = [one for one in bins.systematics if abs(bins.judge(plain, [one.name]).value / known - 1) > LEAST_COST]
+        kept = {one.name for one in used}
+        self.left_out_ = [one.name for one in bins.systematics if one.name not in kept]
+        return used
+
+    def _fit_shifts(
+        self,
+        used: Sequence[TrainingSystematic],
+        bins: HeldOutBins,
+        train: Callable[..., list[dict[str, Model]]],
+        learners: Sequence[Any],
+    ) -> dict[str, Array]:
+        """Learn the shifts; return those of all held-out events, nominal and varied."""
+        nominal, with_signal = bins.nominal, self.goal == "measurement"
+        contrasts = {one.name: one.contrast(nominal, with_signal=with_signal) for one in used}
+        # Where every event moves there is nothing to tell apart.
+        trained = {name: c for name, c in contrasts.items() if np.isfinite(c.log_prior)}
+        self.shift_models_ = train({name: (c, learners[c.kind != SHARE]) for name, c in trained.items()})
+        self.shift_terms_ = {name: (c.kind, c.size, c.log_prior) for name, c in contrasts.items()}
+        samples = bins.samples()
+        p = {
+            key: {name: held_out_probability([m[name] for m in self.shift_models_], events) for name in trained}
+            for key, events in samples.items()
+        }
+        for one in used:
+            if one.normalisation is not None and one.name in trained:
+                seen = (nominal.home >= 0) & (with_signal | ~nominal.signal)
+                moves = nominal.among(one.normalisation.process)
+                prior = fit_log_prior(p[NOMINAL][one.name][seen], moves[seen], nominal.weight[seen])
+                self.shift_terms_[one.name] = (*self.shift_terms_[one.name][:2], prior)
+        return {key: self._shifts(p[key], events.signal.size) for key, events in samples.items()}
+
+    def _shifts(self, probability: Mapping[str, Array], n_events: int) -> Array:
+        """Relative shifts of events, one row for each systematic of the score."""
+        out = np.empty((len(self.shift_terms_), n_events))
+        for row, (name, (kind, size, prior)) in zip(out, self.shift_terms_.items(), strict=True):
+            odds = log_odds(probability[name], prior) if name in probability else np.full(n_events, prior)
+            row[:] = relative_shift(kind, size, odds)
+        return out
+
+    def _solve(self, weight: Array, r_s: Array, r: Array, constraint: Array) -> Solution:
+        """Pulls of the score by held-out events, without bins."""
+        if self.goal == "measurement":
+            return efficient_direction(weight, r_s / (1 + r_s), r, constraint)
+        return least_favourable(weight, r_s, r, constraint)
+
+    def _excess(self, r_s: Array, r: Array, pulls: Array) -> Array:
+        """n/m - 1, or the efficient score: zero where signal plus background is like the background."""
+        if self.goal == "measurement":
+            return efficient_score(r_s / (1 + r_s), r, pulls)
+        return likelihood_ratio(r_s, r, pulls)
+
+    def _pull_vector(self) -> Array:
+        return np.array([self.pulls_[name] for name in self.shift_terms_])
+
+    def _probability(self, excess: Array) -> Array:
+        """A rising function of the score that spreads it: with a plain score about P(signal) at equal yields."""
+        return np.asarray(expit(np.arcsinh(excess * np.exp(-self.log_prior_) / 2)))
+
+    def _sentence(self, best: ProfiledRound, known: float) -> str:
+        """What was chosen and why."""
+        what = "significance" if self.goal == "discovery" else "uncertainty"
+        score = "likelihood ratio" if self.goal == "discovery" else "efficient score"
+        plain = self.rounds_[0][1]
+        if not self.shift_terms_:
+            said = "the plain score, since no systematic costs anything" if self.left_out_ else "the plain score"
+            said += f"; held-out {what} {plain:.3f}"
+        elif best.index == 0:
+            other = self.rounds_[1][1]
+            said = f"the plain score, held-out {what} {plain:.3f}; the {score} has {other:.3f}"
+        else:
+            said = (
+                f"the {score} of round {best.index}, held-out {what} {best.value:.3f}; the plain score has {plain:.3f}"
+            )
+        said += f", a known background {known:.3f}" * bool(self.shift_terms_)
+        if self.left_out_:
+            said += f"; left out of the score, since they cost less than {LEAST_COST:.1%}: {', '.join(self.left_out_)}"
+        return said
+
+    @property
+    def history_(self) -> list[ProfiledRound]:  # type: ignore[override]  # rounds of pulls, not of a cascade
+        """Pulls, and significance or uncertainty on held-out events, of each round."""
+        return [ProfiledRound(index, pulls, value) for index, (pulls, value) in enumerate(self.rounds_)]
+
+    def _learners(self) -> list[Any]:
+        return [learner for learner in (self.estimator, self.shape_estimator) if learner is not None]
+
+    def _read(self, sample: VariedSample, nominal: FoldedEvents, seed: int) -> list[TrainingSystematic]:
+        """Check the systematics; each varied event belongs to a split."""
+        folds, ids = None, None
+        if sample.events is not None:
+            ids = sample.events.ids
+            if self.by is not None:
+                known = np.unique(sample.events.folds(int(self.cv), by=self.by))
+
+                def folds(events: Events) -> IntArray:
+                    return np.searchsorted(known, events.folds(int(self.cv), by=self.by))
+
+        reader = SystematicsReader(nominal, sample.classes, ids, partial(_features, sample), folds, seed)
+        return [reader.read(name, value) for name, value in sample.given.items()]
+
+    def predict(self, X: Any) -> AnyArray:
+        """Labels at the tuned cut: the signal's where ``predict_proba(X)[:, 1] >= cut_``.
+
+        Parameters
+        ----------
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
+
+        Returns
+        -------
+        array of shape (n_events,)
+        """
+        selected = self.predict_proba(X)[:, 1] >= self.cut_
+        return self.classes_[selected.astype(np.intp)]
+
+    def predict_proba(self, X: Any) -> Array:
+        """A rising function of the score, between 0 and 1, and one less it: not a posterior.
+
+        Parameters
+        ----------
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
+            With `by`, each of `Events` is scored by the fits that did not see its fold.
+
+        Returns
+        -------
+        array of shape (n_events, 2)
+        """
+        p = self._probability(self._excess_of(X))
+        return np.column_stack([1.0 - p, p])
+
+    def decision_function(self, X: Any) -> Array:
+        """The score: t = ln (s + b)/(b + theta.Delta), or the efficient score of a measurement.
+
+        Parameters
+        ----------
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
+            As in `predict_proba`.
+
+        Returns
+        -------
+        array of shape (n_events,)
+        """
+        excess = self._excess_of(X)
+        return excess if self.goal == "measurement" else np.log1p(excess)
+
+    def __fivesigma_score__(self, X: Any) -> Array:
+        """P(signal) of a checked table."""
+        return self._probability(self._mean_excess(X, range(len(self.models_))))
+
+    def _excess_of(self, X: Any) -> Array:
+        check_is_fitted(self)
+        table = self._check_table(X, reset=False)
+        with explain_errors(table, getattr(self, "feature_names_in_", None)):
+            if self.by is None or not isinstance(X, Events):
+                return self._mean_excess(table, range(len(self.models_)))
+            folds, excess = X.folds(int(self.cv), by=self.by), np.empty(len(X))
+            for fold in np.unique(folds):
+                rows = np.flatnonzero(folds == fold)
+                excess[rows] = self._mean_excess(_safe_indexing(table, rows), [int(fold)])
+            return excess
+
+    def _mean_excess(self, X: Any, splits: Iterable[int]) -> Array:
+        """Score of a table by the mean probabilities of some fits."""
+        fits = [{PLAIN: self.models_[k], **self.shift_models_[k]} for k in splits]
+        p = {name: np.mean([models[name].signal_probability(X) for models in fits], axis=0) for name in fits[0]}
+        r_s = np.exp(log_odds(p.pop(PLAIN), self.log_prior_))
+        return self._excess(r_s, self._shifts(p, r_s.size), self._pull_vector())
+
+
+def check_sizes(bins: HeldOutBins) -> None:
+    """Refuse systematics that move the background by more than itself, before anything is trained."""
+    one_bin = bins.fill({key: np.zeros(events.signal.size) for key, events in bins.samples().items()})
+    check_size(one_bin.up, one_bin.yields(signal=False), one_bin.background_shifts())
+
+
+def _fields(sample: TrainingSample) -> dict[str, Any]:
+    return {one.name: getattr(sample, one.name) for one in fields(TrainingSample)}
+
+
+def _freed(systematics: Mapping[str, Any], free: Sequence[str]) -> dict[str, Any]:
+    """Systematics by name; a normalisation that is named free loses its fraction."""
+    if not isinstance(systematics, Mapping):
+        raise InputError(f"systematics must map names to (up, down), got {type(systematics).__name__}")
+    for name in free:
+        if name not in systematics:
+            hint = did_you_mean(str(name), systematics)
+            raise InputError(f"free names {name!r}, which is no systematic{hint}")
+    return {
+        str(name): replace(value, fraction=None) if isinstance(value, Normalisation) and name in free else value
+        for name, value in systematics.items()
+    }
+
+
+def _features(sample: TrainingSample, label: str, moved: Any) -> Any:
+    """Table of varied events with the columns of the nominal ones."""
+    names = None if sample.feature_names is None else [str(name) for name in sample.feature_names]
+    try:
+        if isinstance(moved, Events):
+            table = moved.X if names is None else moved.table(names)
+        elif hasattr(moved, "columns"):
+            table = moved if names is None else moved[names]
+            table = np.asarray(table) if isinstance(sample.X, np.ndarray) else table
+        else:
+            table = check_array(moved, accept_sparse=["csr", "csc"], dtype=None, ensure_all_finite="allow-nan")
+    except (ValueError, KeyError) as err:
+        raise InputError(f"{label}: {err}") from None
+    if table.shape[1] != sample.X.shape[1] or type(table) is not type(sample.X):
+        raise InputError(
+            f"{label} is a {type(table).__name__} with {table.shape[1]} features, and the nominal events are a "
+            f"{type(sample.X).__name__} with {sample.X.shape[1]}"
+        )
+    return table

@@ -1,0 +1,147 @@
+"""The registry of boosting libraries, and the choice of how a learner is trained."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from fivesigma._tools.extras import installed, need
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.learners import catboost, lightgbm, xgboost
+from fivesigma.learners.protocols import Binding, Grower, Library, Trainer
+from fivesigma.learners.sklearn import SklearnTrainer
+
+# In the order of preference: the first that is installed is the default.
+LIBRARIES: dict[str, Library] = {
+    library.name: library for library in (xgboost.LIBRARY, lightgbm.LIBRARY, catboost.LIBRARY)
+}
+HISTOGRAM = "histogram"  # scikit-learn's own boosting, which is always there and grows no cascade
+
+# Parameters that the cascade sets itself, with all the names that libraries know them by.
+_TAKEN = {
+    "objective": "the loss is logistic",
+    "application": "the loss is logistic",
+    "app": "the loss is logistic",
+    "objective_type": "the loss is logistic",
+    "loss": "the loss is logistic",
+    "loss_function": "the loss is logistic",
+    "base_score": "the starting score is fixed",
+    "boost_from_average": "the starting score is fixed",
+    "scale_pos_weight": "the cascade weights the classes",
+    "is_unbalance": "the cascade weights the classes",
+    "unbalance": "the cascade weights the classes",
+    "booster": "trees are grown one by one",
+    "boosting": "trees are grown one by one",
+    "boosting_type": "trees are grown one by one",
+    "tree_method": "events are binned once",
+    "num_boost_round": "use n_trees",
+    "n_estimators": "use n_trees",
+    "num_iterations": "use n_trees",
+    "num_iteration": "use n_trees",
+    "num_trees": "use n_trees",
+    "num_tree": "use n_trees",
+    "num_round": "use n_trees",
+    "num_rounds": "use n_trees",
+    "n_iter": "use n_trees",
+    "iterations": "use n_trees",
+    "max_iter": "use n_trees",
+    "seed": "use random_state",
+    "random_state": "use random_state",
+    "random_seed": "use random_state",
+    "nthread": "use n_jobs",
+    "n_jobs": "use n_jobs",
+    "num_threads": "use n_jobs",
+    "num_thread": "use n_jobs",
+    "thread_count": "use n_jobs",
+    "early_stopping_rounds": "use early_stopping",
+    "early_stopping_round": "use early_stopping",
+    "metric": "significance is measured each round",
+    "metrics": "significance is measured each round",
+    "eval_metric": "significance is measured each round",
+}
+
+
+def installed_library() -> str:
+    """Name of the first library that is installed, or ``"histogram"``."""
+    return next((name for name in LIBRARIES if installed(name)), HISTOGRAM)
+
+
+def library_of(estimator: Any) -> Library | None:
+    """The library that an estimator comes from, if it is a boosting library."""
+    return LIBRARIES.get(type(estimator).__module__.partition(".")[0])
+
+
+@cache
+def known_parameters(library: str) -> frozenset[str]:
+    """Names and aliases of all parameters that a tree booster of the library takes; empty if it does not tell."""
+    return frozenset(LIBRARIES[library].parameters())
+
+
+def check_library(name: str, params: dict[str, Any] | None) -> dict[str, Any]:
+    """Refuse an unknown library, parameters that the cascade sets itself, and those that the library does not know."""
+    if name not in LIBRARIES:
+        hint = did_you_mean(str(name), LIBRARIES)
+        raise InputError(f"library must be {' or '.join(LIBRARIES)}, got {name!r}{hint}")
+    need(name)
+    library, known = LIBRARIES[name], known_parameters(name)
+    given: dict[str, Any] = {}
+    for key, value in check_mapping(params).items():
+        refused = _TAKEN.get(key) or library.refused.get(key)
+        if refused:
+            raise InputError(f"params[{key!r}] cannot be set: {refused}")
+        # Under another name than that of the default, both would reach the library, and the default would win.
+        canonical = library.aliases.get(key, key)
+        if canonical in given:
+            raise InputError(f"params has {canonical!r} under two names, one of them {key!r}; give one of them")
+        if known and canonical not in known:
+            hint = did_you_mean(str(key), sorted(known))
+            raise InputError(f"params[{key!r}] is not a parameter that {name} uses{hint}")
+        given[canonical] = value
+    return given
+
+
+def check_mapping(params: Any) -> dict[str, Any]:
+    """Refuse parameters of trees that are no dictionary."""
+    if params is not None and not isinstance(params, dict):
+        raise InputError(f"params must be a dictionary of the library's parameters, got {params!r}")
+    return dict(params or {})
+
+
+def make_classifier(library: str, n_trees: int, **params: Any) -> Any:
+    """A classifier of the library, or of scikit-learn if it is ``"histogram"``."""
+    if library in LIBRARIES:
+        return LIBRARIES[library].classifier(n_trees, **params)
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(max_iter=n_trees, early_stopping=False, **params)
+
+
+def default_learner(library: str | None = None, n_trees: int = 200) -> Any:
+    """A classifier that a cascade retrains: of the best library that is installed, if none is named."""
+    return make_classifier(library or installed_library(), n_trees, learning_rate=0.1)
+
+
+def default_regressor(
+    n_trees: int = 100, learning_rate: float = 0.1, depth: int = 4, *, library: str | None = None
+) -> Any:
+    """A regressor with gamma loss: of the best library that is installed, if none is named."""
+    name = library or installed_library()
+    if name in LIBRARIES:
+        return LIBRARIES[name].regressor(n_trees, learning_rate, depth)
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    options = {"max_leaf_nodes": 2**depth - 1, "early_stopping": False, "learning_rate": learning_rate}
+    return HistGradientBoostingRegressor(loss="gamma", max_iter=n_trees, **options)
+
+
+def bind_grower(library: str, params: dict[str, Any], binding: Binding) -> Grower:
+    """Bind a booster to its events."""
+    return LIBRARIES[library].grower(params, binding)
+
+
+def bind_learner(estimator: Any, binding: Binding) -> Trainer:
+    """Bind a learner to its events, binned once where its library allows that."""
+    library = library_of(estimator)
+    if library is not None and library.can_bin_once(estimator):
+        return library.trainer(estimator, binding)
+    return SklearnTrainer(estimator, binding)

@@ -1,0 +1,116 @@
+"""Overtraining: the score of the training events against that of the events of the report, class by class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import kstwobign
+
+from fivesigma._types import AnyArray, Array
+from fivesigma.datasets.events import Events
+from fivesigma.scored.scored_events import ScoredEvents, signal_probability
+from fivesigma.significance import Utility
+from fivesigma.yields import effective_count, rescale, signal_and_background, significance_or_nan
+
+N_BINS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class ClassOverlay:
+    """One class: densities of the score, which integrate to one, and how far the two samples are apart.
+
+    Attributes
+    ----------
+    name : {"signal", "background"}
+    training, here : arrays of shape (n_bins,)
+    training_error, here_error : arrays of shape (n_bins,)
+        Standard errors, from the number of events.
+    distance : float
+        Largest difference of the two cumulative distributions (Kolmogorov and Smirnov).
+    probability : float
+        Of a larger distance, if both samples had one distribution; from effective numbers of events.
+    """
+
+    name: str
+    training: Array
+    training_error: Array
+    here: Array
+    here_error: Array
+    distance: float
+    probability: float
+
+
+@dataclass(frozen=True, eq=False)
+class Overtraining:
+    """Training events beside those of the report.
+
+    Attributes
+    ----------
+    edges : array of shape (n_bins + 1,)
+    classes : list of ClassOverlay
+    training, here : float
+        Significance at the model's cut, of training events that are scaled to the yields of the report, and of its
+        events. NaN where the cut keeps no background.
+    by : str
+        Column by whose folds training events were scored by fits that had not seen them; empty if all fits had.
+    """
+
+    edges: Array
+    classes: list[ClassOverlay]
+    training: float
+    here: float
+    by: str
+
+
+def overtraining_of(
+    model: Any, final: Any, scored: ScoredEvents, trained_on: Events | None, utility: Utility
+) -> Overtraining | None:
+    """Compare the scores of training events with those of other events; None if they are not known.
+
+    Parameters
+    ----------
+    model, final : estimator
+        The model that scores events, and the last step of it.
+    scored : ScoredEvents
+        Those of the report.
+    trained_on : Events, optional
+    utility : Utility
+    """
+    if trained_on is None:
+        return None
+    score, signal, weight = scored.arrays()
+    seen, is_signal = signal_probability(model, trained_on), trained_on.is_signal
+    seen_weight = rescale(trained_on.weight, is_signal, signal_and_background(weight, signal))
+    edges = np.linspace(min(score.min(), seen.min()), max(score.max(), seen.max()) + 1e-9, N_BINS + 1)
+    classes = []
+    for name, ours, theirs in (("signal", is_signal, signal), ("background", ~is_signal, ~signal)):
+        first, second = (seen[ours], seen_weight[ours]), (score[theirs], weight[theirs])
+        distance = _distance(*first, *second)
+        n, m = effective_count(first[1]), effective_count(second[1])
+        probability = float(kstwobign.sf(distance * np.sqrt(n * m / (n + m))))
+        densities = (*_density(*first, edges), *_density(*second, edges))
+        classes.append(ClassOverlay(name, *densities, distance, probability))
+    z = [
+        float(significance_or_nan(utility, *np.atleast_2d(signal_and_background(w, c, p >= final.cut_)).T)[0])
+        for p, w, c in ((seen, seen_weight, is_signal), (score, weight, signal))
+    ]
+    return Overtraining(edges, classes, z[0], z[1], by=str(getattr(final, "by", None) or ""))
+
+
+def _density(score: AnyArray, weight: Array, edges: Array) -> tuple[Array, Array]:
+    """Density in each bin, and its standard error."""
+    scale = weight.sum() * (edges[1] - edges[0])
+    filled = np.histogram(score, edges, weights=weight)[0]
+    error = np.sqrt(np.histogram(score, edges, weights=np.square(weight))[0])
+    return filled / scale, error / scale
+
+
+def _distance(score: AnyArray, weight: Array, other: AnyArray, other_weight: Array) -> float:
+    """Largest difference of two weighted cumulative distributions."""
+    both = np.concatenate([score, other])
+    order = np.argsort(both, kind="stable")
+    steps = np.concatenate([weight / weight.sum(), -other_weight / other_weight.sum()])[order]
+    last = np.append(np.diff(both[order]) > 0, True)  # equal scores are one step
+    return float(np.abs(np.cumsum(steps)[last]).max())
