@@ -23,7 +23,6 @@ import numpy as np
 
 import fivesigma
 from fivesigma._types import Array
-from fivesigma.datasets import from_arrays
 
 RESULTS = Path(__file__).with_suffix(".json")
 S, B = 50.0, 1000.0
@@ -96,9 +95,8 @@ def run(row: int, seed: int, n: int = 100_000, n_judge: int = 1_000_000) -> dict
     X, y, w, process = sample(n, rng)
     free, widths = ROWS[row]
     normalisation = {"yield": fivesigma.Normalisation("background", widths["yield"])} if "yield" in widths else {}
-    events = from_arrays(X, y, w, process=process, missing=None)
     model = fivesigma.ProfiledClassifier(goal="measurement", cv=2, random_state=seed, n_jobs=1)
-    model.fit(events, systematics={**variations(X, y, row), **normalisation}, free=free)
+    model.fit(X, y, w, process, {**variations(X, y, row), **normalisation}, free)
     trained = time.perf_counter() - started
 
     X, y, w, process = sample(n, rng)

@@ -115,7 +115,7 @@ def fill(score: Callable[[Events], Array], edges: Array, sample: Sample) -> Temp
     process = np.asarray(sample.nominal.process)
     for one in systematics_of(sample).values():
         if isinstance(one, Normalisation):
-            size = one.fraction * sums(sample.nominal, np.isin(process, list(one.processes)))[1]
+            size = (one.fraction or 0.0) * sums(sample.nominal, np.isin(process, list(one.process)))[1]
             for rows, shift in ((up_s, 0 * s), (down_s, 0 * s), (up_b, size), (down_b, -size)):
                 rows.append(shift)
     variance = sums(sample.nominal, power=2)[1]
