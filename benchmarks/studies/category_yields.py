@@ -35,6 +35,7 @@ from fivesigma.categories.one_score.optimum import Limits, best_edges, best_tota
 from fivesigma.categories.one_score.smooth import averaged, modelled
 from fivesigma.cut.ranking import rank_events
 from fivesigma.errors import SmallSampleWarning
+from fivesigma.scored.scored_events import as_scored
 
 RESULTS = Path(__file__).with_suffix(".json")
 N_CATEGORIES = (2, 5, 10, 20)
@@ -124,7 +125,7 @@ def compare(results: dict[str, Any], folder: str, *names: str) -> Iterator[None]
 def _outside(sample: Scored, truth: Truth) -> list[list[float]]:
     """Significance on other events, a row for each number of categories; NaN where so many do not fit."""
     utility, limits = AMS2(), Limits(0.0, 10.0)
-    ranking = rank_events(*sample)
+    ranking = rank_events(*as_scored(*sample).arrays())
     cuts = candidate_cuts(ranking, EDGES)
     grid, s2 = grid_of(ranking, cuts), ranking.variances(cuts)[0]
     columns = []

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma.analysis.analysis_file import Settings
+from fivesigma.analysis.configuration import Settings
 from fivesigma.analysis.edge_choice import Variations, choose, cross_fitted, edges_of, shifts_in
 from fivesigma.scored.scored_events import ScoredEvents
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fivesigma import Varied, categorise, yield_shifts
-from fivesigma.analysis.analysis_file import Settings
+from fivesigma.analysis.configuration import Settings
 from fivesigma.analysis.edge_choice import Variations, change, choose, cross_fitted, edges_of, scale, shifts_in, take
 from fivesigma.scored.scored_events import ScoredEvents
 

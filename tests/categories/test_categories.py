@@ -29,9 +29,9 @@ from fivesigma._types import Array, IntArray
 from fivesigma.categories import categorise
 from fivesigma.categories.one_score.optimum import MAX_EDGES, Limits, best_totals, candidate_cuts, grid_of
 from fivesigma.categories.one_score.smooth import averaged
-from fivesigma.cut.bootstrap import replicas_above
 from fivesigma.cut.ranking import rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.scored.scored_events import as_scored
 
 HOMOGENEOUS = [AMS2(), AMS3(), SOverRootSB(), OnOff(tau=2.0)]
 UTILITIES = [
@@ -134,7 +134,7 @@ def test_one_category_is_the_peak_of_the_scan(utility: Utility) -> None:
 
 def test_one_category_is_the_peak_of_the_scan_on_a_coarser_grid() -> None:
     sample = simulated(50_000)
-    grid = candidate_cuts(rank_events(*sample))
+    grid = candidate_cuts(rank_events(*as_scored(*sample).arrays()))
     assert MAX_EDGES // 2 < grid.size <= MAX_EDGES
     curve = scan(*sample, rule="peak", min_effective=10).curve
     best = grid[np.nanargmax(curve.significance[grid])]
@@ -146,7 +146,7 @@ def test_one_category_is_the_peak_of_the_scan_on_a_coarser_grid() -> None:
 def test_the_grid_costs_little() -> None:
     """The optimum over three times as many edges is next to nothing better."""
     sample = simulated(40_000)
-    ranking, limits = rank_events(*sample), Limits(0.0, 100.0)
+    ranking, limits = rank_events(*as_scored(*sample).arrays()), Limits(0.0, 100.0)
     fine = grid_of(ranking, candidate_cuts(ranking, 12_000))
     best = np.sqrt(2 * best_totals(fine, AMS2(), limits, 3)[-1].max())
     found = categorise(*sample, 3, min_effective=100).significance
@@ -194,7 +194,7 @@ def test_smooth_edges_hold_on_other_events() -> None:
 @given(small_samples(), st.integers(1, 4), st.sampled_from([AMS2(), AMS3()]), st.sampled_from([0.0, 2.0]))
 def test_smooth_equals_brute_force(sample: Sample, k: int, utility: Utility, min_effective: float) -> None:
     """F of the averaged yields of few events, under limits on the yields as they are."""
-    ranking = rank_events(*sample)
+    ranking = rank_events(*as_scored(*sample).arrays())
     grid = averaged(grid_of(ranking, candidate_cuts(ranking)))
     limits = Limits(0.0, min_effective)
     running_s, running_b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
@@ -441,9 +441,9 @@ def test_auto_draws_its_replicas_from_the_seed() -> None:
 
 
 def test_replicas_scatter_around_the_yields() -> None:
-    ranking = rank_events(*simulated(2_000))
+    ranking = rank_events(*as_scored(*simulated(2_000)).arrays())
     cuts = np.array([100, 400, 900])  # what is below the last is in no category
-    s, b = replicas_above(ranking, cuts, 400, 0)
+    s, b = ranking.replicas(cuts, 400, 0)
     for column, exact in ((s, ranking.s[cuts]), (b, ranking.b[cuts])):
         error = column.std(axis=0) / 20
         assert (np.abs(column.mean(axis=0) - exact) < 4 * error).all()
@@ -553,9 +553,9 @@ def test_each_replica_chooses_its_edges_by_the_rule(rule: str, n: int, floor: in
     """The edges of one replica are those of `categorise` on the events with their copies; few are averaged."""
     score, y, weight = simulated(n)
     found = categorise(score, y, weight, 3, min_effective=floor, rule=rule)
-    ranking = rank_events(score, y, weight)
+    ranking = rank_events(*as_scored(score, y, weight).arrays())
     for seed in range(5):
-        s, b = replicas_above(ranking, np.arange(n), 1, seed)
+        s, b = ranking.replicas(np.arange(n), 1, seed)
         copies = np.rint(np.diff(s[0] + b[0], prepend=0.0) / ranking.weight).astype(int)
         rows = np.repeat(ranking.order, copies)
         expected = categorise(score[rows], y[rows], weight[rows], 3, min_effective=floor, rule=rule).edges

@@ -14,8 +14,8 @@ from fivesigma.categories import categorise
 from fivesigma.categories.one_score.between import edges_at, from_zero
 from fivesigma.categories.one_score.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, grid_of
 from fivesigma.categories.one_score.smooth import averaged, modelled
-from fivesigma.cut.bootstrap import replicas_above
 from fivesigma.cut.ranking import Ranking, rank_events
+from fivesigma.scored.scored_events import as_scored
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -97,7 +97,7 @@ def test_no_monotone_transform_of_the_score_and_no_order_of_the_events_matters(s
     ids=["few events", "few distinct scores", "a cliff that no model follows"],
 )
 def test_what_cannot_be_modelled_is_averaged(sample: Sample) -> None:
-    ranking = rank_events(*sample)
+    ranking = rank_events(*as_scored(*sample).arrays())
     cuts = candidate_cuts(ranking)
     raw = grid_of(ranking, cuts)
     found, expected = modelled(raw, ranking.variances(cuts)[0], ranking.last[cuts]).smooth, averaged(raw).smooth
@@ -119,11 +119,11 @@ def test_enough_events_are_modelled() -> None:
 
 def test_replicas_are_modelled_at_the_fractions_of_the_sample() -> None:
     sample = _sample(250, 3)
-    found, ranking = categorise(*sample, 2, min_effective=5, rule="smooth"), rank_events(*sample)
+    found, ranking = categorise(*sample, 2, min_effective=5, rule="smooth"), rank_events(*as_scored(*sample).arrays())
     cuts, limits = np.arange(250), Limits(0.0, 5.0)
     for seed in range(3):
-        s, b = (from_zero(v)[0] for v in replicas_above(ranking, cuts, 1, seed))
-        s2, b2 = replicas_above(ranking, cuts, 1, seed, squares=True)
+        s, b = (from_zero(v)[0] for v in ranking.replicas(cuts, 1, seed))
+        s2, b2 = ranking.replicas(cuts, 1, seed, squares=True)
         grid = modelled(Grid(s, b, from_zero(b2)[0]), s2[0], ranking.last)
         totals = best_totals(grid, AMS2(), limits, 2)
         expected = edges_at(ranking, cuts[best_edges(grid, AMS2(), limits, totals, 2) - 1])

@@ -538,8 +538,8 @@ class TestDemo:
         ],
     )
     def test_the_verdict_needs_two_standard_errors(self, interval: tuple[float, float], verdict: str) -> None:
-        from fivesigma.demo import sentence
+        from fivesigma.demo import compare_models
 
         difference, error = sum(interval) / 2, (interval[1] - interval[0]) / 2
         pair = Paired(3.0, 3.0 + difference, difference, (2.9, 3.1), (2.9, 3.1), interval, error)
-        assert verdict in sentence(pair)
+        assert verdict in compare_models(pair)

@@ -1,4 +1,4 @@
-"""The first step: all trees are looked at once, without features.
+"""The first step: all trees are looked at once.
 
 Whatever can be refused is refused here, before anything is trained: branches, weights, yields, regions. Yields are
 counted, and the histograms that need no score are filled.
@@ -16,11 +16,11 @@ import numpy as np
 
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
-from fivesigma.analysis.analysis_file import Analysis
+from fivesigma.analysis.configuration import Analysis
 from fivesigma.analysis.histograms import Filled, Histograms, Key, fill
 from fivesigma.analysis.ntuple_reader import Entries, Reader, check_finite, texts_of
 from fivesigma.analysis.templates import Template, by_tree
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, shortened
 
 __all__ = ["Counts", "count", "notes_on", "regions_inside", "table", "write_csv"]
 
@@ -86,8 +86,10 @@ def count(
     edges = {r["Name"]: np.array(r["Binning"], dtype=np.float64) for r in analysis.regions if "Binning" in r}
     for trees in by_tree(templates).values():
         for tree, users in trees.items():
-            entries = reader.read(tree, users[0].owner, texts_of(users), features=False)
+            scored = any(template.needs_score for template in users)
+            entries = reader.read(tree, users[0].owner, texts_of(users), features=scored)
             inside = regions_inside(entries, users, hidden)
+            reader.refuse_infinite(entries, np.any(list(inside.values()), axis=0), users[0].sample)
             for template in users:
                 rows = inside[template.region, template.condition]
                 if template.is_data and template.region == hidden:
@@ -161,7 +163,7 @@ def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: Cou
         own = [t for t in templates if t.region == region["Name"] and t.systematic is None and not t.is_data]
         if not any(sums[template.key][0] for template in own):
             text = next((template.condition for template in own), "none of the samples is in it")
-            raise InputError(f"no simulated event is in region {region['Name']!r}: {text}")
+            raise InputError(f"no simulated event is in region {region['Name']!r}: {shortened(text, 200)}")
     for is_signal, what in ((1, "signal"), (0, "background")):
         for k in np.flatnonzero(counts.folds[is_signal] == 0):
             raise InputError(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.analysis.analysis_file import CUT, DIRECTIONS, Analysis, Settings, acts, modifier_of
+from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, Settings, acts, modifier_of
 from fivesigma.analysis.histograms import Key
 from fivesigma.categories import Categories, categorise
 from fivesigma.cut.best_cut import scan

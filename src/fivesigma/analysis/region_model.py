@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fivesigma.analysis.analysis_file import Analysis, Settings, find_named
+from fivesigma.analysis.configuration import Analysis, Settings, find_named
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean, is_number, shortened
 from fivesigma.estimators.make import MODELS, make_model
 
-__all__ = ["make_region_model", "training_events"]
+__all__ = ["check_model", "make_region_model", "training_events"]
 
 # Parameters that belong to all folds together, and those that the analysis sets itself.
 _SHARED = ("utility", "b_reg", "negative_weights", "random_state", "cut")
@@ -69,6 +69,14 @@ def make_region_model(settings: Settings, *, checkpoint: Path | None, n_jobs: in
     }
     own = {name: value for name, value in settings.options.items() if name not in _SHARED}
     return make_model(settings.model, **_checked(MODELS[settings.model], own), **shared)
+
+
+def check_model(settings: Settings) -> None:
+    """Refuse parameters that the training would refuse when it begins."""
+    model = make_region_model(settings, checkpoint=None, n_jobs=None, verbose=0)
+    model.__fivesigma_check__()
+    for _, member in getattr(model, "estimators", ()):
+        member.__fivesigma_check__()
 
 
 def _checked(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array
-from fivesigma.analysis.analysis_file import Analysis
+from fivesigma.analysis.configuration import Analysis
 from fivesigma.analysis.counting import regions_inside
 from fivesigma.analysis.histograms import Key
 from fivesigma.analysis.ntuple_reader import Entries, Reader, texts_of

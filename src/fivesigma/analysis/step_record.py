@@ -76,6 +76,8 @@ class Record:
         for name in (RECORD, *FOLDERS):
             if (folder / name).is_symlink():
                 raise InputError(f"{folder / name} is a link, which an analysis does not follow; remove it")
+            if name in FOLDERS and (folder / name).exists() and not (folder / name).is_dir():
+                raise InputError(f"{folder / name} is no folder; remove it")
         advice = "remove it to start anew"
         try:
             content = json.loads(read_text(path), parse_constant=_refuse_constant)

@@ -14,12 +14,13 @@ import numpy as np
 
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
-from fivesigma.analysis import all_regions, counting, edge_choice
+from fivesigma.analysis import all_regions, counting, edge_choice, workspace_checks
 from fivesigma.analysis import cabinetry_workspace as cab
-from fivesigma.analysis.analysis_file import CUT, Analysis, holds, name_of_data, read_analysis
+from fivesigma.analysis.analysis_file import read_analysis
+from fivesigma.analysis.configuration import CUT, Analysis, holds, name_of_data
 from fivesigma.analysis.histograms import Filled, Histograms, fill, read_histograms, table_of, write_histograms
 from fivesigma.analysis.ntuple_reader import Reader
-from fivesigma.analysis.region_model import make_region_model, training_events
+from fivesigma.analysis.region_model import check_model, make_region_model, training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
 from fivesigma.analysis.step_lines import expectation_section, lines
 from fivesigma.analysis.step_record import STEPS, Record, digest
@@ -185,15 +186,6 @@ class _Run:
                 advance(0, file.name)
                 self.record.file_digest(file)
                 advance(1, "")
-        for template in self.templates:
-            seen: dict[str, Path] = {}
-            for file in template.files:
-                other = seen.setdefault(self.record.file_digest(file), file)
-                if other != file:
-                    raise InputError(
-                        f"{file} and {other} have the same content, so that {template.owner} would count its events "
-                        "twice; name one of them"
-                    )
         self.record.write()
 
     # What several steps need.
@@ -272,7 +264,7 @@ class _Run:
     def read(self) -> _Result:
         """Check all input, count events, and fill the histograms that need no score."""
         # What later steps would refuse is refused before anything is trained.
-        make_region_model(self.analysis.settings, checkpoint=None, n_jobs=None, verbose=0)
+        check_model(self.analysis.settings)
         if self.hidden is not None:
             self._check_blinding()
         with bar(2 * len(self.trees), bool(self.verbose), "read") as advance:
@@ -293,7 +285,9 @@ class _Run:
             counting.write_csv(self.folder / "yields.csv", rows),
             write_histograms(self.folder / "control.npz", found.filled),
         ]
-        return files, {"yields": rows, "norms": norms, "notes": counting.notes_on(found, self.templates)}
+        normalised = dict.fromkeys(template.normalised for template in self.templates if template.normalised)
+        notes = counting.notes_on(found, self.templates)
+        return files, {"yields": rows, "normalisation": list(normalised), "norms": norms, "notes": notes}
 
     def _check_blinding(self) -> None:
         data = self.analysis.data
@@ -339,7 +333,6 @@ class _Run:
             advance(1, "")
             quoted = edge_choice.cross_fitted(self.nominal, self.variations, settings, edges, advance=advance)
         seen = edge_choice.shifts_in(edges, self.nominal, self.variations)
-        together = [self._with_control(shifts) for shifts in (quoted, seen)]
         binning, filled = self._binning(edges), Histograms()
         for template in self.templates:
             if template.needs_score and not (template.is_data and template.region == self.hidden):
@@ -347,7 +340,8 @@ class _Run:
                 empty = (np.empty(0), np.empty(0))
                 score, weight = empty if events is None else (events.score, events.arrays()[2])
                 filled[template.key] = fill(binning[template.region], score, weight)
-        cab.check_relative(self.templates, filled)
+        workspace_checks.check_relative(self.templates, filled)
+        together = [self._with_others(shifts, filled) for shifts in (quoted, seen)]
         found = {
             "edges": list(map(repr, edges.tolist())),
             "cross_fitted": {"significance": quoted.waterfall()[-1][1], "waterfall": quoted.waterfall()},
@@ -360,13 +354,16 @@ class _Run:
         }
         return [write_histograms(self.folder / "chosen.npz", filled)], found
 
-    def _with_control(self, shifts: YieldShifts) -> float:
+    def _with_others(self, shifts: YieldShifts, filled: Histograms) -> float:
         """Significance of the chosen region together with the others, as the fit will have it."""
-        control = read_histograms(self.folder / "control.npz")
-        others = [region for region in self.analysis.regions if any(key[0] == region["Name"] for key in control)]
-        parts = {region["Name"]: all_regions.shifts_of_region(self.analysis, region, control) for region in others}
-        found = all_regions.combine(self.analysis, {self.analysis.settings.region: shifts, **parts})
-        return found.waterfall()[-1][1]
+        histograms, chosen = read_histograms(self.folder / "control.npz") | filled, self.analysis.settings.region
+        parts = {
+            region["Name"]: shifts
+            if region["Name"] == chosen
+            else all_regions.shifts_of_region(self.analysis, region, histograms)
+            for region in self.analysis.regions
+        }
+        return all_regions.combine(self.analysis, parts).waterfall()[-1][1]
 
     def workspace(self) -> _Result:
         """Let cabinetry build the workspace of our histograms, compare it with them, and fit it."""
@@ -377,7 +374,7 @@ class _Run:
         folder.mkdir(exist_ok=True)
         with bar(2, bool(self.verbose), "workspace") as advance:
             workspace, said = cab.build_workspace(config, names, histograms, folder)
-            cab.check_workspace(workspace, self.analysis, names, histograms)
+            workspace_checks.check_workspace(workspace, self.analysis, names, histograms)
             files = [
                 cab.write_config(config, self.folder / "cabinetry.yml"),
                 cab.write_workspace_file(workspace, self.folder / "workspace.json"),
@@ -386,7 +383,8 @@ class _Run:
             advance(1, "fit")
             found = cab.fit_workspace(workspace)
             advance(1, "")
-        notes = [*names.changed(), *cab.notes_on_bins(histograms, said)]
+        notes = [*names.changed(), *workspace_checks.notes_on_bins(histograms, said)]
+        notes += workspace_checks.notes_on_variations(histograms)
         ours = self.record["categorise"]["all_regions"]["in_sample"]
         if not 0.8 * ours - 0.1 < found["significance"] < 2 * ours + 1:
             notes.append(

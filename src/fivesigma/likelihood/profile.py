@@ -233,3 +233,18 @@ def _descend(  # noqa: PLR0917 - where each partition is, and where it goes
 
 def _take(counts: Counts, rows: BoolArray) -> Counts:
     return counts if rows.all() else counts.map(lambda v: v[rows])
+
+
+@enough_digits()
+def profile_each(counts: Counts) -> Array:
+    """F of each of many partitions; those that a systematic moves to the same side up and down start from afar too."""
+    best = profile(counts).objective
+    bend = np.abs(counts.up + counts.down)
+    sided = np.where(bend > np.abs(counts.up - counts.down), bend / np.sqrt(counts.n)[:, None, :], 0.0).max(axis=-1)
+    most = sided.max(axis=0, initial=0.0)
+    for k in np.argsort(-most, kind="stable")[: min(BENT, int(np.count_nonzero(most > STRAIGHT)))]:
+        rows = sided[:, k] > STRAIGHT
+        for far in (1.5, -1.5):
+            again = profile(_take(counts, rows), far * np.eye(most.size)[k]).objective
+            best[rows] = np.minimum(best[rows], again)
+    return best

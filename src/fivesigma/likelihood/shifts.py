@@ -473,64 +473,6 @@ def freed(
     return out
 
 
-def running_shifts(
-    thresholds: Array,
-    score: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike,
-    systematics: Systematics,
-    *,
-    process: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> list[tuple[Array, Array]]:
-    """How far one standard deviation up and down moves the background above each threshold, for every systematic.
-
-    Parameters
-    ----------
-    thresholds : array of shape (n_cuts,)
-        From the tightest to the loosest.
-    score, y, sample_weight, systematics, process, pos_label
-        As in `yield_shifts`.
-    """
-    signal, classes = split_labels(y, pos_label)
-    events = _Nominal(score, sample_weight, signal, classes, number_processes(signal, process), process is not None)
-    ascending = thresholds[::-1]
-
-    def above(values: AnyArray, weight: Array, background: BoolArray) -> Array:
-        steps = np.searchsorted(ascending, values[background], side="right")
-        cells = np.bincount(steps, weight[background], minlength=ascending.size + 1)[1:].astype(np.float64)
-        return np.cumsum(cells[::-1])
-
-    def moved(name: str, varied: Varied) -> Array:
-        values, weight, processes = events.resolve(name, varied)
-        total = above(values, weight, ~processes.signal[processes.codes])
-        if varied.y is not None:
-            lacks = ~np.isin(events.processes.codes, processes.codes) & ~signal
-            total += above(nominal_score, nominal_weight, lacks)
-        return total - b
-
-    nominal_score, nominal_weight, _ = events.resolve("nominal", Varied())
-    b = above(nominal_score, nominal_weight, ~signal)
-    known = dict(zip(events.processes.names, events.processes.signal.tolist(), strict=True))
-    out = []
-    for name, value in freed(systematics).items():
-        if isinstance(value, Normalisation):
-            value.check(name, known)
-            if value.fraction is None:
-                raise InputError(
-                    f"a cut cannot measure the free yield of {', '.join(value.process)} (systematic {name!r}); use "
-                    "categorise, or give a fraction"
-                )
-            moves = np.isin(np.array(events.processes.names), value.process)[events.processes.codes] & ~signal
-            high = value.fraction * above(nominal_score, nominal_weight, moves)
-            out.append((high, -high))
-            continue
-        up, down = value
-        high = moved(f"{name} up", up)
-        out.append((high, -high if down is None else moved(f"{name} down", down)))
-    return out
-
-
 def check_size(names: Iterable[str], b: Array, shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
     """Refuse variations that move the background by more than itself; return notes on the others."""
     for name, pair in zip(names, shifts, strict=True):

@@ -84,9 +84,9 @@ class Report:
     @cached_property
     def html(self) -> str:
         """The page as text."""
-        from fivesigma.reporting.page import render
+        from fivesigma.reporting.page import render_page
 
-        return render(self.data)
+        return render_page(self.data)
 
     def latex(self) -> str:
         """The yields by process, before and after the cut, as a table of LaTeX with the rules of booktabs."""

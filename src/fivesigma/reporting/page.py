@@ -23,7 +23,7 @@ _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\
 Table = tuple[list[str], list[list[str]]]
 
 
-def render(data: ReportData) -> str:
+def render_page(data: ReportData) -> str:
     """Render a report. Text that comes from files or parameters is escaped, and only our own script may run."""
     jinja2 = need("jinja2")
     assets = files("fivesigma.reporting") / "assets"

@@ -9,15 +9,14 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.ratios import OneRatio
-from fivesigma.cut.binned_ranking import BinEnds
-from fivesigma.cut.ranking import Ranking
+from fivesigma.cut.ranking import Cuts, Ranking
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import Systematics, Varied, with_variations
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
 
-def edges_at(ranking: Ranking | BinEnds, cuts: IntArray) -> Array:
+def edges_at(ranking: Cuts, cuts: IntArray) -> Array:
     """Ascending edges for cuts from the tightest to the loosest; the cut that keeps all events is minus infinity."""
     lower = np.where(cuts == ranking.last.size - 1, -np.inf, ranking.thresholds(cuts))
     return np.append(lower[::-1], np.inf)

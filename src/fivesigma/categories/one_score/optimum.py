@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.cut.binned_ranking import BinEnds
-from fivesigma.cut.ranking import Ranking
+from fivesigma.cut.ranking import Cuts
 from fivesigma.errors import InputError
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
@@ -112,7 +111,7 @@ class Grid:
         return F
 
 
-def candidate_cuts(ranking: Ranking | BinEnds, max_edges: int = MAX_EDGES) -> IntArray:
+def candidate_cuts(ranking: Cuts, max_edges: int = MAX_EDGES) -> IntArray:
     """Indices of at most `max_edges` cuts: weighted quantiles of signal and background, each class scaled to one.
 
     Half of them keep evenly growing shares and half shares that grow by a factor, so that the purest events, few as
@@ -136,7 +135,7 @@ def candidate_cuts(ranking: Ranking | BinEnds, max_edges: int = MAX_EDGES) -> In
     return np.unique(np.append(cuts, n_cuts - 1))
 
 
-def grid_of(ranking: Ranking | BinEnds, cuts: IntArray) -> Grid:
+def grid_of(ranking: Cuts, cuts: IntArray) -> Grid:
     """Running yields of a ranking at some of its cuts."""
     s, b, b2 = (np.append(0.0, v) for v in (ranking.s[cuts], ranking.b[cuts], ranking.variances(cuts)[1]))
     rising = ranking.lightest >= 0 and bool((np.diff(s) >= 0).all())

@@ -35,7 +35,7 @@ from fivesigma.categories.one_score.uncertain import (
 )
 from fivesigma.categories.ratios import OneRatio
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
-from fivesigma.cut.bootstrap import interval_ends, replica_intervals, replicas_above
+from fivesigma.cut.bootstrap import interval_ends, replica_intervals
 from fivesigma.cut.ranking import Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.profile import Counts, lowest
@@ -48,7 +48,7 @@ from fivesigma.likelihood.shifts import (
     significance_of,
     yield_shifts,
 )
-from fivesigma.scored.scored_events import ScoredEvents, arrays_of
+from fivesigma.scored.scored_events import ScoredEvents, arrays_of, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility
 from fivesigma.yields import (
@@ -288,7 +288,7 @@ class Categories:
             weight = rescaled = rescale(given, signal, yields)
             factors = [float(np.divide(*(w[c].sum() for w in (rescaled, given)))) for c in (signal, ~signal)]
             systematics = scaled(systematics, signal, *factors) if systematics else systematics
-        ranking = rank_events(score, y, weight, pos_label)
+        ranking = rank_events(*as_scored(score, y, weight, None, pos_label).arrays())
         shifts = None
         if systematics is not None:
             if free is None:
@@ -338,11 +338,11 @@ class Categories:
         bounds = events_above(ranking, self.edges)
         own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
-        s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
+        s, b = (from_zero(v) for v in ranking.replicas(cuts, n_boot, random_state))
         at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
         z = self._replica_significance(s, b, at)
         # The same seed draws the same copies, so these are the squares of the same replicas.
-        s2, b2 = replicas_above(ranking, cuts, n_boot, random_state, squares=True)
+        s2, b2 = ranking.replicas(cuts, n_boot, random_state, squares=True)
         edges, thresholds = [], ranking.thresholds(cuts)
         grids = list(map(Grid, s, b, from_zero(b2)))
         if self.rule == "smooth":
@@ -353,7 +353,7 @@ class Categories:
         if self._floor is not None:
             counting = self._floor.ranking(ranking)
             floor, floor2 = (
-                from_zero(replicas_above(counting, cuts, n_boot, random_state, squares=squares)[1])
+                from_zero(counting.replicas(cuts, n_boot, random_state, squares=squares)[1])
                 for squares in (False, True)
             )
             grids = [replace(grid, floor=f, b2=f2) for grid, f, f2 in zip(grids, floor, floor2, strict=True)]
@@ -384,7 +384,7 @@ class Categories:
         ranking = self._events
         bounds = events_above(ranking, self.edges)
         cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
-        s, b = (from_zero(v) for v in replicas_above(ranking, cuts, n_boot, random_state))
+        s, b = (from_zero(v) for v in ranking.replicas(cuts, n_boot, random_state))
         return self._replica_significance(s, b, np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds))
 
     @property

@@ -39,13 +39,12 @@ from fivesigma.categories.one_score.uncertain import (
 )
 from fivesigma.categories.ratios import fit_ratio
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
-from fivesigma.cut.binned_ranking import BinEnds, BinnedRanking
-from fivesigma.cut.bootstrap import replicas_above
-from fivesigma.cut.ranking import Ranking, rank_events
+from fivesigma.cut.binned import BinnedRanking
+from fivesigma.cut.ranking import Cuts, Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.own import OwnUncertainty
 from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_size, yield_shifts
-from fivesigma.scored.scored_events import ScoredEvents, arrays_of
+from fivesigma.scored.scored_events import ScoredEvents, arrays_of, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
@@ -175,7 +174,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     floor = (MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE) if min_effective is None else min_effective
     limits = check_limits(min_background, floor, max_relative_mc_error)
     most = _check_number(n_categories)
-    ranking: Ranking | BinEnds
+    ranking: Cuts
     fill_with: Callable[..., Categories]
     if isinstance(score, ScoredFiles):
         beside = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
@@ -185,7 +184,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             if name in whole:
                 raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
             raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
-        ranking, fill_with = BinEnds(BinnedRanking(score)), partial(fill_files, score)
+        ranking, fill_with = BinnedRanking(score).purest(), partial(fill_files, score)
     else:
         score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
         ratio = None
@@ -194,7 +193,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             score, systematics = ratio.of(score), as_one_score(systematics, ratio)
         elif processes is not None:
             raise InputError("processes names columns of class probabilities, and these scores are one per event")
-        ranking = rank_events(score, y, sample_weight, pos_label)
+        ranking = rank_events(*as_scored(score, y, sample_weight, None, pos_label).arrays())
         fill_with = partial(fill, ranking, process=process, ratio=ratio)
     cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
@@ -254,7 +253,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
 
 def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     filled: Callable[..., Categories],
-    ranking: Ranking | BinEnds,
+    ranking: Cuts,
     cuts: IntArray,
     cells: Cells,
     shifts: YieldShifts | None,
@@ -283,17 +282,11 @@ def _check_number(n_categories: int | str) -> int:
     return int(n_categories)
 
 
-def worthwhile(
-    ranking: Ranking | BinEnds, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int
-) -> IntArray:
+def worthwhile(ranking: Cuts, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int) -> IntArray:
     """Edges of the first trial after which one more category gains less than the bootstrap uncertainty of its gain."""
     used = np.unique(np.concatenate(trials))
     chosen = cuts[used - 1]
-    if isinstance(ranking, Ranking):
-        replicas = replicas_above(ranking, chosen, AUTO_REPLICAS, random_state)
-    else:
-        replicas = ranking.replicas(chosen, AUTO_REPLICAS, random_state)
-    s, b = (from_zero(v) for v in replicas)
+    s, b = (from_zero(v) for v in ranking.replicas(chosen, AUTO_REPLICAS, random_state))
     exact_s, exact_b = (from_zero(v[chosen][None]) for v in (ranking.s, ranking.b))
     before: tuple[float, Array] | None = None
     for k, trial in enumerate(trials):

@@ -9,7 +9,7 @@ import numpy as np
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.one_score.cells import Cells
 from fivesigma.categories.one_score.optimum import Grid, Limits
-from fivesigma.categories.one_score.smooth import MovingAverage
+from fivesigma.cut.moving_average import MovingAverage
 from fivesigma.likelihood.own import OwnUncertainty
 from fivesigma.likelihood.profile import Counts, lowest, profile
 from fivesigma.likelihood.shifts import YieldShifts, stack_scaled
@@ -63,7 +63,7 @@ def cells_of(grid: Grid, shifts: YieldShifts | None, limits: Limits, utility: Ut
     """
     own = OwnUncertainty.of(utility)
     s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
-    average = None if grid.smooth is None else MovingAverage.of(grid)
+    average = None if grid.smooth is None else MovingAverage.of(grid.s, grid.b)
 
     def running(shift: Array) -> Array:
         raw = np.append(0.0, np.cumsum(shift[::-1]))

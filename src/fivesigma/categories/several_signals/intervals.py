@@ -13,7 +13,7 @@ from fivesigma._types import Array, IntArray
 from fivesigma.categories.one_score.optimum import MAX_EDGES, Grid, Limits, best_edges, best_totals, candidate_cuts
 from fivesigma.categories.ratios.sample import Sample, added
 from fivesigma.categories.several_signals.settings import Settings
-from fivesigma.cut.ranking import rank_checked
+from fivesigma.cut.ranking import rank_events
 
 FEWER_EDGES = 1024
 
@@ -66,7 +66,7 @@ def best_intervals(
         weight = np.where(own | (classes == sample.n_signals), weight, 0.0)
     if own.all() or not own.any() or not weight.any():
         return []
-    ranking = rank_checked(value, own, weight)
+    ranking = rank_events(value, own, weight)
     # With one signal these intervals are the result; with several they are a start and a bound.
     cuts = candidate_cuts(ranking, MAX_EDGES if sample.n_signals == 1 else FEWER_EDGES)
     last = ranking.last[cuts]
