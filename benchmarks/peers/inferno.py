@@ -4,11 +4,11 @@
 killed, and the same call resumes. ``python -m benchmarks.peers.inferno table`` prints the table beside the published
 rows.
 
-Three dimensions: background N((2 + r, 0), diag(5, 9)) x Exp(rate lambda), 1000 events; signal N((0, 0), 1) x Exp(rate 2),
-50 events; r = 0 and lambda = 3. Row 0: nothing else is uncertain; 1: r is free; 2: r and lambda are free; 3: r within 0.4
-and lambda within 1; 4: the background within 100 events as well. The score is trained on 100,000 events of each kind, the
-categories are chosen on 100,000 others, and the uncertainty is the inverse Hessian of the Asimov likelihood in these
-categories on 2,000,000 further events, with slopes from r +- 0.2 and lambda +- 0.5.
+Three dimensions: background N((2 + r, 0), diag(5, 9)) x Exp(rate lambda), 1000 events; signal N((0, 0), 1) x Exp(rate
+2), 50 events; r = 0 and lambda = 3. Row 0: nothing else is uncertain; 1: r is free; 2: r and lambda are free; 3: r
+within 0.4 and lambda within 1; 4: the background within 100 events as well. The score is trained on 100,000 events of
+each kind, the categories are chosen on 100,000 others, and the uncertainty is the inverse Hessian of the Asimov
+likelihood in these categories on 2,000,000 further events, with slopes from r +- 0.2 and lambda +- 0.5.
 """
 
 from __future__ import annotations
@@ -101,15 +101,18 @@ def run(row: int, seed: int, n: int = 100_000, n_judge: int = 1_000_000) -> dict
 
     X, y, w, process = sample(n, rng)
     score = model.decision_function(X)
-    systematics = {
-        name: tuple(fivesigma.Varied(score=model.decision_function(table)) for table in pair)
-        for name, pair in variations(X, y, row).items()
-    }
+
+    def scored(table: Array) -> fivesigma.Varied:
+        return fivesigma.Varied(score=model.decision_function(table))
+
+    systematics = {name: (scored(up), scored(down)) for name, (up, down) in variations(X, y, row).items()}
     found: dict[str, Any] = {"seconds": trained, "choice": model.choice_, "pulls": model.pulls_}
     S_events, B_events = signal(n_judge, rng), background(n_judge, rng)
     judged = {"s": model.decision_function(S_events), "b": model.decision_function(B_events)}
     for name, step in STEPS.items():
-        judged |= {f"{name}{side:+d}": model.decision_function(move(B_events, **{name: side * step})) for side in (1, -1)}
+        judged |= {
+            f"{name}{side:+d}": model.decision_function(move(B_events, **{name: side * step})) for side in (1, -1)
+        }
     for bins in BINS:
         edges = fivesigma.categorise(
             score,
@@ -152,8 +155,8 @@ def table(results: dict[str, Any]) -> str:
             error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
             cells.append(f"{np.mean(values):.2f} ± {error:.2f}" if values else "")
         lines.append(f"| `ProfiledClassifier`, {bins} bins | " + " | ".join(cells) + " |")
-    for name, values in PUBLISHED.items():
-        lines.append(f"| {name} | " + " | ".join(f"{value:.2f}" for value in values) + " |")
+    for name, published in PUBLISHED.items():
+        lines.append(f"| {name} | " + " | ".join(f"{value:.2f}" for value in published) + " |")
     return "\n".join(lines)
 
 

@@ -55,5 +55,9 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
         read_events("toy:many")
     file = tmp_path / "other.json"
     file.write_text(json.dumps({"settings": {}, "found": []}))
+    events = read_events("toy:4000", luminosity=0.02)
     with pytest.raises(InputError, match="other settings"):
-        compare(read_events("toy:4000", luminosity=0.02), file, n_categories=2, sets=1, experiments=1, n_jobs=1)
+        compare(events, file, sets=1, experiments=1)  # before anything is trained
+    file.write_text("[]")
+    with pytest.raises(InputError, match="not a file of intervals"):
+        compare(events, file)

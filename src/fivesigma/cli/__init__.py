@@ -68,5 +68,18 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (demo, train, predict, score, scan, categorise, report_command, analyse, export, higgsml, fair_universe, env):
+for _command in (
+    demo,
+    train,
+    predict,
+    score,
+    scan,
+    categorise,
+    report_command,
+    analyse,
+    export,
+    higgsml,
+    fair_universe,
+    env,
+):
     main.add_command(_command)

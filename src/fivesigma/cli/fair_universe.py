@@ -43,9 +43,9 @@ def run(
 ) -> None:
     """Train on DATA, fit the signal strength in pseudo-experiments, and print width and coverage of the intervals.
 
-    DATA is the challenge's Parquet file, a file with the columns of the 2014 challenge, or toy:N for N simulated events.
-    The score that knows the nuisances is compared with a plain score in categories of equal content, and with a fit that
-    ignores the nuisances.
+    DATA is the challenge's Parquet file, a file with the columns of the 2014 challenge, or toy:N for N simulated
+    events. The score that knows the nuisances is compared with a plain score in categories of equal content, and with a
+    fit that ignores the nuisances.
     """
     from fivesigma.fair_universe import compare, read_events
 

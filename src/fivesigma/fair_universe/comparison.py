@@ -17,7 +17,7 @@ import numpy as np
 
 from fivesigma._tools.files import written_whole
 from fivesigma._tools.progress import steps
-from fivesigma._types import Array
+from fivesigma._types import Array, BoolArray
 from fivesigma.categories import categorise
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
@@ -98,28 +98,27 @@ def systematics_of(sample: Sample) -> dict[str, Any]:
 def fill(score: Callable[[Events], Array], edges: Array, sample: Sample) -> Templates:
     """Templates of signal and background in the categories of a score."""
 
-    def sums(events: Events, mask: Array | None = None, power: int = 1) -> tuple[Array, Array]:
+    def sums(events: Events, power: int = 1) -> tuple[Array, Array]:
         values = score(events)
-        kept = np.ones(len(events), dtype=bool) if mask is None else mask
-        signal = events.is_signal
-        return tuple(  # type: ignore[return-value]  # two of them
-            np.histogram(values[kept & of], bins=edges, weights=events.weight[kept & of] ** power)[0]
-            for of in (signal, ~signal)
-        )
+
+        def of(mask: BoolArray) -> Array:
+            return np.histogram(values[mask], bins=edges, weights=events.weight[mask] ** power)[0]
+
+        return of(events.is_signal), of(~events.is_signal)
 
     s, b = sums(sample.nominal)
-    shifts = [(up, down) for up, down in ((sums(u), sums(d)) for u, d in sample.varied.values())]
+    shifts = [(sums(up), sums(down)) for up, down in sample.varied.values()]
     up_s, up_b, down_s, down_b = (
         [pair[side][of] - (s, b)[of] for pair in shifts] for side, of in ((0, 0), (0, 1), (1, 0), (1, 1))
     )
     process = np.asarray(sample.nominal.process)
     for one in systematics_of(sample).values():
         if isinstance(one, Normalisation):
-            size = (one.fraction or 0.0) * sums(sample.nominal, np.isin(process, list(one.process)))[1]
+            size = (one.fraction or 0.0) * sums(sample.nominal[np.isin(process, one.process)])[1]
             for rows, shift in ((up_s, 0 * s), (down_s, 0 * s), (up_b, size), (down_b, -size)):
                 rows.append(shift)
-    variance = sums(sample.nominal, power=2)[1]
-    return Templates(s, b, *(np.stack(rows) for rows in (up_s, down_s, up_b, down_b)), variance)
+    moved = [np.stack(rows) for rows in (up_s, down_s, up_b, down_b)]
+    return Templates(s, b, moved[0], moved[1], moved[2], moved[3], variance=sums(sample.nominal, power=2)[1])
 
 
 def equal_edges(score: Array, weight: Array, n: int) -> Array:
@@ -202,19 +201,25 @@ def compare(
     """
     if events.process is None:
         raise InputError("these events have no processes, which the nuisances need")
+    done = _read(output, {"sets": sets, "experiments": experiments, "seed": random_state, "n_events": len(events)})
     started = time.perf_counter()
     seconds: dict[str, float] = {}
     rest, train = events.split(SHARES[0], random_state=random_state)
     test, templates = rest.split(SHARES[1] / (1 - SHARES[0]), random_state=random_state)
     training = vary(train)
-    arms = _arms(training, vary(templates, seed=1), n_categories, estimator, random_state, n_jobs, verbose)
+    model = ProfiledClassifier(
+        estimator, goal="measurement", cv=2, random_state=random_state, n_jobs=n_jobs, verbose=verbose
+    )
+    arms = _arms(training, vary(templates, seed=1), n_categories, model)
     seconds["training and templates"] = time.perf_counter() - started
     started = time.perf_counter()
-    found = _run_sets(arms, test, output, sets, experiments, random_state, verbose)
+    found = _run_sets(arms, test, output, done, verbose)
     seconds["experiments"] = time.perf_counter() - started
     scores, errors = {}, {}
     for name in ARMS:
-        truth, low, high = (np.concatenate([np.asarray(one[name][key]) for one in found]) for key in ("mu", "low", "high"))
+        truth, low, high = (
+            np.concatenate([np.asarray(one[name][key]) for one in found]) for key in ("mu", "low", "high")
+        )
         scores[name] = score_intervals(truth, low, high)
         each = [score_intervals(one[name]["mu"], one[name]["low"], one[name]["high"]) for one in found]
         root = max(len(each) - 1, 1) ** 0.5
@@ -223,15 +228,11 @@ def compare(
     return Comparison(scores, errors, expected, seconds)
 
 
-def _arms(
-    training: Sample, filling: Sample, n_categories: int, estimator: Any, seed: int, n_jobs: int | None, verbose: int
-) -> dict[str, Arm]:
+def _arms(training: Sample, filling: Sample, n_categories: int, model: ProfiledClassifier) -> dict[str, Arm]:
     """Train both scores, choose categories and fill templates."""
-    model = ProfiledClassifier(
-        estimator, goal="measurement", cv=2, random_state=seed, n_jobs=n_jobs, verbose=verbose
-    ).fit(training.nominal, systematics=systematics_of(training))
-    plain = GrownCascadeClassifier(cascade=False, n_trees=100, random_state=seed, n_jobs=n_jobs)
-    plain.fit(training.nominal)
+    model.fit(training.nominal, systematics=systematics_of(training))
+    seed, n_jobs = model.random_state, model.n_jobs
+    plain = GrownCascadeClassifier(cascade=False, n_trees=100, random_state=seed, n_jobs=n_jobs).fit(training.nominal)
 
     def knowing(events: Events) -> Array:
         return np.asarray(model.decision_function(events))
@@ -241,12 +242,11 @@ def _arms(
 
     nominal = filling.nominal
     score = knowing(nominal)
-    varied = {
-        name: tuple(
-            Varied(score=knowing(e), weight=e.weight, y=e.y, process=e.process) for e in pair
-        )
-        for name, pair in filling.varied.items()
-    }
+
+    def scored(events: Events) -> Varied:
+        return Varied(score=knowing(events), weight=events.weight, y=events.y, process=events.process)
+
+    varied = {name: (scored(up), scored(down)) for name, (up, down) in filling.varied.items()}
     normalisations = {k: v for k, v in systematics_of(filling).items() if isinstance(v, Normalisation)}
     categories = categorise(
         score,
@@ -265,21 +265,36 @@ def _arms(
     return {"profiled": first, "plain": second, "ignoring": Arm(knowing, own, first.templates.without_nuisances())}
 
 
+class Done(NamedTuple):
+    """Settings of a run, and the intervals of the sets that are done, by model."""
+
+    settings: dict[str, int]
+    found: list[dict[str, dict[str, list[float]]]]
+
+
+def _read(output: Path | None, settings: dict[str, int]) -> Done:
+    """What an earlier run with the same settings has done."""
+    if output is None or not output.exists():
+        return Done(settings, [])
+    try:
+        saved = json.loads(output.read_text(encoding="utf-8"))
+        known, found = saved["settings"], saved["found"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{output} is not a file of intervals; choose another name") from None
+    if known != settings:
+        raise InputError(f"{output} holds a run with other settings; choose another name or remove it")
+    return Done(settings, found)
+
+
 def _run_sets(
-    arms: Mapping[str, Arm], test: Events, output: Path | None, sets: int, experiments: int, seed: int, verbose: int
+    arms: Mapping[str, Arm], test: Events, output: Path | None, done: Done, verbose: int
 ) -> list[dict[str, dict[str, list[float]]]]:
     """Intervals of each model in each set."""
-    rng = np.random.default_rng([seed, 1])
-    truths = rng.uniform(*MU_RANGE, sets)
-    done: list[dict[str, dict[str, list[float]]]] = []
-    settings = {"sets": sets, "experiments": experiments, "seed": seed, "n_events": len(test)}
-    if output is not None and output.exists():
-        saved = json.loads(output.read_text(encoding="utf-8"))
-        if saved["settings"] != settings:
-            raise InputError(f"{output} holds a run with other settings; choose another name or remove it")
-        done = saved["found"]
-    with steps(sets * experiments, bool(verbose), "experiments", done=len(done) * experiments) as advance:
-        for k in range(len(done), sets):
+    (settings, found), seed = done, done.settings["seed"]
+    sets, experiments = settings["sets"], settings["experiments"]
+    truths = np.random.default_rng([seed, 1]).uniform(*MU_RANGE, sets)
+    with steps(sets * experiments, bool(verbose), "experiments", done=len(found) * experiments) as advance:
+        for k in range(len(found), sets):
             counts: dict[str, list[Array]] = {name: [] for name in arms}
             for one in make_experiments(test, truths[k], experiments, np.random.default_rng([seed, 2, k])):
                 kept = one.events[one.events.column("DER_mass_transverse_met_lep") < MAX_TRANSVERSE_MASS]
@@ -290,11 +305,11 @@ def _run_sets(
                     counts[name].append(arm.count(by_score[id(arm.score)]))
                 advance(1, f"mu = {truths[k]:.2f}")
             fitted = {name: arm.templates.fit(np.stack(counts[name])) for name, arm in arms.items()}
-            done.append({name: _listed(truths[k], interval) for name, interval in fitted.items()})
+            found.append({name: _listed(float(truths[k]), interval) for name, interval in fitted.items()})
             if output is not None:
                 with written_whole(output) as beside:
-                    beside.write_text(json.dumps({"settings": settings, "found": done}), encoding="utf-8")
-    return done
+                    beside.write_text(json.dumps({"settings": settings, "found": found}), encoding="utf-8")
+    return found
 
 
 def _listed(mu: float, interval: Interval) -> dict[str, list[float]]:
