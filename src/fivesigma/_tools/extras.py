@@ -36,10 +36,6 @@ EXTRAS = {
 
 # Where the module has not the name of the distribution.
 _MODULE_OF = {"xgboost-cpu": "xgboost", "pyyaml": "yaml", "fsspec-xrootd": "fsspec_xrootd"}
-    "xgboost-cpu": "xgboost",
-    "pyyaml": "yaml",
-    "fsspec-xrootd": "fsspec_xrootd",
-}  # where it is not the name of the distribution
 # The extra that is named for a module: the first that adds it, unless a smaller one does or it comes with another.
 EXTRA_OF = {
     **{_MODULE_OF.get(name, name): extra for extra, names in reversed(EXTRAS.items()) for name in names},

@@ -272,10 +272,8 @@ def _targets(path: Paths) -> Iterator[Target]:
     text = os.path.expandvars(path if is_remote(str(path)) else Path(path).expanduser())
     name, mark, tree = str(text).rpartition(".root:")
     file = f"{name}.root" if mark else str(text)
-    for item in (
-        [copy for url in fetched(file) for copy in _matching(url)] if is_remote(file) else _matching(Path(file))
-    ):
-        yield Target(item, tree if mark else None)
+    for place in fetched(file) if is_remote(file) else [Path(file)]:
+        yield from (Target(item, tree if mark else None) for item in _matching(place))
 
 
 def _matching(file: Path) -> list[Path]:

@@ -42,7 +42,7 @@ from fivesigma.likelihood.least_favourable import (
     least_favourable,
     likelihood_ratio,
 )
-from fivesigma.likelihood.shifts import Normalisation, YieldShifts, check_size
+from fivesigma.likelihood.shifts import Normalisation, YieldShifts, check_shifts
 from fivesigma.store.checkpoint import Checkpoint
 
 GOALS = ("discovery", "measurement")
@@ -496,7 +496,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
 def check_sizes(bins: HeldOutBins) -> None:
     """Refuse systematics that move the background by more than itself, before anything is trained."""
     one_bin = bins.fill({key: np.zeros(events.signal.size) for key, events in bins.samples().items()})
-    check_size(one_bin.up, one_bin.yields(signal=False), one_bin.background_shifts())
+    check_shifts(one_bin.up, one_bin.yields(signal=False), one_bin.background_shifts())
 
 
 def _fields(sample: TrainingSample) -> dict[str, Any]:

@@ -299,7 +299,7 @@ class YieldShifts:
 
     def _value(self, names: Iterable[str], variance: Array | None = None) -> float:
         s, b = self.yields(signal=True), self.yields(signal=False)
-        return significance_of(counts_of(AMS2(), s, b, self, variance, names))
+        return profiled_value(counts_of(AMS2(), s, b, self, variance, names))
 
 
 def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
@@ -377,7 +377,7 @@ def stack_scaled(parts: list[list[tuple[Array, Array]]], others: int) -> tuple[A
     return up, down
 
 
-def significance_of(counts: Counts) -> float:
+def profiled_value(counts: Counts) -> float:
     """Profiled significance; zero where rounding leaves less than nothing."""
     return float(np.sqrt(2 * max(float(lowest(counts).objective), 0.0)))
 
@@ -519,7 +519,7 @@ def freed(
     return out
 
 
-def check_size(names: Iterable[str], b: Array, shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
+def check_shifts(names: Iterable[str], b: Array, shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
     """Refuse variations that move the background by more than itself; return notes on the others."""
     for name, pair in zip(names, shifts, strict=True):
         for side, shift in zip(("up", "down"), pair, strict=True):
@@ -692,4 +692,4 @@ def profiled_significance(
         constraint[rows] = 0.0
         freedom = Freedom(constraint, np.full(len(high), -np.inf), np.zeros(0, dtype=np.intp))
     counts = Counts((s + b)[valid], b[valid], high, low, relative, freedom)
-    return significance_of(counts)
+    return profiled_value(counts)
