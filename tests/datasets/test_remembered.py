@@ -75,4 +75,4 @@ def test_a_file_that_lacks_a_column_of_the_cut(tmp_path: Path, model: Any) -> No
         EventStream.like(model, tmp_path / "y.parquet")
     assert len(EventStream.like(model, tmp_path / "y.parquet", cut=None).load()) == 100
     with pytest.raises(InputError, match="there is no 'kut' to be asked for"):
-        EventStream.like(model, tmp_path / "y.parquet", kut=None)
+        EventStream.like(model, tmp_path / "x.parquet", kut=None)

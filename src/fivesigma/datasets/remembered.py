@@ -70,9 +70,7 @@ def as_in_training(
             # Of a model that was trained with files of processes, no label of a file is known.
             used["signal"] = None if by_process else np.asarray(model.classes_).tolist()[1]
         if any(factor != 1.0 for factor in trained.factors.values()):
-            notes.append(
-                "In training the weights of processes were normalised; without processes they are as they stand."
-            )
+            notes.append("In training processes were normalised; without processes weights are as they stand.")
     if used["cut"] is not None and "cut" not in asked:
         _refuse_lacking(used["cut"], names, first)
         said.append(f"cut {used['cut']!r}")

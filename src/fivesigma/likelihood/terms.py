@@ -30,7 +30,8 @@ class Term(NamedTuple):
 def interpolate(theta: Array, up: Array, down: Array) -> tuple[Array, Array, Array]:
     """HistFactory's additive interpolation ("code 4p") of a shift, its slope and its curvature in theta.
 
-    A polynomial between -1 and 1, straight lines beyond; it is linear in (up, down), so that sums may be interpolated.
+    Between -1 and 1 it is theta (up - down)/2 + theta^2 (up + down)/16 (15 - 10 theta^2 + 3 theta^4), and straight
+    lines continue it beyond; it is linear in (up, down), so that sums may be interpolated.
     """
     half, bend = (up - down) / 2, (up + down) / 16
     square = theta * theta
