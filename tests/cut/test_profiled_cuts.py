@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from benchmarks.studies.scan_systematics import simulate, true_significance, variations
+
 from fivesigma import AMS2, Normalisation, Varied, scan, yield_shifts
 from fivesigma._types import Array
 from fivesigma.cut.profiled_cuts import MOST_CUTS
@@ -37,7 +37,9 @@ def test_the_value_at_its_cut_is_not_a_fluctuation_of_the_variations() -> None:
 
 def test_the_cut_is_better_than_the_peak_on_other_events() -> None:
     truth = {
-        rule: np.mean([true_significance(_scan(5_000, seed, rule=rule).cut, "same events", 5_000) for seed in range(15)])
+        rule: np.mean(
+            [true_significance(_scan(5_000, seed, rule=rule).cut, "same events", 5_000) for seed in range(15)]
+        )
         for rule in ("model", "peak")
     }
     assert truth["model"] > truth["peak"] + 0.05
