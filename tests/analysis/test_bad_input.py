@@ -136,7 +136,7 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "block key": (block(Feature=["x"]), r"Fivesigma has the unknown key 'Feature'; did you mean 'Features'"),
     "categories key": (block(Categories={"Numbr": 3}), r"Categories has the unknown key 'Numbr'; did you mean"),
     "categories": (block(Categories={"Number": 1.5}), "whole number from 1 to 1000, auto or Cut"),
-    "model": (block(Model="grow"), r"Model must be one of .*; did you mean 'grown'"),
+    "model": (block(Model="grow"), r"the Model must be one of .*; did you mean 'grown'"),
     "model option": (block(ModelOptions={"n_tree": 3}), r"unknown key 'n_tree'; did you mean 'n_trees'"),
     "our own option": (block(ModelOptions={"cv": 3}), "ModelOptions has the unknown key 'cv'"),
     "missing key": (lambda c: c["Fivesigma"].pop("EventNumber"), "Fivesigma needs the key 'EventNumber'"),

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from fivesigma.analysis.schema import check_schema
 from fivesigma.datasets.expression import Expression
+from fivesigma.errors import InputError, did_you_mean, shortened
+from fivesigma.estimators.make import MODELS
 
-__all__ = ["BLOCK", "CUT", "DIRECTIONS", "Analysis", "Settings"]
+__all__ = ["BLOCK", "CUT", "DIRECTIONS", "Analysis", "AnalysisSettings"]
 
 BLOCK = "Fivesigma"
 CUT = "cut"
@@ -19,7 +23,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class AnalysisSettings:
     """What our block says.
 
     Attributes
@@ -28,8 +32,9 @@ class Settings:
         Region whose categories are made.
     features : tuple of str
         Names, patterns or definitions, as in `load_events`.
-    event_number : str
-        Branch of integers; an event's fold is this number modulo `folds`.
+    event_number : str or None
+        Branch of integers; an event's fold is this number modulo `folds`. Without it, which is for scores that exist
+        already, it is the number of the entry.
     preselection : str or None
         Condition for the events of all regions.
     luminosity : float or None
@@ -38,7 +43,11 @@ class Settings:
         Cross section in pb, and sum of weights or the name of its histogram, by sample; None for a sample whose weights
         are taken as they are.
     model, options
-        What is trained, and parameters of it.
+        What is trained, and parameters of it; or the folder of a saved model.
+    score : str or None
+        Branch or expression that is the score, in place of a model.
+    edges : tuple of float or None
+        Edges of the categories, if they are given.
     categories : int or str
         Number of categories, ``"auto"``, or ``"cut"`` for one cut.
     min_effective, min_background : float or None
@@ -47,19 +56,21 @@ class Settings:
 
     region: str
     features: tuple[str, ...]
-    event_number: str
+    event_number: str | None
     preselection: str | None = None
     folds: int = 5
     luminosity: float | None = None
     cross_sections: Mapping[str, tuple[float, float | str] | None] = field(default_factory=dict)
     model: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
+    score: str | None = None
+    edges: tuple[float, ...] | None = None
     categories: int | str = "auto"
     min_effective: float | None = None
     min_background: float | None = None
 
     @classmethod
-    def read(cls, block: Any) -> Settings:
+    def read(cls, block: Any) -> AnalysisSettings:
         """Read the block of a configuration."""
         block = numbers_in(block)
         if isinstance(block, dict):
@@ -73,13 +84,14 @@ class Settings:
                 categories = categories | {"Number": categories["Number"].lower()}
             block["Categories"] = categories
         check_schema(block, "block", BLOCK)
+        _check_what_is_trained(block)
         categories, number = block["Categories"], block["Categories"].get("Number", "auto")
         if "Preselection" in block:
             Expression(block["Preselection"], "Preselection")
         return cls(
             region=block["Region"],
-            features=tuple(block["Features"]),
-            event_number=block["EventNumber"],
+            features=tuple(block.get("Features", ())),
+            event_number=block.get("EventNumber"),
             preselection=block.get("Preselection"),
             folds=int(block.get("Folds", 5)),
             luminosity=block.get("Luminosity"),
@@ -89,10 +101,37 @@ class Settings:
             },
             model=block.get("Model", "auto"),
             options=block.get("ModelOptions", {}),
+            score=block.get("Score"),
+            edges=tuple(map(float, categories["Edges"])) if "Edges" in categories else None,
             categories=number if isinstance(number, str) else int(number),
             min_effective=categories.get("MinEffective"),
             min_background=categories.get("MinBackground"),
         )
+
+
+def _check_what_is_trained(block: Mapping[str, Any]) -> None:
+    """Refuse a block that says too little for what is to be trained, or too much where nothing is."""
+    score, model, categories = block.get("Score"), block.get("Model", "auto"), block["Categories"]
+    for key in ("Model", "ModelOptions", "Features"):
+        if score is not None and key in block:
+            raise InputError(f"{BLOCK} has both Score and {key}; a score that exists already needs no model")
+    if score is not None:
+        Expression(score, "Score")
+    elif model not in MODELS and not Path(model).is_dir():
+        hint = did_you_mean(str(model), MODELS)
+        raise InputError(
+            f"the Model must be one of {', '.join(MODELS)}, or a folder, got {shortened(repr(model))}{hint}"
+        )
+    elif model not in MODELS and "ModelOptions" in block:
+        raise InputError(f"{BLOCK} has ModelOptions for {model!r}, which is trained already; leave them out")
+    for key in ("Features", "EventNumber"):
+        if key not in block and score is None and (model in MODELS or key == "EventNumber"):
+            raise InputError(f"{BLOCK} needs the key {key!r}")
+    edges = categories.get("Edges")
+    if edges is not None and "Number" in categories:
+        raise InputError("the Categories have both Edges and a Number; give one of them")
+    if edges is not None and any(low >= high for low, high in pairwise(edges)):
+        raise InputError(f"the Edges of Categories must ascend, got {edges}")
 
 
 @dataclass(frozen=True)
@@ -103,12 +142,12 @@ class Analysis:
     ----------
     config : dict
         The part of cabinetry.
-    settings : Settings
+    settings : AnalysisSettings
         Our block.
     """
 
     config: dict[str, Any]
-    settings: Settings
+    settings: AnalysisSettings
 
     @property
     def regions(self) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.analysis.configuration import Settings
+from fivesigma.analysis.configuration import AnalysisSettings
 from fivesigma.analysis.templates import SCORE, Template, Tree
 from fivesigma.datasets.blocks import read_blocks
 from fivesigma.datasets.columns import Columns, Kind, Plan, Source, require
@@ -63,12 +63,12 @@ class Entries:
 class Reader:
     """Reads trees with the features of an analysis, which the first tree settles."""
 
-    def __init__(self, settings: Settings, first: Template) -> None:
+    def __init__(self, settings: AnalysisSettings, first: Template) -> None:
         self.settings = settings
         self._sources: dict[Tree, Source] = {}
-        asked = Columns(
-            features=list(settings.features), label=None, weight=None, ids=None, keep=[settings.event_number]
-        )
+        keep = [] if settings.event_number is None else [settings.event_number]
+        # A score that exists already needs no features; one column stands for them, and is not read.
+        asked = Columns(features=list(settings.features) or None, label=None, weight=None, ids=None, keep=keep)
         with _explained(first.trees[0], first.owner):
             self.columns = asked.settled(self._source(first.trees[0]))[0]
 
@@ -87,7 +87,8 @@ class Reader:
         """Refuse a tree that lacks a branch, without reading it."""
         with _explained(tree, owner):
             source = self._source(tree)
-            self.columns.reading(source)
+            if self.settings.features:
+                self.columns.reading(source)
             for text in texts_of(templates):
                 for name in sorted(Expression(text, "expression").columns):
                     require(name, source)
@@ -118,7 +119,8 @@ class Reader:
         features : bool, default=True
         """
         derived = {f"value {text}": Expression(text, "expression") for text in texts}
-        kinds: dict[str, Kind] = dict.fromkeys((self.settings.event_number, *columns), "value")
+        own = self.settings.event_number
+        kinds: dict[str, Kind] = dict.fromkeys((*([] if own is None else [own]), *columns), "value")
         defined: dict[str, Expression] = {}
         if features:
             texts_of_features = map(split_definition, self.columns.features or ())
@@ -134,9 +136,9 @@ class Reader:
             if not blocks:  # which a part of a sample may be
                 return self._empty(tree, texts, columns, features=features)
             read = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-            number = read[self.settings.event_number]
+            number = np.arange(len(next(iter(read.values())))) if own is None else read[own]
             if number.dtype.kind not in "iu":
-                raise InputError(f"EventNumber {self.settings.event_number!r} must hold integers, got {number.dtype}")
+                raise InputError(f"EventNumber {own!r} must hold integers, got {number.dtype}")
             X = None
             if features:
                 X = np.empty((len(number), len(self.feature_names)), dtype=np.float32)
@@ -172,7 +174,7 @@ class Reader:
             signal=None if signal is None else SIGNAL,
             feature_names=self.feature_names,
             process=np.full(n, sample),
-            kept={self.settings.event_number: entries.number},
+            kept={} if self.settings.event_number is None else {self.settings.event_number: entries.number},
             columns=self.columns,
         )
 

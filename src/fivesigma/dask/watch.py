@@ -106,7 +106,7 @@ def living(client: Any, timeout: float) -> list[Member]:
     return sorted(found, key=lambda member: (len(member.name), member.name, member.address))
 
 
-class Seen(NamedTuple):
+class SeenWorker(NamedTuple):
     """What the scheduler knows of a worker: seconds since its last sign of life, bytes of memory, and so on."""
 
     name: Any
@@ -130,9 +130,9 @@ def _look(dask_scheduler: Any) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def seen_workers(client: Any, timeout: float) -> dict[str, Seen]:
+def seen_workers(client: Any, timeout: float) -> dict[str, SeenWorker]:
     """What the scheduler knows of each worker, by address."""
-    return {address: Seen(*found) for address, found in ask(timeout, client.run_on_scheduler, _look).items()}
+    return {address: SeenWorker(*found) for address, found in ask(timeout, client.run_on_scheduler, _look).items()}
 
 
 class Watch:
@@ -141,7 +141,7 @@ class Watch:
     def __init__(self, client: Any, members: list[Member], futures: list[Any], timeout: float) -> None:
         self._client, self._members, self._futures, self._timeout = client, members, futures, timeout
         self._looked = self._failed_at = -1.0
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenWorker] = {}
         self._lost: dict[int, str] = {}
 
     def all_done(self) -> bool:
