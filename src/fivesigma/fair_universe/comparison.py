@@ -64,7 +64,7 @@ class Arm:
         return np.histogram(score, bins=self.edges)[0].astype(np.float64)
 
 
-def select(events: Events, nuisances: Nuisances, seed: int) -> Events:
+def select_events(events: Events, nuisances: Nuisances, seed: int) -> Events:
     """Move events, and keep those with a small transverse mass."""
     moved = move_events(events, nuisances, np.random.default_rng(seed))
     return moved[moved.column("DER_mass_transverse_met_lep") < MAX_TRANSVERSE_MASS]
@@ -80,22 +80,22 @@ def vary(events: Events, seed: int = 0) -> Sample:
     ends["soft_met"] = (_SOFT * np.e, _SOFT / np.e)
     varied = {
         name: (
-            select(events, nominal._replace(**{name: up}), seed),
-            select(events, nominal._replace(**{name: down}), seed),
+            select_events(events, nominal._replace(**{name: up}), seed),
+            select_events(events, nominal._replace(**{name: down}), seed),
         )
         for name, (up, down) in ends.items()
     }
-    return Sample(select(events, nominal, seed), varied)
+    return Sample(select_events(events, nominal, seed), varied)
 
 
-def systematics_of(sample: Sample) -> dict[str, Any]:
+def list_nuisances(sample: Sample) -> dict[str, Any]:
     """Variations and normalisations, as `ProfiledClassifier` takes them."""
     backgrounds = sorted(set(np.asarray(sample.nominal.process)[~sample.nominal.is_signal].tolist()))
     named = {"bkg_scale": backgrounds} | {k: v for k, v in _SCALES.items() if v[0] in backgrounds}
     return dict(sample.varied) | {k: Normalisation(v, NUISANCES[k][1]) for k, v in named.items()}
 
 
-def fill(score: Callable[[Events], Array], edges: Array, sample: Sample) -> Templates:
+def fill_templates(score: Callable[[Events], Array], edges: Array, sample: Sample) -> Templates:
     """Templates of signal and background in the categories of a score."""
 
     def sums(events: Events, power: int = 1) -> tuple[Array, Array]:
@@ -112,7 +112,7 @@ def fill(score: Callable[[Events], Array], edges: Array, sample: Sample) -> Temp
         [pair[side][of] - (s, b)[of] for pair in shifts] for side, of in ((0, 0), (0, 1), (1, 0), (1, 1))
     )
     process = np.asarray(sample.nominal.process)
-    for one in systematics_of(sample).values():
+    for one in list_nuisances(sample).values():
         if isinstance(one, Normalisation):
             size = (one.fraction or 0.0) * sums(sample.nominal[np.isin(process, one.process)])[1]
             for rows, shift in ((up_s, 0 * s), (down_s, 0 * s), (up_b, size), (down_b, -size)):
@@ -230,7 +230,7 @@ def compare(
 
 def _arms(training: Sample, filling: Sample, n_categories: int, model: ProfiledClassifier) -> dict[str, Arm]:
     """Train both scores, choose categories and fill templates."""
-    model.fit(training.nominal, systematics=systematics_of(training))
+    model.fit(training.nominal, systematics=list_nuisances(training))
     seed, n_jobs = model.random_state, model.n_jobs
     plain = GrownCascadeClassifier(cascade=False, n_trees=100, random_state=seed, n_jobs=n_jobs).fit(training.nominal)
 
@@ -247,7 +247,7 @@ def _arms(training: Sample, filling: Sample, n_categories: int, model: ProfiledC
         return Varied(score=knowing(events), weight=events.weight, y=events.y, process=events.process)
 
     varied = {name: (scored(up), scored(down)) for name, (up, down) in filling.varied.items()}
-    normalisations = {k: v for k, v in systematics_of(filling).items() if isinstance(v, Normalisation)}
+    normalisations = {k: v for k, v in list_nuisances(filling).items() if isinstance(v, Normalisation)}
     categories = categorise(
         score,
         nominal.y,
@@ -260,8 +260,8 @@ def _arms(training: Sample, filling: Sample, n_categories: int, model: ProfiledC
     )
     own = np.concatenate([[-np.inf], categories.edges[1:]]) if np.isfinite(categories.edges[0]) else categories.edges
     equal = equal_edges(ordinary(nominal), nominal.weight, n_categories)
-    first = Arm(knowing, own, fill(knowing, own, filling))
-    second = Arm(ordinary, equal, fill(ordinary, equal, filling))
+    first = Arm(knowing, own, fill_templates(knowing, own, filling))
+    second = Arm(ordinary, equal, fill_templates(ordinary, equal, filling))
     return {"profiled": first, "plain": second, "ignoring": Arm(knowing, own, first.templates.without_nuisances())}
 
 

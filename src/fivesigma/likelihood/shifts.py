@@ -191,6 +191,29 @@ class YieldShifts:
             out.append(moved / 2)
         return out
 
+    def constraints(self) -> dict[str, float]:
+        """Width of each pull after the fit, over the width of its constraint: what the data add to what was known.
+
+        From the Hessian of the likelihood in the strength of the signal and all pulls, at a strength of one. The width
+        of a free systematic is in units of its variation. Less than a half means that the data measure the systematic
+        better than its constraint, so that one pull for all processes and categories must be right.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fivesigma import Normalisation
+        >>> from fivesigma.likelihood.shifts import yield_shifts
+        >>> y, score = np.array([1, 0, 0]), np.array([1.0, 1.0, 0.0])
+        >>> shifts = yield_shifts([0, 0.5, np.inf], score, y, [10.0, 100.0, 10_000.0],
+        ...                       {"b": Normalisation("b", 0.1)}, process=["s", "b", "b"])
+        >>> round(shifts.constraints()["b"], 4)
+        0.0995
+        """
+        at = derivatives_of(AMS2(), self.yields(signal=True), self.yields(signal=False), self)
+        rows = np.vstack([at.s, at.delta])
+        hessian = (rows / at.n) @ rows.T + np.diag(np.append(0.0, at.constraint))
+        return dict(zip(self.up, np.sqrt(np.diag(np.linalg.pinv(hessian))[1:]).tolist(), strict=True))
+
     def freedom(self, names: Iterable[str] | None = None, others: int = 0) -> Freedom | None:
         """Which pulls have no constraint; None if all have one.
 
