@@ -80,7 +80,7 @@ class CascadePool(BlendedClassifier, _BaseComposition):
     random_state : int, RandomState or None, default=None
         Seed of splits and members; each member gets its own.
     n_jobs : int, optional
-        Cores to use, by members and their learners together; all by default.
+        Cores to use, by members and their learners together: one by default, -1 for all.
 
     Attributes
     ----------
@@ -93,6 +93,8 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         chose u, rounds and early stopping on these, so it favours members that chose among more, and so does `keep`.
     held_out_score_ : array of shape (n_events,)
         Blended score of each event by models that were not fitted on it; NaN for events that were never held out.
+        Members, weights and cut of the blend were chosen on these events, so a significance from them is a little too
+        high where little can be learnt.
     held_out_scores_ : dict of str to array of shape (n_events,)
         The same for each member alone, those that were not kept too.
     history_ : History
