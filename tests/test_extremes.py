@@ -133,7 +133,7 @@ def numbers_of(result: Any) -> list[float]:
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    sizes, sizes, st.lists(st.tuples(st.integers(0, 199), sizes), max_size=3), st.sampled_from(RULES),
+    sizes, sizes, st.lists(st.tuples(st.integers(0, 199), sizes), max_size=3), st.sampled_from(list(RULES)),
     st.sampled_from([0.0, 1.0, 10.0]),
 )  # fmt: skip
 def test_scan_of_any_weights(

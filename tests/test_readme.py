@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import fivesigma
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -32,3 +37,25 @@ def test_commands_of_the_readme_are_targets_of_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^    make (\w+)", README, re.MULTILINE):
         assert f"\n{target}:" in makefile
+
+
+def calls_in_tables() -> list[str]:
+    """Calls of the library in the tables of the README, with something in place of what is left out."""
+    cells = [cell for line in README.splitlines() if line.startswith("| ") for cell in re.findall(r"`([^`]+)`", line)]
+    filled = [cell.replace("[…]", "[]").replace("(…)", "()").replace(", …", "").replace("…", "None") for cell in cells]
+    return [
+        cell for cell in filled if re.match(r"[A-Za-z_.]+\(", cell) and "(...)" not in cell and cell.count("(...") == 0
+    ]
+
+
+@pytest.mark.parametrize("call", sorted(set(calls_in_tables())))
+def test_calls_of_the_tables_fit_their_signatures(call: str) -> None:
+    node = ast.parse(call, mode="eval").body
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+        node = node.func.value  # the first of a chain of calls
+    assert isinstance(node, ast.Call)
+    name = ast.unparse(node.func)
+    function: Any = fivesigma
+    for part in name.split("."):
+        function = getattr(function, part)
+    inspect.signature(function).bind(*node.args, **{str(word.arg): word.value for word in node.keywords})

@@ -189,9 +189,9 @@ def regret(results: dict[str, Any], folder: str, *names: str) -> Iterator[None]:
         for n in missing:
             rng = np.random.default_rng([2027, n])
             lost = np.array([_regrets(*draw(n, rng)) for _ in range(SAMPLES)])
-            against = lost - lost[:, [RULES.index("plateau")]]
+            against = lost - lost[:, [list(RULES).index("plateau")]]
             out[f"{name}, {n}"] = {
-                "rules": RULES,
+                "rules": list(RULES),
                 "regret": lost.mean(axis=0).round(4).tolist(),
                 "error": _error(lost),
                 "against plateau": against.mean(axis=0).round(4).tolist(),
@@ -308,7 +308,7 @@ def _regret_row(name: str, rows: list[dict[str, Any]]) -> str:
     mean, less = (v.mean(axis=0) for v in values)
     error, less_error = (np.sqrt(np.square(e).sum(axis=0)) / len(rows) for e in errors)
     cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True)]
-    model, plateau = RULES.index("model"), RULES.index("plateau")
+    model, plateau = list(RULES).index("model"), list(RULES).index("plateau")
     ratio = mean[model] / mean[plateau]
     covariance = (error[model] ** 2 + error[plateau] ** 2 - less_error[model] ** 2) / 2
     spread = np.sqrt(error[model] ** 2 + (ratio * error[plateau]) ** 2 - 2 * ratio * covariance) / mean[plateau]

@@ -19,7 +19,7 @@ TINY = 1e-7  # keeps margins finite
 
 @dataclass(frozen=True)
 class Blend:
-    """A weighted mean of members' scores on a common scale.
+    """A weighted mean of members' scores on a common scale: score(x) = sum over members m of w_m c_m(x).
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ def quantiles(values: Array, q: Array) -> Array:
 
 
 def _rank(p: Array, knots: Array, q: Array) -> Array:
-    """Share of held-out events below a score; equal knots stand for a step, in the middle of which ties lie."""
+    """Share of held-out events below a score, c(x) = P(p_held_out < p(x)); ties lie in the middle of their step."""
     below, above = np.searchsorted(knots, p, "left"), np.searchsorted(knots, p, "right")
     tied = above > below
     out = np.interp(p, knots, q)

@@ -33,7 +33,7 @@ __all__ = ["run_demo"]
 MARK = ".fivesigma-demo"  # what shows that a folder may be replaced
 
 
-class Trained(NamedTuple):
+class DemoModel(NamedTuple):
     """A model, the time it took, and what it says of the test events."""
 
     name: str
@@ -68,7 +68,7 @@ def run_demo(
     Paired
         Significances of plain model and cascade on the test events.
     """
-    check_folder(folder)
+    _check_folder(folder)
     console = Console(markup=False, highlight=False)
     # Where bars are not seen, or not beside the results, a line says what is under way.
     piped = not (sys.stdout.isatty() and sys.stderr.isatty())
@@ -97,34 +97,34 @@ def run_demo(
     trained = []
     for name, words in (("plain", "the plain model"), ("cascade", "the cascade")):
         step(f"training {words}: {n_trees} {library} trees on {len(train):,} events")
-        trained.append(fit(name, GrownCascadeClassifier(library, cascade=name == "cascade", **shared), train, test))
+        trained.append(_fit(name, GrownCascadeClassifier(library, cascade=name == "cascade", **shared), train, test))
     plain, cascade = trained
     step(f"comparing both on {len(test):,} test events")
     utility = AMS2(b_reg=B_REG)
     result = paired_difference(plain.selected, cascade.selected, test.is_signal, test.weight, utility)
-    console.print(table((plain, cascade), result, test.is_signal, test.weight))
-    console.print(sentence(result))
+    console.print(_table((plain, cascade), result, test.is_signal, test.weight))
+    console.print(compare_models(result))
     console.print("The default of 30 trees was chosen because a cascade gains with few; with 200 it gains nothing.")
     step("making the report")
     again = ["fivesigma", "demo", "-o", str(folder), "--events", str(n_events), "--trees", str(n_trees)]
     again += ["--seed", str(seed), *([] if n_jobs is None else ["--jobs", str(n_jobs)])]
     page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train, command=shlex.join(again))
-    write(folder, cascade, test, page)
+    _write(folder, cascade, test, page)
     console.print(f"Model, scores of the test events and figure of the cascade in {folder}/. Open the report:")
     console.print(f"{(folder / 'report.html').resolve()}", soft_wrap=True)
     console.print(f"{time.perf_counter() - start:.0f} s in all.")
     return result
 
 
-def fit(name: str, model: GrownCascadeClassifier, train: Events, test: Events) -> Trained:
+def _fit(name: str, model: GrownCascadeClassifier, train: Events, test: Events) -> DemoModel:
     """Train a model and score the test events."""
     start = time.perf_counter()
     model.fit(train)
     seconds = time.perf_counter() - start
-    return Trained(name, model, seconds, model.predict_proba(test)[:, 1])
+    return DemoModel(name, model, seconds, model.predict_proba(test)[:, 1])
 
 
-def table(trained: tuple[Trained, Trained], result: Paired, signal: BoolArray, weight: Array) -> Table:
+def _table(trained: tuple[DemoModel, DemoModel], result: Paired, signal: BoolArray, weight: Array) -> Table:
     """Side by side: significance on the test events, cut, yields, time."""
     model = trained[0].model
     title = f"{model.n_trees} {model.library} trees each, AMS2 with b_reg = {B_REG:g}, test events only"
@@ -149,7 +149,7 @@ def table(trained: tuple[Trained, Trained], result: Paired, signal: BoolArray, w
     return out
 
 
-def sentence(result: Paired) -> str:
+def compare_models(result: Paired) -> str:
     """What may be concluded, and what not."""
     verdict = result.ahead("the plain model", "the cascade")
     interval = _interval(result.difference_interval, "+")
@@ -163,7 +163,7 @@ def _interval(interval: tuple[float, float], sign: str = "") -> str:
     return f"[{interval[0]:{sign}.3f}, {interval[1]:{sign}.3f}]"
 
 
-def check_folder(folder: Path) -> None:
+def _check_folder(folder: Path) -> None:
     """Refuse to replace what no demo has written."""
     if not folder.parent.is_dir():
         raise InputError(f"there is no folder {folder.parent} to write {folder.name} to")
@@ -171,7 +171,7 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"{folder} is there already and is not of an earlier demo; name another with -o")
 
 
-def write(folder: Path, cascade: Trained, test: Events, page: Report) -> None:
+def _write(folder: Path, cascade: DemoModel, test: Events, page: Report) -> None:
     """Write beside, then rename."""
     beside = folder.with_name(f".{folder.name}-new")
     shutil.rmtree(beside, ignore_errors=True)

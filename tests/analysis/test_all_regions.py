@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fivesigma.analysis.all_regions import combine, norm_widths, shifts_of_region
-from fivesigma.analysis.analysis_file import Analysis, acts, read_analysis
+from fivesigma.analysis.analysis_file import read_analysis
+from fivesigma.analysis.configuration import Analysis, acts
 from fivesigma.analysis.histograms import Histograms, read_histograms
 from fivesigma.categories.workspace import discovery_significance
 from tests.analysis.conftest import Small

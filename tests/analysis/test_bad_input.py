@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from fivesigma.analysis import analyse
-from fivesigma.analysis.analysis_file import numbers_in
+from fivesigma.analysis.configuration import numbers_in
+from fivesigma.analysis.yaml_file import read_yaml
 from fivesigma.cli import main
 from fivesigma.errors import InputError
 from tests.analysis.ntuples import branches, config, make, write
@@ -37,6 +40,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     real["eventNumber"] = real["eventNumber"].astype(np.float64)
     make(folder / "ntuples.root")
     (folder / "notes.txt").write_text("notes")
+    shutil.copy(folder / "ntuples.root", folder / "copy.root")
+    (folder / "link.root").symlink_to(folder / "ntuples.root")
+    (folder / "nothing.root").mkdir()
     write(
         folder / "odd.root",
         {
@@ -100,9 +106,9 @@ def both(*changes: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]]
 CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "file": (
         sample(1, SamplePath="ntuple.root"),
-        r"no file .*ntuple\.root \(sample 'Signal'\); did you mean 'ntuples.root'"),
+        r"no file .*ntuple\.root; did you mean 'ntuples.root'.* \(sample 'Signal'\)"),
     "pattern": (sample(1, SamplePath="sig*.root"), r"no file matches '.*sig\*\.root' \(sample 'Signal'\)"),
-    "other format": (sample(1, SamplePath="notes.txt"), r"notes.txt is not a ROOT file"),
+    "other format": (sample(1, SamplePath="notes.txt"), r"notes.txt ends in none of .* \(sample 'Signal'\)"),
     "tree": (sample(1, Tree="signals"), r"no tree 'signals' in ntuples\.root.*mean 'signal'\?.*sample 'Signal'"),
     "varied tree": (lambda c: systematic(c, {"Tree": "down"}), r"no tree 'down'.*systematic 'Modeling' Up"),
     "branch of a feature": (block(Features=["x", "jet_ptt"]), r"no column 'jet_ptt' in ntuples\.root; did you mean"),
@@ -130,7 +136,7 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "block key": (block(Feature=["x"]), r"Fivesigma has the unknown key 'Feature'; did you mean 'Features'"),
     "categories key": (block(Categories={"Numbr": 3}), r"Categories has the unknown key 'Numbr'; did you mean"),
     "categories": (block(Categories={"Number": 1.5}), "whole number from 1 to 1000, auto or Cut"),
-    "model": (block(Model="grow"), r"Model must be one of .*; did you mean 'grown'"),
+    "model": (block(Model="grow"), r"the Model must be one of .*; did you mean 'grown'"),
     "model option": (block(ModelOptions={"n_tree": 3}), r"unknown key 'n_tree'; did you mean 'n_trees'"),
     "our own option": (block(ModelOptions={"cv": 3}), "ModelOptions has the unknown key 'cv'"),
     "missing key": (lambda c: c["Fivesigma"].pop("EventNumber"), "Fivesigma needs the key 'EventNumber'"),
@@ -175,6 +181,102 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "a filter of data": (sample(0, Filter="x > 0"), "no region can be blinded"),
     "an expression": (block(Preselection="import os"), "Preselection"),
+    "a sample that is not there": (
+        lambda c: c["Systematics"][2].update(Samples="Backgroud"),
+        r"systematic 'Weighting' names the sample 'Backgroud', which is not there; did you mean 'Background'",
+    ),
+    "a region that is not there": (
+        lambda c: c["Systematics"][2].update(Regions=["Signal_regionn"]),
+        r"systematic 'Weighting' names the region 'Signal_regionn', which is not there; did you mean 'Signal_region'",
+    ),
+    "a sample of a norm factor": (
+        lambda c: c["NormFactors"].append({"Name": "bkg", "Samples": "Backgrund"}),
+        "NormFactor 'bkg' names the sample 'Backgrund'",
+    ),
+    "a region of a sample": (sample(2, Regions="Control"), "sample 'Background' names the region 'Control'"),
+    "a systematic of data": (
+        lambda c: c["Systematics"][0].update(Samples="Data"), "systematic 'Luminosity' changes no simulated sample"
+    ),
+    "a fixed parameter": (
+        lambda c: c["General"].update(Fixed=[{"Name": "Lumi", "Value": 0}]),
+        "fixes the parameter 'Lumi', which is not there; did you mean 'Luminosity'",
+    ),
+    "a fixed systematic elsewhere": (
+        lambda c: c["General"].update(Fixed=[{"Name": "Luminosity", "Value": 1}]), "only 0 is supported"
+    ),
+    "a variation path": (
+        lambda c: systematic(c, {"VariationPath": "_x"}),
+        r"systematic 'Modeling' Up has the VariationPath '_x', but InputPath .* does not contain \{VariationPath\}",
+    ),
+    "a region path": (
+        lambda c: c["General"].update(InputPath=c["General"]["InputPath"] + "{RegionPath}"),
+        "sample 'Data' has no RegionPath, which InputPath .* needs",
+    ),
+    "one cross section of two": (
+        block(Luminosity=140, CrossSections={"Background": {"CrossSection": 1, "SumOfWeights": 1}}),
+        "sample 'Signal' has no cross section where others have one",
+    ),
+    "a luminosity alone": (block(Luminosity=140), "the Luminosity changes nothing without CrossSections"),
+    "one modifier in a control region": (
+        lambda c: [
+            s.update(ModifierName="both", Regions="Control_region", Samples="Background") for s in c["Systematics"][1:]
+        ],
+        "two systematics move sample 'Background' in region 'Control_region' by one modifier 'both'",
+    ),
+    "a weight of a variation": (
+        lambda c: c["Systematics"][2]["Up"].update(Weight="weight / (n_jets - 2)"),
+        "the weight .* of sample 'Background', systematic 'Weighting' Up is inf",
+    ),
+    "a negative yield": (
+        both(block(ModelOptions={"negative_weights": "zero"}), sample(2, Weight="-weight")),
+        "sample 'Background' has a yield of -.* in region 'Signal_region'",
+    ),
+    "an infinite feature of a variation": (
+        lambda c: systematic(c, {"Tree": "infinite", "SamplePath": "odd.root"}), "feature 'x' is infinite"
+    ),
+    "a number of trees": (block(ModelOptions={"n_trees": -3}), "n_trees"),
+    "far too many trees": (block(ModelOptions={"n_trees": 10**21}), "which is too large"),
+    "many trees": (block(ModelOptions={"n_trees": 10**9}), "n_trees of ModelOptions must be a number up to"),
+    "a parameter of files": (
+        block(ModelOptions={"library": "lightgbm", "params": {"forcedsplits_filename": "/etc/passwd"}}),
+        "params of ModelOptions has the key 'forcedsplits_filename', which it does not take; known are",
+    ),
+    "a parameter of machines": (
+        block(ModelOptions={"library": "lightgbm", "params": {"machines": "127.0.0.1:9999"}}), "the key 'machines'"
+    ),
+    "a long parameter": (block(ModelOptions={"params": {"grow_policy": "[" * 100_000}}), "params grow_policy"),
+    "folds without end": (block(Folds=float("inf")), "the number inf is not finite"),
+    "a normalisation that is none": (
+        lambda c: c["Systematics"][0]["Up"].update(Normalization=float("nan")), "the number nan is not finite"
+    ),
+    "a norm that is none": (
+        lambda c: c["NormFactors"][0].update(Nominal=float("nan")), "the number nan is not finite"
+    ),
+    "a floor that is none": (block(Categories={"MinEffective": float("nan")}), "the number nan is not finite"),
+    "a huge number": (block(Folds=16**5000), "which is too large"),
+    "a key that is no text": (block(ModelOptions={7: 1}), "the key 7 is not text"),
+    "bytes": (block(ModelOptions={"n_trees": b"8"}), "is neither text nor a number"),
+    "the same file twice": (sample(1, SamplePath=["ntuples.root", "./ntuples.root"]), "ntuples.root .*count twice"),
+    "a link": (sample(1, SamplePath=["ntuples.root", "link.root"]), "count twice"),
+    "a copy": (sample(1, SamplePath=["ntuples.root", "copy.root"]), "count twice"),
+    "a folder among the files": (sample(1, SamplePath="nothing*"), "nothing.root is a folder"),
+    "data of the blinded region": (
+        lambda c: c["Regions"].append(
+            {"Name": "SRcopy", "Filter": "lep_charge > 0.5", "Variable": "x", "Binning": [0, 1]}
+        ),
+        "data of the blinded region 'Signal_region' are in region 'SRcopy' too",
+    ),
+    "the same filter": (lambda c: c["Regions"][1].update(Filter="lep_charge>0"), "have the same Filter"),
+    "a long condition": (
+        lambda c: c["Regions"][1].update(Filter=" || ".join(["n_jets > 99"] * 600)), "no simulated event is in region"
+    ),
+    "a cut with a free norm": (
+        both(
+            block(Categories="Cut"),
+            lambda c: c["NormFactors"].append({"Name": "bkg", "Samples": "Background", "Regions": "Signal_region"}),
+        ),
+        "one cut cannot measure the NormFactor 'bkg'",
+    ),
 }  # fmt: skip
 
 
@@ -186,6 +288,7 @@ def test_one_sentence(file: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=sentence) as caught:
         analyse(bad, tmp_path / "out", say=None, only="read")
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1500
     assert not (tmp_path / "out" / "yields.csv").exists()
 
 
@@ -216,6 +319,18 @@ def test_text_that_is_a_number() -> None:
     assert numbers_in(text) == {"a": 1.2e6, "b": [1000.0, "h_sumw"], "c": 2.5}
 
 
+def test_a_pipe_is_no_configuration(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.yml")
+    with pytest.raises(InputError, match="is no plain file"):
+        analyse(tmp_path / "a.yml", tmp_path / "out", say=None)
+
+
+def test_merged_keys_are_no_duplicates(tmp_path: Path) -> None:
+    path = tmp_path / "a.yml"
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")
+    assert read_yaml(path)["b"] == {"x": 3, "y": 2}
+
+
 def test_by_command_line(file: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.yml"
     path.write_text(yaml.safe_dump(config(file)))
@@ -242,6 +357,23 @@ def test_by_command_line(file: Path, tmp_path: Path) -> None:
         ("&a {b: *a}\n", "100,000"),
         ("[" * 5_000, "nested too deeply"),
         ("a: 2024-99-99\n", "has no block"),
+        ("[" * 400_000 + "]" * 400_000, "nested too deeply"),
+        ("a: " + ":".join(["1"] * 200_000) + "\n", "has no block"),
+        (
+            "m0: &m0 {k: v}\n"
+            + "".join(f"m{k}: &m{k} {{<<: [{', '.join([f'*m{k - 1}'] * 9)}]}}\n" for k in range(1, 25)),
+            "more than 1,000 keys",
+        ),
+        ("&a {<<: *a}\n", "nested too deeply|has no block"),
+        ("a: [" + "a, " * 400_000 + "]\n", "more than 1,000,000 bytes"),
+        ("a: [" + "a, " * 200_000 + "]\n", "more than 100,000 items"),
+        ("Systematics: []\nSamples: []\nSystematics: [1]\n", "'Systematics' stands twice, in lines 1 and 3"),
+        ("a: {b: 1, b: 2}\n", "'b' stands twice"),
+        ("a: !!set {x, y}\n", "line 1 has the tag"),
+        ("a: !!binary aGk=\n", "line 1 has the tag"),
+        ("? [a, b]\n: c\n", "a key that is not text"),
+        ("a: " + "9" * 5_000 + "\n", "integer string conversion|too large"),
+        ("a: 0x" + "f" * 5_000 + "\n", "too large"),
         ("!!python/object/apply:os.system [ls]\n", "has the tag"),
     ],
 )

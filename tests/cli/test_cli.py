@@ -174,6 +174,7 @@ def small_scores(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_categorise_quotes_other_events_and_writes_a_workspace(folder: Path, tmp_path: Path) -> None:
     good("predict", folder / "model", folder / "train.parquet", "-o", tmp_path / "train.csv")
     arguments = (tmp_path / "train.csv", "-k", 2, "--yields", 692, 411000, "--replicas", 20)
@@ -188,6 +189,10 @@ def test_categorise_quotes_other_events_and_writes_a_workspace(folder: Path, tmp
     workspace = json.loads((tmp_path / "workspace.json").read_text())
     assert {s["name"] for s in workspace["channels"][0]["samples"]} >= {"ztautau", "ttbar"}
     assert "is there already" in bad("categorise", *arguments, "--pyhf", tmp_path / "workspace.json")
+    good("categorise", *arguments, "--combine", tmp_path / "cards")
+    assert "autoMCStats" in (tmp_path / "cards" / "datacard.txt").read_text()
+    assert "holds a datacard already" in bad("categorise", *arguments, "--combine", tmp_path / "cards")
+    good("categorise", *arguments, "--combine", tmp_path / "cards", "--force")
     assert cli("categorise", tmp_path / "train.csv", "-k", "many").exit_code == 2
 
 
@@ -456,7 +461,7 @@ class TestScore:
 class TestScan:
     def test_json_is_the_librarys(self, folder: Path) -> None:
         frame = pl.read_parquet(folder / "scores.parquet")
-        for rule in ("model", "plateau", "peak", "smooth"):
+        for rule in ("model", "plateau", "peak", "model"):
             run = ("scan", folder / "scores.parquet", "--rule", rule, "--utility", "ams3", "--replicas", 100)
             found = json.loads(good(*run, "--json"))
             score, label, weight = (frame[name].to_numpy() for name in ("score", "label", "weight"))
@@ -538,8 +543,8 @@ class TestDemo:
         ],
     )
     def test_the_verdict_needs_two_standard_errors(self, interval: tuple[float, float], verdict: str) -> None:
-        from fivesigma.demo import sentence
+        from fivesigma.demo import compare_models
 
         difference, error = sum(interval) / 2, (interval[1] - interval[0]) / 2
         pair = Paired(3.0, 3.0 + difference, difference, (2.9, 3.1), (2.9, 3.1), interval, error)
-        assert verdict in sentence(pair)
+        assert verdict in compare_models(pair)

@@ -78,7 +78,7 @@ def test_scan_is_that_of_the_library(folder: Path, tmp_path: Path) -> None:
     assert (found["cut"], found["significance"]) == (expected.cut, expected.significance)
     assert found["systematics"] == ["JES", "top"]
     assert found["known_background"] == expected.known_background > found["significance"]
-    assert found["rule"] == "plateau"
+    assert found["rule"] == "model"
     done = run(*words, "--plot", tmp_path / "scan.png", "--systematic", "H=5%@H")
     assert done.exit_code == 0, done.output
     assert f"over JES, top, H; {expected.known_background:.4f} if b were known" in done.stdout

@@ -159,7 +159,7 @@ def test_a_file_of_scores_is_enough(folder: Path, cascade: Any, test_events: Eve
     result = run_report(folder / "model", folder / "scores.parquet", "-o", folder / "r.html", "--systematic", "lumi=3%")
     assert result.exit_code == 0, result.output
     assert f"significance {cascade.significance(test_events):.4f}" in result.stdout
-    moved = fivesigma.Normalisation(sorted(set(map(str, test_events.process))), 0.03)
+    moved = fivesigma.Normalisation(sorted(set(map(str, np.asarray(test_events.process)))), 0.03)
     shifts = cascade.yield_shifts(test_events, None, None, {"lumi": moved})
     assert f"{shifts.waterfall()[1][1]:8.4f}  lumi" in result.stdout
     wrong = run_report(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 from fivesigma import AMS2, AMS3, CutScan, GaussianBackground, Utility, scan
 from fivesigma.cut import cut_scan as module
 from fivesigma.cut.bootstrap import poisson_sums
-from fivesigma.cut.rules import choose
+from fivesigma.cut.ranking import Ranking
+from fivesigma.cut.rules import Seen, choose
 from fivesigma.errors import InputError, SmallSampleWarning
 from tests.significance.exact import UTILITIES, name_of
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
+pytestmark = pytest.mark.filterwarnings("ignore:the cut keeps .* hangs on single events")  # they are few here
 
 
 def _sample(n: int, seed: int = 0) -> Sample:
@@ -161,6 +164,17 @@ def test_a_hundred_effective_background_events_are_not_few(n_background: int, le
     assert best.curve.b[first] == least
 
 
+def test_single_events_that_decide_are_said() -> None:
+    y, weight = np.arange(80) % 2 == 0, np.ones(80)
+    y[:20] = True
+    y[3] = False
+    with pytest.warns(SmallSampleWarning, match=r"1\.0 of background; its significance hangs on single events"):
+        scan(-np.arange(80.0), y, weight, rule="peak", min_effective=0.0)
+    weight[18] = 1e4  # a signal event
+    with pytest.warns(SmallSampleWarning, match=r"the cut keeps 1\.0 effective signal events and \d+\.0 of background"):
+        scan(-np.arange(80.0), y, weight, rule="peak", min_effective=1.0)
+
+
 def test_nothing_to_choose_is_an_error_with_the_reason() -> None:
     score, y, w = _sample(300)
     with pytest.raises(InputError, match=r"no cut is valid: .* at least 1000, but over all cuts s reaches .*"):
@@ -206,9 +220,16 @@ def test_labels_names_and_b_reg() -> None:
 # rules, on curves made for them
 
 
+def _taken(rule: str, z: np.ndarray, last: np.ndarray, error_at: Callable[[int], float]) -> int:
+    def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    return choose(rule, Seen(z, last, error_at, z, z, unused, unused))[1]
+
+
 def test_peak_takes_the_highest_and_the_tightest_of_equals() -> None:
     z = np.array([np.nan, 1.0, 3.0, 2.0, 3.0, np.nan])
-    assert choose("peak", z, np.arange(6), lambda _: 1.0) == 2
+    assert _taken("peak", z, np.arange(6), lambda _: 1.0) == 2
 
 
 def test_plateau_takes_the_middle_of_the_widest_stretch() -> None:
@@ -216,21 +237,21 @@ def test_plateau_takes_the_middle_of_the_widest_stretch() -> None:
     z[3] = 5.0  # a narrow spike
     z[40:61] = 4.6  # a wide stretch within half of the error of 1
     z[70:99] = 4.4  # wider, but too low
-    assert choose("plateau", z, np.arange(100), lambda _: 1.0) == 50
-    assert choose("plateau", z, np.arange(100), lambda _: 0.1) == 3  # a small error trusts the spike
-    assert choose("plateau", z, np.arange(100), lambda _: 1.3) == 84
-    assert choose("plateau", z, np.arange(100), lambda k: 1.0 if k == 3 else 9.9) == 50  # the error of the peak
+    assert _taken("plateau", z, np.arange(100), lambda _: 1.0) == 50
+    assert _taken("plateau", z, np.arange(100), lambda _: 0.1) == 3  # a small error trusts the spike
+    assert _taken("plateau", z, np.arange(100), lambda _: 1.3) == 84
+    assert _taken("plateau", z, np.arange(100), lambda k: 1.0 if k == 3 else 9.9) == 50  # the error of the peak
 
 
 def test_plateau_is_measured_in_events_and_broken_by_cuts_that_do_not_count() -> None:
     z = np.array([0.0, 2.0, 2.0, 2.0, 0.0, 2.0, 2.0, 0.0])
     last = np.array([0, 1, 2, 3, 4, 5, 90, 99])
-    assert choose("plateau", z, last, lambda _: 0.1) in (5, 6)  # two cuts, 85 events
-    assert choose("plateau", z, np.arange(8), lambda _: 0.1) == 2  # three cuts
+    assert _taken("plateau", z, last, lambda _: 0.1) in (5, 6)  # two cuts, 85 events
+    assert _taken("plateau", z, np.arange(8), lambda _: 0.1) == 2  # three cuts
     stretch = np.array([2.0, 2.0, 2.0, np.nan, 2.0, 2.0, 2.0, 2.0, 2.0])
-    assert choose("plateau", stretch, np.arange(9), lambda _: 0.1) == 6
+    assert _taken("plateau", stretch, np.arange(9), lambda _: 0.1) == 6
     uneven = np.array([0, 10, 20, 90, 100])  # the middle event is the 50th, whatever the number of cuts
-    assert choose("plateau", np.ones(5), uneven, lambda _: 0.1) == 2
+    assert _taken("plateau", np.ones(5), uneven, lambda _: 0.1) == 2
 
 
 def test_smooth_takes_the_peak_of_the_average() -> None:
@@ -238,15 +259,15 @@ def test_smooth_takes_the_peak_of_the_average() -> None:
     z = 3.0 - ((np.arange(n) - 600) / 300.0) ** 2
     z[100] = 9.0  # one fluctuation
     z[590:610] = np.nan
-    assert choose("peak", z, np.arange(n), lambda _: 1.0) == 100
-    at = choose("smooth", z, np.arange(n), lambda _: 1.0)
+    assert _taken("peak", z, np.arange(n), lambda _: 1.0) == 100
+    at = _taken("smooth", z, np.arange(n), lambda _: 1.0)
     assert 570 <= at <= 630
     assert np.isfinite(z[at])
     # 2 % of 1,000 events: a stretch of 20 raised by more than its neighbours wins, from its middle.
     z = np.ones(n)
     z[300:321] = 2.0
     z[320] = 3.0  # the last event of the window belongs to it
-    assert choose("smooth", z, np.arange(n), lambda _: 1.0) == 310
+    assert _taken("smooth", z, np.arange(n), lambda _: 1.0) == 310
 
 
 def test_plateau_depth_is_half_a_standard_error() -> None:
@@ -326,8 +347,8 @@ def test_coarse_blocks_agree_with_all_cuts(monkeypatch: pytest.MonkeyPatch) -> N
     best = scan(*_sample(3000))
     exact = best.interval(n_boot=300)
     monkeypatch.setattr(module, "MAX_BLOCKS", 200)
-    assert best._grid().size <= 200
-    assert best.chosen in best._grid()
+    assert best._grid(module.MAX_BLOCKS).size <= 200
+    assert best.chosen in best._grid(module.MAX_BLOCKS)
     coarse = best.interval(n_boot=300)
     assert coarse.significance == pytest.approx(exact.significance, rel=1e-12)  # the same replicas of the same cut
     assert coarse.cut == pytest.approx(exact.cut, abs=0.1 * (exact.cut[1] - exact.cut[0]))
@@ -335,7 +356,7 @@ def test_coarse_blocks_agree_with_all_cuts(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_no_more_than_4096_blocks() -> None:
     best = scan(*_sample(20_000))
-    grid = best._grid()
+    grid = best._grid(module.MAX_BLOCKS)
     assert 4000 < grid.size <= 4096
     assert best.chosen in grid
     assert grid[-1] == best.curve.cut.size - 1
@@ -356,6 +377,7 @@ def test_the_cut_of_each_replica_follows_the_rule(rule: str) -> None:
 def test_intervals_are_quantiles_over_replicas_of_the_whole_procedure() -> None:
     best = scan(*_sample(3000), rule="plateau")
     ranking, z0 = best.ranking, best.curve.significance
+    assert isinstance(ranking, Ranking)
     s, b = poisson_sums(ranking.weight, ranking.signal, np.arange(3000), 40, random_state=9)
     error = best.errors(np.arange(3000))
     cuts, at_cut = [], []
@@ -414,7 +436,7 @@ def test_plot_draws_curve_band_and_cut() -> None:
     assert set(line.get_xdata()) == {best.fraction}
     (band,) = ax.collections
     vertices = band.get_paths()[0].vertices
-    error = best.errors(best._grid())
+    error = best.errors(best._grid(module.MAX_BLOCKS))
     assert vertices[:, 1].max() == pytest.approx(np.nanmax(best.curve.significance + error))
     assert vertices[:, 1].min() == pytest.approx(np.nanmin(best.curve.significance - error))
     assert [t.get_text() for t in ax.get_legend().get_texts()][1] == "significance"

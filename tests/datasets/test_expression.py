@@ -1,5 +1,8 @@
 """Expressions are evaluated as NumPy would, on one number per event and on several, and nothing else is reachable."""
 
+import re
+from pathlib import Path
+
 import awkward as ak
 import numpy as np
 import pytest
@@ -109,7 +112,7 @@ def test_definitions() -> None:
         ("n > 1 & eta < 2", "parentheses"),
         ("count_ > 1 & count_ < 3", "parentheses"),
         ("n + 1 && eta < 2", "not a condition"),
-        ("fabs(eta) < 2", "did you mean 'abs'"),
+        ("fabbs(eta) < 2", "did you mean 'abs'"),
         ("zzz(eta) < 2", "there are abs"),
         ("abs(eta, eta, eta) < 2", "arguments"),
         ("abs(kind) < 2", "takes numbers"),
@@ -123,7 +126,15 @@ def test_definitions() -> None:
         ("__import__('os').system('true')", "not understood"),
         ("(lambda: 1)()", "not understood"),
         ("[n for n in eta]", "not understood"),
-        ("n if flag else eta", "not understood"),
+        ("n if flag else eta", "compare the columns"),
+        ("flag ? n", "complete"),
+        ("n ^ 2 > 1", "write [*][*] for a power"),
+        ("Iteration$ > 1", "'Iteration[$]' of ROOT is not understood"),
+        ("TMath::BesselI0(n) > 1", "'TMath::BesselI0' of ROOT is not understood"),
+        ("(count_ << 70) > 1", "bits from 0 to 62"),
+        ("n > 1" + "0" * 400, "cannot be computed .OverflowError"),
+        ("count_[count_ > 1] > 1", "needs one"),
+        ("eta[count_] > 1", "there is only one"),
         ("eta[0] > 1", "there is only one"),
         ("sum(eta) > 1", "there is only one"),
         ("jet > 1", r"not one number per event but the shape 4 \* var \* bool"),
@@ -133,7 +144,7 @@ def test_definitions() -> None:
         ("jet[eta > 1] > 1", "needs one"),
         ("jet == jets.pt", "other numbers of values"),
         ("sum(jet[jets.pt > 1]) > 1", "other lengths"),
-        ("max(jet, n) > 1", "takes one column"),
+        ("max(jet, n, n) > 1", "takes one column"),
         ("kind", "true or false"),
         ("'t'", "it is text"),
         ("(" * 500, "complete"),
@@ -146,6 +157,47 @@ def test_refused_with_a_reason(text: str, why: str) -> None:
         Expression(text, "cut").condition(COLUMNS)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+MUONS = {
+    "MET_pt": np.array([10.0, 30.0, 50.0, 70.0]),
+    "MET_phi": np.array([-3.0, -1.0, 0.5, 2.0]),
+    "HLT_mu": np.array([True, False, True, True]),
+    "nJet": np.array([2, 0, 1, 3]),
+    "run": np.array([1, 2, 3, 3]),
+    "Jet_pt": ak.Array([[50.0, 30.0], [], [10.0], [70.0, 60.0, 20.0]]),
+    "Jet_eta": ak.Array([[0.5, -3.0], [], [2.5], [-1.0, 1.0, 0.0]]),
+    "Jet_phi": ak.Array([[0.1, 1.0], [], [-3.0], [3.0, 2.0, 1.0]]),
+    "Jet_jetId": ak.Array([[6, 2], [], [2], [4, 0, 0]]),
+    "Muon_jetIdx": ak.Array([[0], [-1], [0, 1], [1]]),
+    "Electrons:pt": ak.Array([[1.0], [2.0, 3.0], [], [4.0]]),
+    "evt/x": np.array([1.0, 2.0, 3.0, 4.0]),
+}
+ROW = re.compile(r"^\| ``? ?(.+?) ?`?` \| [^|]*(?:\\\|[^|]*)* \| `(.+)` \|$", re.MULTILINE)
+
+
+def test_the_table_of_the_documentation() -> None:
+    """Every expression that the page shows has the values that NumPy and awkward give."""
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    table = page[page.index("(expressions)=") : page.index("A whole number is a flag")]
+    rows = [(a.replace("\\|", "|"), b.replace("\\|", "|")) for a, b in ROW.findall(table)]
+    assert len(rows) == table.count("\n| ") - 1
+    names = {"np": np, "ak": ak, "electrons": MUONS["Electrons:pt"], "slashed": MUONS["evt/x"]}
+    names |= {"first": lambda x: ak.to_numpy(ak.fill_none(ak.firsts(x), np.nan))}
+    for text, oracle in rows:
+        found = Expression(text, "feature").values(MUONS)
+        expected = eval(oracle, {}, names | {k: v for k, v in MUONS.items() if k.isidentifier()})
+        np.testing.assert_allclose(found.astype(float), ak.to_numpy(expected).astype(float), err_msg=text)
+
+
+def test_conditionals_nest_to_the_right() -> None:
+    def value(text: str) -> list[float]:
+        return [float(x) for x in Expression(text, "feature").values(MUONS)]
+
+    assert value("nJet > 2 ? 1 : nJet > 1 ? 2 : 3") == [2, 3, 3, 1]
+    assert value("nJet > 1 ? HLT_mu ? 1 : 2 : 3") == [1, 3, 3, 1]
+    assert value("max((HLT_mu ? 5 : 1), nJet) + (run == 3 ? 10 : 0)") == [5, 1, 15, 15]
+    assert value("!HLT_mu == HLT_mu") == [0, 0, 0, 0]
 
 
 def test_powers_do_not_explode() -> None:

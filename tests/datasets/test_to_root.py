@@ -61,7 +61,7 @@ def test_every_entry_of_several_trees(folder: Path, tmp_path: Path) -> None:
             assert found["selected"].dtype == np.bool_
             assert len(np.unique(found["score"])) > 3
     single = tmp_path / "one.parquet"
-    run("predict", folder / "model", folder / "two.root", "-o", single, "--tree", "JES_up")
+    run("predict", folder / "model", folder / "two.root", "-o", single, "--tree", "JES_up", "--where", "none")
     pl = pytest.importorskip("polars")
     with uproot.open(out) as file:
         np.testing.assert_array_equal(pl.read_parquet(single)["score"], file["JES_up"]["score"].array(library="np"))
@@ -115,7 +115,7 @@ def test_command_line_and_library_give_the_same_scores(folder: Path, tmp_path: P
         "n_jobs": 1,
     }
     with pytest.warns(UserWarning, match="effective"):
-        pool = CascadePool([("grown", member)], **settings).fit(events)
+        pool = CascadePool([("grown", member)], blend="probability", **settings).fit(events)
     with uproot.open(tmp_path / "scores.root") as file:
         for tree in ("Nominal", "JES_up"):
             wanted = load_events(
@@ -167,4 +167,4 @@ def test_samples_are_scored_for_cuts_and_categories(folder: Path, tmp_path: Path
     said = run(*words, "--systematic", "top=6%@ttbar")
     assert "known background" in said
     assert "--sample VH=" in page.read_text()
-    assert "files of --systematic need a column" in run(*words, "--force", "--systematic", "x=a.root", code=2)
+    assert "write --systematic x=a.root@PROCESS" in run(*words, "--force", "--systematic", "x=a.root", code=2)

@@ -14,8 +14,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from fivesigma import GaussianBackground, discovery_significance, profiled_significance
 from fivesigma._types import Array
-from fivesigma.likelihood.curve import equivalent_variance, profile_cuts
-from fivesigma.likelihood.profile import Counts, cost, expand, lowest, profile
+from fivesigma.likelihood.profile import Counts, cost, expand, lowest, profile, profile_each
 from fivesigma.likelihood.terms import Term, deviance, gaussian, known, staterror
 
 counts = st.floats(1.0, 1e4)
@@ -141,6 +140,11 @@ def test_pyhf_agrees(stat: bool) -> None:
         assert profiled_significance(s, b, up, down, v) == pytest.approx(theirs, abs=1e-6)
 
 
+def cuts_of(n: Array, b: Array, up: Array, down: Array) -> Counts:
+    """Every cut is a partition of one category."""
+    return Counts(n[:, None], b[:, None], up.T[..., None], down.T[..., None])
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 3))
 def test_cuts_at_once_are_as_one_by_one(seed: int, n_bent: int) -> None:
@@ -150,33 +154,16 @@ def test_cuts_at_once_are_as_one_by_one(seed: int, n_bent: int) -> None:
     up = rng.normal(0, 0.1, (4, 30)) * b
     down = -up
     down[:n_bent] *= rng.uniform(-0.5, 1.5, (n_bent, 30))
-    F = profile_cuts(n, b, list(zip(up, down, strict=True)))
+    F = profile_each(cuts_of(n, b, up, down))
     for i in range(30):
         alone = lowest(Counts(n[i : i + 1], b[i : i + 1], up[:, i : i + 1], down[:, i : i + 1]))
         # From other pulls the lower of two minima may be found by one of the two alone.
-        assert F[i] == pytest.approx(float(alone.objective), rel=1e-6, abs=1e-9)
-    v = equivalent_variance(n, b, F)
-    np.testing.assert_allclose(gaussian(n, b, v).value, F, rtol=1e-7)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from([65, 66, 300, 3_000]), st.floats(-1.5, 1.0))
-def test_many_cuts_start_from_their_neighbours(seed: int, n_cuts: int, other_side: float) -> None:
-    """Beyond the tightest cuts too, whether or not up and down move the background to the same side."""
-    rng = np.random.default_rng(seed)
-    steps = rng.exponential(size=n_cuts)
-    b = 2.0 + np.cumsum(steps)
-    n = b + np.cumsum(rng.exponential(0.1, n_cuts))
-    up = np.cumsum(0.2 * steps * rng.normal(size=(3, 1)) * np.cos(np.arange(n_cuts) / n_cuts * 3), axis=1)
-    down = up * np.array([[other_side], [-1.0], [-0.8]])
-    F = profile_cuts(n, b, list(zip(up, down, strict=True)))
-    for i in {0, 63, 64, n_cuts - 1, *rng.integers(n_cuts, size=20)}:
-        alone = lowest(Counts(n[i : i + 1], b[i : i + 1], up[:, i : i + 1], down[:, i : i + 1]))
         assert F[i] == pytest.approx(float(alone.objective), rel=1e-6, abs=1e-9)
 
 
 def test_opposite_shifts_add_in_quadrature() -> None:
     b = np.array([50.0, 500.0, 5_000.0])
-    F = profile_cuts(b + 20, b, [(0.03 * b, -0.03 * b), (0.04 * b, -0.04 * b)])
+    up = np.array([0.03 * b, 0.04 * b])
+    F = profile_each(cuts_of(b + 20, b, up, -up))
     expected = [float(GaussianBackground(0.05 * x).objective(20.0, x)) for x in b]
     np.testing.assert_allclose(F, expected, rtol=1e-12)

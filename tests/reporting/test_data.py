@@ -408,3 +408,28 @@ def test_every_model_has_importances() -> None:
         unseen = fivesigma.report(model, scored, n_boot=10).data.importance
         assert unseen is not None
         assert unseen.kind == "gain"
+
+
+def test_yields_as_a_table_of_latex(made: Report, cascade: Any, test_events: Events) -> None:
+    rows = made.latex().splitlines()
+    assert (rows[0], rows[-1]) == (r"\begin{tabular}{lrr}", r"\end{tabular}")
+    d = made.data
+    assert len(rows) == len(d.processes) + 2 + 7
+    assert rf"signal & {d.verdict.total_s:.4g} & ${d.verdict.s:.4g} \pm" in rows[-4]
+    assert rows[4].startswith(d.processes[0].name.replace("_", r"\_"))
+    names = np.full(len(test_events), "50% & more_of {it}")
+    odd = fivesigma.report(cascade, replace(test_events, process=names), n_boot=10).latex()
+    assert r"50\% \& more\_of \{it\}" in odd
+
+
+def test_a_score_that_knows_the_systematics_has_a_report(train: Events, test_events: Events) -> None:
+    model = fivesigma.ProfiledClassifier(cv=2, random_state=0, n_jobs=1)
+    model.fit(train[:3000], systematics={"W": fivesigma.Normalisation("wjets", 0.2)})
+    found = fivesigma.report(model, test_events, n_boot=10)
+    assert found.data.verdict.significance == pytest.approx(model.significance(test_events))
+    assert "ProfiledClassifier" in found.html
+
+
+def test_no_link_leads_to_a_page_of_scikit_learn() -> None:
+    for model in (fivesigma.GrownCascadeClassifier(), fivesigma.AutoClassifier()):
+        assert "generated/fivesigma" not in model._repr_html_()

@@ -78,7 +78,7 @@ def test_categories_of_files_are_those_of_arrays(tmp_path: Path) -> None:
 
 def test_bins_of_many_events_cost_little_significance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = _write(tmp_path, n=40_000)
-    monkeypatch.setattr("fivesigma.cut.binned_ranking._PUREST", 2_000)
+    monkeypatch.setattr("fivesigma.cut.binned._PUREST", 2_000)
     found = categorise(ScoredFiles(tmp_path / "scores-*.parquet"), n_categories=4)
     best = categorise(*arrays, 4).significance
     assert found.significance == pytest.approx(best, rel=2e-3)  # of other candidate edges
@@ -87,14 +87,14 @@ def test_bins_of_many_events_cost_little_significance(tmp_path: Path, monkeypatc
 def test_what_needs_every_cut_is_refused(tmp_path: Path) -> None:
     _write(tmp_path)
     files = ScoredFiles(tmp_path / "scores-*.parquet")
-    with pytest.raises(InputError, match=r"rule='smooth' needs every cut, which a scan of files does not have; read"):
+    with pytest.raises(
+        InputError, match=r"rule='smooth' needs every cut, which a scan of files or of a cluster does not"
+    ):
         scan(files, rule="smooth")
-    with pytest.raises(InputError, match="systematics need every cut"):
+    with pytest.raises(InputError, match="systematics need all events in memory"):
         scan(files, systematics={"a": (Varied(weight=np.ones(3)), None)})
     with pytest.raises(InputError, match="y is given beside ScoredFiles, which read it from their files; leave it out"):
         scan(files, np.ones(3))
-    with pytest.raises(InputError, match="a scan of files does not rank all events, which this needs"):
-        scan(files).interval()
     with pytest.raises(InputError, match="systematics needs all events in memory"):
         categorise(files, n_categories=2, systematics={})
 

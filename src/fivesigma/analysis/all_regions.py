@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import Array
-from fivesigma.analysis.analysis_file import DIRECTIONS, Analysis, acts, find_named, holds, modifier_of
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, find_named, holds, modifier_of
 from fivesigma.analysis.histograms import Histograms
 from fivesigma.likelihood.shifts import Normalisation, YieldShifts
 from fivesigma.yields.processes import ProcessYields

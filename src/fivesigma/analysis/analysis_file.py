@@ -5,227 +5,31 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from fivesigma._tools.extras import need
-from fivesigma.analysis.schema import check_schema
+from fivesigma.analysis.configuration import (
+    BLOCK,
+    DIRECTIONS,
+    Analysis,
+    AnalysisSettings,
+    acts,
+    holds,
+    listed,
+    modifier_of,
+    name_of_data,
+    numbers_in,
+)
 from fivesigma.analysis.yaml_file import check_plain, read_yaml
-from fivesigma.datasets.expression import Expression
 from fivesigma.errors import InputError, did_you_mean, shortened
 
-__all__ = ["CUT", "DIRECTIONS", "Analysis", "Settings", "read_analysis"]
+__all__ = ["read_analysis"]
 
-BLOCK = "Fivesigma"
-CUT = "cut"
-DIRECTIONS = ("Up", "Down")
 # Keys of cabinetry whose values are numbers, which YAML may take for text, as it does with 1.2e6.
 _NUMBERS = ("Binning", "Bounds", "Nominal", "Normalization", "Value")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What our block says.
-
-    Attributes
-    ----------
-    region : str
-        Region whose categories are made.
-    features : tuple of str
-        Names, patterns or definitions, as in `load_events`.
-    event_number : str
-        Branch of integers; an event's fold is this number modulo `folds`.
-    preselection : str or None
-        Condition for the events of all regions.
-    luminosity : float or None
-        In 1/fb.
-    cross_sections : mapping of str to (float, float or str) or None
-        Cross section in pb, and sum of weights or the name of its histogram, by sample; None for a sample whose weights
-        are taken as they are.
-    model, options
-        What is trained, and parameters of it.
-    categories : int or str
-        Number of categories, ``"auto"``, or ``"cut"`` for one cut.
-    min_effective, min_background : float or None
-        Floors of every category.
-    """
-
-    region: str
-    features: tuple[str, ...]
-    event_number: str
-    preselection: str | None = None
-    folds: int = 5
-    luminosity: float | None = None
-    cross_sections: Mapping[str, tuple[float, float | str] | None] = field(default_factory=dict)
-    model: str = "auto"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    categories: int | str = "auto"
-    min_effective: float | None = None
-    min_background: float | None = None
-
-    @classmethod
-    def read(cls, block: Any) -> Settings:
-        """Read the block of a configuration."""
-        block = numbers_in(block)
-        if isinstance(block, dict):
-            block = {key: value for key, value in block.items() if value is not None}
-            if isinstance(block.get("Features"), str):
-                block["Features"] = [block["Features"]]
-            categories = block.get("Categories", {})
-            if isinstance(categories, str):
-                categories = {"Number": categories}
-            if isinstance(categories, dict) and isinstance(categories.get("Number"), str):
-                categories = categories | {"Number": categories["Number"].lower()}
-            block["Categories"] = categories
-        check_schema(block, "block", BLOCK)
-        categories, number = block["Categories"], block["Categories"].get("Number", "auto")
-        if "Preselection" in block:
-            Expression(block["Preselection"], "Preselection")
-        return cls(
-            region=block["Region"],
-            features=tuple(block["Features"]),
-            event_number=block["EventNumber"],
-            preselection=block.get("Preselection"),
-            folds=int(block.get("Folds", 5)),
-            luminosity=block.get("Luminosity"),
-            cross_sections={
-                name: None if given is None else (float(given["CrossSection"]), given["SumOfWeights"])
-                for name, given in block.get("CrossSections", {}).items()
-            },
-            model=block.get("Model", "auto"),
-            options=block.get("ModelOptions", {}),
-            categories=number if isinstance(number, str) else int(number),
-            min_effective=categories.get("MinEffective"),
-            min_background=categories.get("MinBackground"),
-        )
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """A checked analysis.
-
-    Attributes
-    ----------
-    config : dict
-        The part of cabinetry.
-    settings : Settings
-        Our block.
-    """
-
-    config: dict[str, Any]
-    settings: Settings
-
-    @property
-    def regions(self) -> list[dict[str, Any]]:
-        """Regions of the fit."""
-        return list(self.config["Regions"])
-
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """The region whose categories are made."""
-        return find_named(self.regions, self.settings.region)
-
-    @property
-    def simulated(self) -> list[dict[str, Any]]:
-        """Samples that are not data."""
-        return [sample for sample in self.config["Samples"] if not sample.get("Data", False)]
-
-    @property
-    def data(self) -> dict[str, Any] | None:
-        """The sample of data, if there is one."""
-        return next((sample for sample in self.config["Samples"] if sample.get("Data", False)), None)
-
-    @property
-    def systematics(self) -> list[dict[str, Any]]:
-        """Systematic uncertainties."""
-        return list(self.config.get("Systematics") or [])
-
-    @property
-    def signal(self) -> tuple[str, ...]:
-        """Samples that the parameter of interest scales in the chosen region."""
-        factor = find_named(self.config["NormFactors"], self.config["General"]["POI"])
-        return tuple(sample["Name"] for sample in self.simulated if acts(factor, self.chosen, sample))
-
-    @property
-    def fixed(self) -> dict[str, float]:
-        """Parameters that the fit holds constant, and where."""
-        return {item["Name"]: float(item["Value"]) for item in self.config["General"].get("Fixed", [])}
-
-    @property
-    def varied(self) -> list[dict[str, Any]]:
-        """Systematic uncertainties that the fit does not hold constant."""
-        return [systematic for systematic in self.systematics if systematic["Name"] not in self.fixed]
-
-    def norm_factor(self, region: Mapping[str, Any], sample: Mapping[str, Any]) -> float:
-        """Product of the norm factors of a sample in a region at their nominal values, the POI being one."""
-        product = 1.0
-        for factor in self.config["NormFactors"]:
-            if acts(factor, region, sample) and factor["Name"] != self.config["General"]["POI"]:
-                product *= self.fixed.get(factor["Name"], float(factor.get("Nominal", 1.0)))
-        return product
-
-    def poi_factor(self, region: Mapping[str, Any], sample: Mapping[str, Any]) -> float:
-        """Nominal value of the POI where it scales a sample, else one."""
-        factor = find_named(self.config["NormFactors"], self.config["General"]["POI"])
-        return float(factor.get("Nominal", 1.0)) if acts(factor, region, sample) else 1.0
-
-    def free_factors(self, region: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Norm factors beside the POI that the fit leaves free in a region, with the samples that they scale."""
-        found = {}
-        for factor in self.config["NormFactors"]:
-            inside = [s["Name"] for s in self.simulated if holds(region, s) and acts(factor, region, s)]
-            if inside and factor["Name"] != self.config["General"]["POI"] and factor["Name"] not in self.fixed:
-                found[factor["Name"]] = inside
-        return found
-
-
-def find_named(items: Iterable[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The one of these that has this name."""
-    return next(item for item in items if item["Name"] == name)
-
-
-def acts(modifier: Mapping[str, Any], region: Mapping[str, Any], sample: Mapping[str, Any]) -> bool:
-    """Whether a modifier changes a sample in a region; without a list it changes all."""
-    return all(
-        not modifier.get(key) or item["Name"] in listed(modifier[key])
-        for key, item in (("Regions", region), ("Samples", sample))
-    )
-
-
-def holds(region: Mapping[str, Any], sample: Mapping[str, Any]) -> bool:
-    """Whether a region contains a sample."""
-    return not sample.get("Regions") or region["Name"] in listed(sample["Regions"])
-
-
-def modifier_of(systematic: Mapping[str, Any]) -> str:
-    """Name of the parameter of a systematic."""
-    return str(systematic.get("ModifierName", systematic["Name"]))
-
-
-def listed(value: Any) -> list[Any]:
-    """A setting that is one value or a list of them."""
-    return value if isinstance(value, list) else [value]
-
-
-def numbers_in(value: Any) -> Any:
-    """The same with text that is a number as a number, also within lists and mappings.
-
-    Examples
-    --------
-    >>> numbers_in(["1.2e6", "h_sumw", 3])
-    [1200000.0, 'h_sumw', 3]
-    """
-    if isinstance(value, str) and len(value) < 50 and _NUMBER.fullmatch(value.strip()):
-        return float(value)
-    if isinstance(value, list):
-        return [numbers_in(item) for item in value]
-    if isinstance(value, dict):
-        return {key: numbers_in(item) for key, item in value.items()}
-    return value
 
 
 def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysis:
@@ -248,7 +52,7 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
     if block is None:
         raise InputError(f"{where} has no block {BLOCK!r}{did_you_mean(BLOCK, map(str, rest))}")
     _let_cabinetry_check(rest, where)
-    analysis = Analysis(rest, Settings.read(block))
+    analysis = Analysis(rest, AnalysisSettings.read(block))
     _check_names(analysis)
     _check_regions(analysis)
     _check_samples(analysis)
@@ -279,11 +83,6 @@ def _let_cabinetry_check(rest: dict[str, Any], where: str) -> None:
         at = ".".join(map(str, getattr(err, "absolute_path", ())))
         said = " ".join(str(getattr(err, "message", err)).split())
         raise InputError(f"cabinetry refuses {where}{f' at {at}' if at else ''}: {shortened(said, 300)}") from err
-
-
-def name_of_data(taken: Collection[Any]) -> str:
-    """A name for the sample of data that cabinetry wants where there is none."""
-    return next(name for name in ("Data", *(f"Data{k}" for k in range(2, len(taken) + 3))) if name not in taken)
 
 
 def _check_names(analysis: Analysis) -> None:

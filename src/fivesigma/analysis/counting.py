@@ -1,4 +1,4 @@
-"""The first step: all trees are looked at once, without features.
+"""The first step: all trees are looked at once.
 
 Whatever can be refused is refused here, before anything is trained: branches, weights, yields, regions. Yields are
 counted, and the histograms that need no score are filled.
@@ -16,17 +16,17 @@ import numpy as np
 
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
-from fivesigma.analysis.analysis_file import Analysis
-from fivesigma.analysis.histograms import Filled, Histograms, Key, fill
+from fivesigma.analysis.configuration import Analysis
+from fivesigma.analysis.histograms import Filled, Histograms, Key, fill_histogram
 from fivesigma.analysis.ntuple_reader import Entries, Reader, check_finite, texts_of
 from fivesigma.analysis.templates import Template, by_tree
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, shortened
 
-__all__ = ["Counts", "count", "notes_on", "regions_inside", "table", "write_csv"]
+__all__ = ["RegionCounts", "count", "notes_on", "regions_inside", "table", "write_csv"]
 
 
 @dataclass(eq=False)
-class Counts:
+class RegionCounts:
     """What was counted.
 
     Attributes
@@ -71,7 +71,7 @@ def count(
     *,
     hidden: str | None,
     advance: Callable[[int, str], None],
-) -> Counts:
+) -> RegionCounts:
     """Look at every tree.
 
     Parameters
@@ -82,12 +82,19 @@ def count(
     advance : callable
         Gets one step for each tree.
     """
-    out = Counts(folds=np.zeros((2, analysis.settings.folds)))
+    out = RegionCounts(folds=np.zeros((2, analysis.settings.folds)))
     edges = {r["Name"]: np.array(r["Binning"], dtype=np.float64) for r in analysis.regions if "Binning" in r}
     for trees in by_tree(templates).values():
         for tree, users in trees.items():
-            entries = reader.read(tree, users[0].owner, texts_of(users), features=False)
+            given = analysis.settings.score
+            scored = given is None and any(template.needs_score for template in users)
+            texts = dict.fromkeys([*texts_of(users), *([] if given is None else [given])])
+            entries = reader.read(tree, users[0].owner, texts, features=scored)
             inside = regions_inside(entries, users, hidden)
+            used = np.any(list(inside.values()), axis=0)
+            reader.refuse_infinite(entries, used, users[0].sample)
+            if given is not None and not np.isfinite(entries.values[given][used]).all():
+                raise InputError(f"the Score {given!r} is not finite in some events of {users[0].owner}; cut them")
             for template in users:
                 rows = inside[template.region, template.condition]
                 if template.is_data and template.region == hidden:
@@ -97,7 +104,9 @@ def count(
                 found = np.array([rows.sum(), weight.sum(), (weight**2).sum(), len(entries)])
                 out.sums[template.key] = out.sums.get(template.key, np.zeros(4)) + found
                 if not template.needs_score:
-                    filled = fill(edges[template.region], entries.values[template.variable][rows], weight[rows])
+                    filled = fill_histogram(
+                        edges[template.region], entries.values[template.variable][rows], weight[rows]
+                    )
                     out.filled[template.key] = _sum(out.filled.get(template.key), filled)
                 if template.region == analysis.settings.region and template.systematic is None and not template.is_data:
                     _check_signs(analysis, template, weight)
@@ -111,19 +120,18 @@ def count(
 
 
 def regions_inside(entries: Entries, users: Sequence[Template], hidden: str | None) -> dict[tuple[str, str], BoolArray]:
-    """Which entries each template takes, by its region and condition; data of a hidden region are in no other."""
+    """Which entries each template takes, by its region and condition; hidden data are in no other."""
     inside = {(t.region, t.condition): entries.truth(t.condition) for t in users}
-    if hidden is None or not users[0].is_data:
-        return inside
     blind = np.zeros(len(entries), dtype=bool)
-    for (region, _), rows in inside.items():
-        if region == hidden:
-            blind |= rows
-    for (region, _), rows in inside.items():
-        if region != hidden and (rows & blind).any():
+    for template in users:
+        if template.is_data and template.region == hidden:
+            blind |= inside[template.region, template.condition]
+    for template in users:
+        own = template.is_data and template.region == hidden
+        if not own and (inside[template.region, template.condition] & blind).any():
             raise InputError(
-                f"data of the blinded region {hidden!r} are in region {region!r} too: change a Filter so that the two "
-                "exclude each other, or unblind"
+                f"data of the blinded region {hidden!r} are in region {template.region!r} too ({template.owner}): "
+                "change a Filter so that the two exclude each other, or unblind"
             )
     return inside
 
@@ -151,7 +159,7 @@ def _check_signs(analysis: Analysis, template: Template, weight: Array) -> None:
         )
 
 
-def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: Counts) -> None:
+def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: RegionCounts) -> None:
     """Refuse samples, regions and folds without events, and variations without a relative size."""
     sums, settings = counts.sums, analysis.settings
     for template in templates:
@@ -161,7 +169,7 @@ def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: Cou
         own = [t for t in templates if t.region == region["Name"] and t.systematic is None and not t.is_data]
         if not any(sums[template.key][0] for template in own):
             text = next((template.condition for template in own), "none of the samples is in it")
-            raise InputError(f"no simulated event is in region {region['Name']!r}: {text}")
+            raise InputError(f"no simulated event is in region {region['Name']!r}: {shortened(text, 200)}")
     for is_signal, what in ((1, "signal"), (0, "background")):
         for k in np.flatnonzero(counts.folds[is_signal] == 0):
             raise InputError(
@@ -182,7 +190,7 @@ def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: Cou
                 )
 
 
-def notes_on(counts: Counts, templates: Sequence[Template]) -> list[str]:
+def notes_on(counts: RegionCounts, templates: Sequence[Template]) -> list[str]:
     """What is odd, and not refused; one line for each kind and systematic."""
     notes = []
     if counts.shared:

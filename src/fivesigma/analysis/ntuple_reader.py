@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fivesigma._tools.files import check_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.analysis.analysis_file import Settings
+from fivesigma.analysis.configuration import AnalysisSettings
 from fivesigma.analysis.templates import SCORE, Template, Tree
 from fivesigma.datasets.blocks import read_blocks
-from fivesigma.datasets.columns import Columns, Kind, Plan, require
+from fivesigma.datasets.columns import Columns, Kind, Plan, Source, require
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.datasets.folds import fold_numbers
-from fivesigma.datasets.root import RootTree
+from fivesigma.datasets.sources import Input, Target
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError
 
 __all__ = ["Entries", "Reader", "check_finite", "texts_of"]
-
-
-class _Renamed:
-    """A tree in which some branches stand for others."""
-
-    def __init__(self, source: RootTree, replaced: tuple[tuple[str, str], ...]) -> None:
-        for old, new in replaced:
-            for name in (old, new):
-                require(name, source)
-        self._source, self._new = source, dict(replaced)
-        self.name, self.names, self.numbers = source.name, source.names, source.numbers
-        self.n_entries = source.n_entries
-
-    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
-        """Read the branches under the names of those that they stand for."""
-        # Two names may want one branch, as when a replaced one and its replacement are both used.
-        wanted: dict[str, Kind] = {}
-        for name, kind in kinds.items():
-            real = self._new.get(name, name)
-            wanted[real] = "raw" if "raw" in (kind, wanted.get(real)) else kind
-        for chunk in self._source.chunks(wanted, rows):
-            yield {name: chunk[self._new.get(name, name)] for name in kinds}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +63,12 @@ class Entries:
 class Reader:
     """Reads trees with the features of an analysis, which the first tree settles."""
 
-    def __init__(self, settings: Settings, first: Template) -> None:
+    def __init__(self, settings: AnalysisSettings, first: Template) -> None:
         self.settings = settings
-        self._sources: dict[Tree, RootTree | _Renamed] = {}
-        asked = Columns(
-            features=list(settings.features), label=None, weight=None, ids=None, keep=[settings.event_number]
-        )
+        self._sources: dict[Tree, Source] = {}
+        keep = [] if settings.event_number is None else [settings.event_number]
+        # A score that exists already needs no features; one column stands for them, and is not read.
+        asked = Columns(features=list(settings.features) or None, label=None, weight=None, ids=None, keep=keep)
         with _explained(first.trees[0], first.owner):
             self.columns = asked.settled(self._source(first.trees[0]))[0]
 
@@ -101,19 +77,18 @@ class Reader:
         """Names of the features."""
         return self.columns.feature_names
 
-    def _source(self, tree: Tree) -> RootTree | _Renamed:
+    def _source(self, tree: Tree) -> Source:
         """A tree, opened and checked once."""
         if tree not in self._sources:
-            check_digest(tree.file)
-            source = RootTree(tree.file, tree.name)
-            self._sources[tree] = _Renamed(source, tree.replaced) if tree.replaced else source
+            self._sources[tree] = Input(Target(tree.file), tree.name, dict(tree.replaced)).open()
         return self._sources[tree]
 
     def check(self, tree: Tree, owner: str, templates: Collection[Template]) -> None:
         """Refuse a tree that lacks a branch, without reading it."""
         with _explained(tree, owner):
             source = self._source(tree)
-            self.columns.reading(source)
+            if self.settings.features:
+                self.columns.reading(source)
             for text in texts_of(templates):
                 for name in sorted(Expression(text, "expression").columns):
                     require(name, source)
@@ -144,7 +119,8 @@ class Reader:
         features : bool, default=True
         """
         derived = {f"value {text}": Expression(text, "expression") for text in texts}
-        kinds: dict[str, Kind] = dict.fromkeys((self.settings.event_number, *columns), "value")
+        own = self.settings.event_number
+        kinds: dict[str, Kind] = dict.fromkeys((*([] if own is None else [own]), *columns), "value")
         defined: dict[str, Expression] = {}
         if features:
             texts_of_features = map(split_definition, self.columns.features or ())
@@ -155,14 +131,14 @@ class Reader:
             source = self._source(tree)
             for name in sorted({*kinds}.union(*(e.columns for e in (*derived.values(), *defined.values())))):
                 require(name, source)
-            if source.n_entries == 0:
-                return self._empty(tree, texts, columns, features=features)
             plan = Plan(kinds, derived | defined, None if cut is None else Expression(cut, "Filter"))
             blocks = [block.columns for block in read_blocks(source, plan)]
+            if not blocks:  # which a part of a sample may be
+                return self._empty(tree, texts, columns, features=features)
             read = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-            number = read[self.settings.event_number]
+            number = np.arange(len(next(iter(read.values())))) if own is None else read[own]
             if number.dtype.kind not in "iu":
-                raise InputError(f"EventNumber {self.settings.event_number!r} must hold integers, got {number.dtype}")
+                raise InputError(f"EventNumber {own!r} must hold integers, got {number.dtype}")
             X = None
             if features:
                 X = np.empty((len(number), len(self.feature_names)), dtype=np.float32)
@@ -175,7 +151,7 @@ class Reader:
         return Entries(tree, number, values, {name: read[name] for name in columns}, X)
 
     def _empty(self, tree: Tree, texts: Collection[str], columns: Collection[str], *, features: bool) -> Entries:
-        """A tree without entries, which a part of a sample may have."""
+        """A tree without entries."""
         X = np.empty((0, len(self.feature_names)), dtype=np.float32) if features else None
         none = np.empty(0)
         return Entries(tree, np.empty(0, dtype=np.intp), dict.fromkeys(texts, none), dict.fromkeys(columns, none), X)
@@ -189,14 +165,7 @@ class Reader:
         """Entries as events that a model takes."""
         if entries.X is None:
             raise InputError("these entries were read without features")
-        bad = np.isinf(entries.X)
-        if bad.any():
-            i, j = np.argwhere(bad)[0]
-            raise InputError(
-                f"feature {self.feature_names[j]!r} is infinite (or too large for float32) in an event of sample "
-                f"{sample!r} with {self.settings.event_number} {entries.number[i]} in {entries.tree.file.name}: cut "
-                "such events in the Preselection, or leave the feature out"
-            )
+        self.refuse_infinite(entries, np.ones(len(entries), dtype=bool), sample)
         n = len(entries)
         return Events(
             X=entries.X,
@@ -205,9 +174,20 @@ class Reader:
             signal=None if signal is None else SIGNAL,
             feature_names=self.feature_names,
             process=np.full(n, sample),
-            kept={self.settings.event_number: entries.number},
+            kept={} if self.settings.event_number is None else {self.settings.event_number: entries.number},
             columns=self.columns,
         )
+
+    def refuse_infinite(self, entries: Entries, rows: BoolArray, sample: str) -> None:
+        """Refuse an infinite feature in some of the entries."""
+        bad = np.argwhere(np.isinf(entries.X) & rows[:, None]).tolist() if entries.X is not None else []
+        if bad:
+            i, j = bad[0]
+            raise InputError(
+                f"feature {self.feature_names[j]!r} is infinite (or too large for float32) in an event of sample "
+                f"{sample!r} with {self.settings.event_number} {entries.number[i]} in {entries.tree.file.name}: cut "
+                "such events in the Preselection, or leave the feature out"
+            )
 
     def folds(self, number: IntArray) -> IntArray:
         """Fold of each event: its number modulo the number of folds."""

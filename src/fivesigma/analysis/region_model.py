@@ -6,14 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fivesigma.analysis.analysis_file import Analysis, Settings, find_named
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from fivesigma.analysis.configuration import Analysis, AnalysisSettings, find_named
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
+from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean, is_number, shortened
 from fivesigma.estimators.make import MODELS, make_model
+from fivesigma.significance import AMS2
 
-__all__ = ["make_region_model", "training_events"]
+__all__ = ["GivenScore", "check_model", "make_region_model", "training_events"]
 
 # Parameters that belong to all folds together, and those that the analysis sets itself.
 _SHARED = ("utility", "b_reg", "negative_weights", "random_state", "cut")
@@ -56,7 +61,7 @@ def training_events(reader: Reader, analysis: Analysis, templates: Sequence[Temp
     return Events.concatenate(parts)
 
 
-def make_region_model(settings: Settings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:
+def make_region_model(settings: AnalysisSettings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:
     """Make the estimator of all folds that the block asks for."""
     shared: dict[str, Any] = {"random_state": 0, "utility": "ams2"}
     shared |= {name: value for name, value in settings.options.items() if name in _SHARED}
@@ -69,6 +74,36 @@ def make_region_model(settings: Settings, *, checkpoint: Path | None, n_jobs: in
     }
     own = {name: value for name, value in settings.options.items() if name not in _SHARED}
     return make_model(settings.model, **_checked(MODELS[settings.model], own), **shared)
+
+
+class GivenScore(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A score that exists already, where a report wants a model.
+
+    Parameters
+    ----------
+    score : str
+        Branch or expression.
+    cut : float
+        From which on events are selected.
+    random_state : None
+        There is nothing random in it.
+    """
+
+    def __init__(self, score: str = "", cut: float = 0.0, random_state: int | None = None) -> None:
+        self.score, self.cut, self.random_state = score, cut, random_state
+        self.cut_, self.utility_ = cut, AMS2()
+        self.classes_ = np.array([BACKGROUND, SIGNAL])
+        self.history_: list[Any] = []
+
+
+def check_model(settings: AnalysisSettings) -> None:
+    """Refuse parameters that the training would refuse when it begins."""
+    if settings.score is not None or settings.model not in MODELS:
+        return
+    model = make_region_model(settings, checkpoint=None, n_jobs=None, verbose=0)
+    model.__fivesigma_check__()
+    for _, member in getattr(model, "estimators", ()):
+        member.__fivesigma_check__()
 
 
 def _checked(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array
-from fivesigma.analysis.analysis_file import Analysis
+from fivesigma.analysis.configuration import Analysis
 from fivesigma.analysis.counting import regions_inside
 from fivesigma.analysis.histograms import Key
 from fivesigma.analysis.ntuple_reader import Entries, Reader, texts_of
@@ -66,13 +66,14 @@ class Scorer:
 
         def made(tree: Tree, wanted: Sequence[Template]) -> tuple[str, dict[str, AnyArray]]:
             advance(0, f"{tree.file.name} {tree.name}")
-            texts = texts_of(wanted)
+            given = self.analysis.settings.score
+            texts = [*texts_of(wanted), *([] if given is None else [given])]
             kept = [] if friends else self.reader.flat(tree, _names_of(self.reader, texts))
-            entries = self.reader.read(tree, wanted[0].owner, texts, kept)
+            entries = self.reader.read(tree, wanted[0].owner, dict.fromkeys(texts), kept, features=given is None)
             if entries.X is not None:  # events that no template has need no features
                 used = np.any([entries.truth(template.condition) for template in wanted], axis=0)
                 entries.X[np.isinf(entries.X) & ~used[:, None]] = np.nan
-            score = _score(model, self.reader, entries, wanted[0].owner)
+            score = _score(model, self.reader, entries, wanted[0].owner) if given is None else entries.values[given]
             self._collect(entries, wanted, score)
             advance(1, "")
             new: dict[str, AnyArray] = {SCORE: score, FOLD: self.reader.folds(entries.number).astype(np.int32)}
@@ -136,7 +137,8 @@ def tree_name(tree: Tree) -> str:
 
 def _names_of(reader: Reader, texts: Iterable[str]) -> list[str]:
     """Branches that the configuration names: the event number, those of features and of expressions."""
-    names = [reader.settings.event_number, *reader.feature_names]
+    own = reader.settings.event_number
+    names = [*([] if own is None else [own]), *(reader.feature_names if reader.settings.features else ())]
     for expression in (*reader.columns.expressions.values(), *(Expression(text, "expression") for text in texts)):
         names += sorted(expression.columns)
     return list(dict.fromkeys(names))

@@ -31,7 +31,7 @@ def lines(step: str, record: Record, *, blind: str | None) -> list[str]:
     notes = [f"note: {note}" for note in found.get("notes", [])]
     if step == "read":
         hidden = [] if blind is None else [f"data in region {blind!r} are blinded"]
-        return [table(found["yields"]), *hidden, *notes]
+        return [*found["normalisation"], table(found["yields"]), *hidden, *notes]
     if step == "train":
         return [found["model"]]
     if step == "categorise":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,30 @@ import numpy as np
 
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
-from fivesigma.analysis import all_regions, counting, edge_choice
+from fivesigma.analysis import all_regions, counting, edge_choice, workspace_checks
 from fivesigma.analysis import cabinetry_workspace as cab
-from fivesigma.analysis.analysis_file import CUT, Analysis, holds, name_of_data, read_analysis
-from fivesigma.analysis.histograms import Filled, Histograms, fill, read_histograms, table_of, write_histograms
+from fivesigma.analysis.analysis_file import read_analysis
+from fivesigma.analysis.configuration import CUT, Analysis, holds, name_of_data
+from fivesigma.analysis.histograms import (
+    Filled,
+    Histograms,
+    fill_histogram,
+    read_histograms,
+    table_of,
+    write_histograms,
+)
 from fivesigma.analysis.ntuple_reader import Reader
-from fivesigma.analysis.region_model import make_region_model, training_events
+from fivesigma.analysis.region_model import GivenScore, check_model, make_region_model, training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
 from fivesigma.analysis.step_lines import expectation_section, lines
 from fivesigma.analysis.step_record import STEPS, Record, digest
 from fivesigma.analysis.templates import Template, by_tree, templates_of
+from fivesigma.cut.best_cut import scan
+from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.estimators.make import MODELS
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.reporting import report
 from fivesigma.scored.scored_events import ScoredEvents
@@ -136,7 +147,14 @@ class _Run:
         n_jobs: int | None,
         verbose: int,
     ) -> None:
-        self.analysis, self.record, self.folder = analysis, record, record.folder
+        self.record, self.folder = record, record.folder
+        self.saved: Any = None  # a model that exists already
+        settings = analysis.settings
+        if settings.score is None and settings.model not in MODELS:
+            self.saved = load(settings.model)
+            features = settings.features or tuple(Columns.of_model(self.saved).features or ())
+            analysis = replace(analysis, settings=replace(settings, features=features))
+        self.analysis = analysis
         self.unblind, self.friends, self.n_jobs, self.verbose = unblind, friends, n_jobs, verbose
         self.templates = templates_of(analysis)
 
@@ -150,16 +168,20 @@ class _Run:
         if name == "read":
             return digest(reading, self._described(self.templates), self.analysis.regions, self.unblind, normed)
         if name == "train":
-            model = {key: settings[key] for key in ("model", "options")}
+            model: dict[str, Any] = {key: settings[key] for key in ("options", "score")}
+            model["model"] = settings["model"]
+            if self.saved is not None:
+                files = sorted(path for path in Path(settings["model"]).rglob("*") if path.is_file())
+                model["model"] = [(path.name, self.record.file_digest(path)) for path in files]
             factors = [self.analysis.norm_factor(self.analysis.chosen, sample) for sample in self.analysis.simulated]
             return digest(reading, model, self._described(self.region_nominal), self.analysis.signal, factors)
         if name == "score":
             trees = [(self.record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
             named = [] if self.friends else sorted({text for t in self.templates for text in _texts(t)})
             names = list(ntuple_names(self.templates).values())
-            return digest(names, trees, reading, named, self.friends, record.outputs("train"))
+            return digest(names, trees, reading, named, self.friends, settings["score"], record.outputs("train"))
         if name == "categorise":
-            wanted = {key: settings[key] for key in ("categories", "min_effective", "min_background")}
+            wanted = {key: settings[key] for key in ("categories", "edges", "min_effective", "min_background")}
             own = [template for template in self.templates if template.needs_score]
             chosen = [wanted, self.analysis.regions, self.analysis.systematics, self.unblind, normed]
             return digest(chosen, self._described(own), record.outputs("read", "score"))
@@ -185,15 +207,6 @@ class _Run:
                 advance(0, file.name)
                 self.record.file_digest(file)
                 advance(1, "")
-        for template in self.templates:
-            seen: dict[str, Path] = {}
-            for file in template.files:
-                other = seen.setdefault(self.record.file_digest(file), file)
-                if other != file:
-                    raise InputError(
-                        f"{file} and {other} have the same content, so that {template.owner} would count its events "
-                        "twice; name one of them"
-                    )
         self.record.write()
 
     # What several steps need.
@@ -217,8 +230,9 @@ class _Run:
 
     @cached_property
     def model(self) -> Any:
-        """The trained model."""
-        return load(self.folder / "model")
+        """The trained model, or what stands for it where the score exists already."""
+        score = self.analysis.settings.score
+        return load(self.folder / "model") if score is None else GivenScore(score, float(scan(self.nominal).cut))
 
     @property
     def scorer(self) -> Scorer:
@@ -245,7 +259,7 @@ class _Run:
     @cached_property
     def chosen(self) -> Any:
         """Categories or the cut of the chosen region."""
-        return edge_choice.choose(self.nominal, self.variations, self.analysis.settings)
+        return edge_choice.choose_categories(self.nominal, self.variations, self.analysis.settings)
 
     @property
     def trees(self) -> list[Any]:
@@ -255,12 +269,21 @@ class _Run:
     @property
     def binning(self) -> dict[str, Array]:
         """Edges of each region, all finite."""
-        edges = np.array([float(edge) for edge in self.record["categorise"]["edges"]])
-        return self._binning(edges)
+        found = self.record["categorise"]
+        return self._binning(np.array([float(edge) for edge in found["edges"]]), found["limits"])
 
-    def _binning(self, edges: Array) -> dict[str, Array]:
+    def _limits(self) -> list[float]:
+        """Below and above every score."""
+        if self.analysis.settings.score is None:
+            return [0.0, ABOVE]
+        scores = np.concatenate([events.score for events in self.scored.values()])
+        low, high = float(scores.min()), float(scores.max())
+        return [low, high + 0.01 * ((high - low) or 1.0)]
+
+    def _binning(self, edges: Array, limits: Sequence[float]) -> dict[str, Array]:
         finite = edges.copy()
-        finite[0], finite[-1] = max(finite[0], 0.0), min(finite[-1], ABOVE)
+        for at, limit in zip((0, -1), limits, strict=True):
+            finite[at] = limit if np.isinf(finite[at]) else finite[at]
         chosen = self.analysis.settings.region
         return {
             region["Name"]: finite if region["Name"] == chosen else np.array(region["Binning"], dtype=np.float64)
@@ -272,7 +295,7 @@ class _Run:
     def read(self) -> _Result:
         """Check all input, count events, and fill the histograms that need no score."""
         # What later steps would refuse is refused before anything is trained.
-        make_region_model(self.analysis.settings, checkpoint=None, n_jobs=None, verbose=0)
+        check_model(self.analysis.settings)
         if self.hidden is not None:
             self._check_blinding()
         with bar(2 * len(self.trees), bool(self.verbose), "read") as advance:
@@ -293,7 +316,9 @@ class _Run:
             counting.write_csv(self.folder / "yields.csv", rows),
             write_histograms(self.folder / "control.npz", found.filled),
         ]
-        return files, {"yields": rows, "norms": norms, "notes": counting.notes_on(found, self.templates)}
+        normalised = dict.fromkeys(template.normalised for template in self.templates if template.normalised)
+        notes = counting.notes_on(found, self.templates)
+        return files, {"yields": rows, "normalisation": list(normalised), "norms": norms, "notes": notes}
 
     def _check_blinding(self) -> None:
         data = self.analysis.data
@@ -302,71 +327,86 @@ class _Run:
                 f"sample {data['Name']!r} has a Filter, which replaces that of every region, so that no region can be "
                 "blinded: leave it out, or unblind"
             )
-        own = {tree for template in self.templates if template.is_data for tree in template.trees}
-        if any(tree in own for template in self.templates if not template.is_data for tree in template.trees):
-            raise InputError("a simulated sample is read from the tree of the data, so that no region can be blinded")
 
     def train(self) -> _Result:
-        """Train on the folds."""
+        """Train on the folds, unless the score or the model exists already."""
+        settings = self.analysis.settings
+        if settings.score is not None:
+            return [], {"model": f"the score is {settings.score!r}: nothing is trained"}
+        if self.saved is not None:
+            self.model = self.saved
+            return self._save(f"from {settings.model}")
         checkpoint = self.folder / f".train-{self.inputs('train')[:16]}"
         for other in self.folder.glob(".train-*"):
             if other != checkpoint:
                 shutil.rmtree(other, ignore_errors=True)
-        model = make_region_model(
-            self.analysis.settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose
-        )
+        model = make_region_model(settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose)
         events: Events = training_events(self.reader, self.analysis, self.region_nominal)
         self.model = model.fit(events)
-        save(model, self.folder / "model", force=True)
+        found = self._save(f"of {settings.model}: {getattr(model, 'choice_', None) or f'{len(model.history_)} rounds'}")
         shutil.rmtree(checkpoint, ignore_errors=True)
-        made = getattr(model, "choice_", None) or f"{len(model.history_)} rounds"
-        files = [path for path in (self.folder / "model").rglob("*") if path.is_file()]
-        return sorted(files), {"model": f"{type(model).__name__} of {self.analysis.settings.model}: {made}"}
+        return found
+
+    def _save(self, made: str) -> _Result:
+        save(self.model, self.folder / "model", force=True)
+        files = sorted(path for path in (self.folder / "model").rglob("*") if path.is_file())
+        return files, {"model": f"{type(self.model).__name__} {made}"}
 
     def score(self) -> _Result:
         """Score every entry of every tree."""
         folder, names = self.folder / "ntuples", ntuple_names(self.templates)
         folder.mkdir(exist_ok=True)
         with bar(len(self.trees), bool(self.verbose), "score") as advance:
-            self.scored = self.scorer.write(folder, names, self.model, friends=self.friends, advance=advance)
+            model = None if self.analysis.settings.score is not None else self.model
+            self.scored = self.scorer.write(folder, names, model, friends=self.friends, advance=advance)
         return [folder / name for name in names.values()], {}
 
     def categorise(self) -> _Result:
         """Choose the edges, evaluate edges that did not see the events, and fill the histograms of the score."""
         settings = self.analysis.settings
         with bar(settings.folds + 1, bool(self.verbose), "categorise") as advance:
-            edges = edge_choice.edges_of(self.chosen)
+            edges = edge_choice.edges_of(self.chosen) if settings.edges is None else np.array(settings.edges)
             advance(1, "")
-            quoted = edge_choice.cross_fitted(self.nominal, self.variations, settings, edges, advance=advance)
-        seen = edge_choice.shifts_in(edges, self.nominal, self.variations)
-        together = [self._with_control(shifts) for shifts in (quoted, seen)]
-        binning, filled = self._binning(edges), Histograms()
+            seen = quoted = edge_choice.shifts_in(edges, self.nominal, self.variations)
+            if settings.edges is None:  # chosen on these events
+                quoted = edge_choice.cross_fitted(self.nominal, self.variations, settings, edges, advance=advance)
+        notes = list(seen.notes())
+        outside = int((self.nominal.score >= edges[-1]).sum())
+        if outside:
+            notes.append(f"{outside:,} simulated events lie at or above the last edge and are in no category")
+        limits, filled = self._limits(), Histograms()
+        binning = self._binning(edges, limits)
         for template in self.templates:
             if template.needs_score and not (template.is_data and template.region == self.hidden):
                 events = self.scored.get(template.key)
                 empty = (np.empty(0), np.empty(0))
                 score, weight = empty if events is None else (events.score, events.arrays()[2])
-                filled[template.key] = fill(binning[template.region], score, weight)
-        cab.check_relative(self.templates, filled)
+                filled[template.key] = fill_histogram(binning[template.region], score, weight)
+        workspace_checks.check_relative(self.templates, filled)
+        together = [self._with_others(shifts, filled) for shifts in (quoted, seen)]
         found = {
             "edges": list(map(repr, edges.tolist())),
+            "limits": limits,
             "cross_fitted": {"significance": quoted.waterfall()[-1][1], "waterfall": quoted.waterfall()},
             "in_sample": {"significance": seen.waterfall()[-1][1], "waterfall": seen.waterfall()},
             "all_regions": dict(zip(("cross_fitted", "in_sample"), together, strict=True)),
             "systematics": list(self.variations),
             "s": seen.yields(signal=True).tolist(),
             "b": seen.yields(signal=False).tolist(),
-            "notes": list(seen.notes()),
+            "notes": notes,
         }
         return [write_histograms(self.folder / "chosen.npz", filled)], found
 
-    def _with_control(self, shifts: YieldShifts) -> float:
+    def _with_others(self, shifts: YieldShifts, filled: Histograms) -> float:
         """Significance of the chosen region together with the others, as the fit will have it."""
-        control = read_histograms(self.folder / "control.npz")
-        others = [region for region in self.analysis.regions if any(key[0] == region["Name"] for key in control)]
-        parts = {region["Name"]: all_regions.shifts_of_region(self.analysis, region, control) for region in others}
-        found = all_regions.combine(self.analysis, {self.analysis.settings.region: shifts, **parts})
-        return found.waterfall()[-1][1]
+        histograms, chosen = read_histograms(self.folder / "control.npz") | filled, self.analysis.settings.region
+        parts = {
+            region["Name"]: shifts
+            if region["Name"] == chosen
+            else all_regions.shifts_of_region(self.analysis, region, histograms)
+            for region in self.analysis.regions
+        }
+        return all_regions.combine(self.analysis, parts).waterfall()[-1][1]
 
     def workspace(self) -> _Result:
         """Let cabinetry build the workspace of our histograms, compare it with them, and fit it."""
@@ -377,7 +417,7 @@ class _Run:
         folder.mkdir(exist_ok=True)
         with bar(2, bool(self.verbose), "workspace") as advance:
             workspace, said = cab.build_workspace(config, names, histograms, folder)
-            cab.check_workspace(workspace, self.analysis, names, histograms)
+            workspace_checks.check_workspace(workspace, self.analysis, names, histograms)
             files = [
                 cab.write_config(config, self.folder / "cabinetry.yml"),
                 cab.write_workspace_file(workspace, self.folder / "workspace.json"),
@@ -386,7 +426,8 @@ class _Run:
             advance(1, "fit")
             found = cab.fit_workspace(workspace)
             advance(1, "")
-        notes = [*names.changed(), *cab.notes_on_bins(histograms, said)]
+        notes = [*names.changed(), *workspace_checks.notes_on_bins(histograms, said)]
+        notes += workspace_checks.notes_on_variations(histograms)
         ours = self.record["categorise"]["all_regions"]["in_sample"]
         if not 0.8 * ours - 0.1 < found["significance"] < 2 * ours + 1:
             notes.append(
@@ -429,7 +470,7 @@ class _Run:
         shown: dict[str, Any] = {"systematics": edge_choice.systematics_of(known, (BACKGROUND, SIGNAL)) or None}
         if settings.categories == CUT:
             self.model.cut_ = float(found["edges"][0])
-        else:
+        elif settings.edges is None:
             shown |= {"categories": self.chosen, "cross_fitted": found["cross_fitted"]["significance"]}
         title = f"{self.analysis.config['General']['Measurement']}, region {settings.region}"
         shown["sections"] = [expectation_section(found, fit, blind=self.hidden is not None)]

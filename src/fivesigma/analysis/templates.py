@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fivesigma._tools.files import DIGEST
-from fivesigma.analysis.analysis_file import DIRECTIONS, Analysis, acts, holds, listed
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed
 from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.expression import Expression, split_definition
-from fivesigma.datasets.sources import Target, normalise
-from fivesigma.errors import InputError, did_you_mean, shortened
+from fivesigma.datasets.sources import Normalised, Target, find_targets, normalise
+from fivesigma.errors import InputError
 
 __all__ = ["FOLD", "SCORE", "Template", "Tree", "by_tree", "templates_of"]
 
+_PATHS = frozenset(("RegionPath", "SamplePath", "VariationPath"))
 SCORE, FOLD = "fivesigma_score", "fivesigma_fold"
 
 
@@ -50,6 +49,8 @@ class Template:
     factor : float
         Of the luminosity, beside the weight.
     is_data : bool
+    normalised : str or None
+        How the factor was found.
     """
 
     region: str
@@ -64,6 +65,7 @@ class Template:
     weight: str | None
     factor: float
     is_data: bool
+    normalised: str | None = None
 
     @property
     def key(self) -> tuple[str, str, str | None, str | None]:
@@ -118,8 +120,8 @@ class _Resolver:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
-        self._files: dict[str, tuple[Path, ...]] = {}
-        self._factors: dict[tuple[str, tuple[Path, ...]], float] = {}
+        self._files: dict[tuple[str, ...], tuple[Path, ...]] = {}
+        self._factors: dict[tuple[str, tuple[Path, ...]], Normalised] = {}
 
     def templates(self) -> Iterator[Template]:
         for region in self.analysis.regions:
@@ -164,6 +166,7 @@ class _Resolver:
         if weight is not None:
             Expression(weight, f"Weight of {who}")
         files = self.files(region, sample, varied, who)
+        found = self.normalised(sample, files, own_files=bool(_PATHS & varied.keys()), who=who)
         return Template(
             region=region["Name"],
             sample=sample["Name"],
@@ -175,9 +178,8 @@ class _Resolver:
             variable=variable,
             condition=self.condition(varied.get("Filter", sample.get("Filter", region.get("Filter"))), who),
             weight=weight,
-            factor=self.factor(
-                sample, files, own_files=bool({"SamplePath", "RegionPath", "VariationPath"} & varied.keys()), who=who
-            ),
+            factor=found.factor,
+            normalised=found.sentence,
             is_data=bool(sample.get("Data", False)),
         )
 
@@ -209,43 +211,23 @@ class _Resolver:
         for key in ("RegionPath", "VariationPath"):
             pattern = pattern.replace(f"{{{key}}}", given[key] or "")
         parts = listed(given["SamplePath"]) if "{SamplePath}" in pattern else [""]
-        found = [file for part in parts for file in self._matching(pattern.replace("{SamplePath}", part), who)]
-        real: dict[Path, Path] = {}
-        for file in found:
-            if file.resolve() in real:
-                raise InputError(f"{file} is named twice ({who}), also as {real[file.resolve()]}; name it once")
-            real[file.resolve()] = file
-        return tuple(found)
-
-    def _matching(self, pattern: str, who: str) -> tuple[Path, ...]:
-        if pattern not in self._files:
-            path = Path(pattern)
+        paths = tuple(pattern.replace("{SamplePath}", part) for part in parts)
+        if paths not in self._files:
             try:
-                found = [path] if path.is_file() else None
-            except (OSError, ValueError) as err:
-                raise InputError(f"{shortened(str(path))!r} is no name of a file ({who}): {err}") from err
-            if found is None and glob.has_magic(pattern):
-                found = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207 - absolute too
-                found = [file for file in found if not file.name.endswith(DIGEST)]
-            elif found is None:
-                nearby = [item.name for item in path.parent.glob("*")] if path.parent.is_dir() else []
-                raise InputError(f"there is no file {path} ({who}){did_you_mean(path.name, nearby)}")
-            if not found:
-                raise InputError(f"no file matches {pattern!r} ({who})")
-            for file in found:
-                if not file.is_file():
-                    raise InputError(f"{file}, which {pattern!r} matches, is no file ({who}); leave it out")
-                if file.suffix.lower() != ".root":
-                    raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({who})")
-            self._files[pattern] = tuple(found)
-        return self._files[pattern]
+                self._files[paths] = tuple(target.path for target in find_targets(paths))
+            except (InputError, ValueError) as err:  # a name with a zero byte is no name
+                raise InputError(f"{err} ({who})") from err
+        for file in self._files[paths]:
+            if file.suffix.lower() != ".root":
+                raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({who})")
+        return self._files[paths]
 
-    def factor(self, sample: dict[str, Any], files: tuple[Path, ...], *, own_files: bool, who: str) -> float:
+    def normalised(self, sample: dict[str, Any], files: tuple[Path, ...], *, own_files: bool, who: str) -> Normalised:
         """1000 x luminosity x cross section / sum of weights, the sum being that of these files."""
         settings, name = self.analysis.settings, sample["Name"]
         given = settings.cross_sections.get(name)
         if given is None:
-            return 1.0
+            return Normalised(1.0)
         cross_section, total = given
         if own_files and not isinstance(total, str):
             raise InputError(
@@ -253,11 +235,10 @@ class _Resolver:
                 f"{name!r}: give the name of a histogram as SumOfWeights"
             )
         if (name, files) not in self._factors:
-            targets = [Target(file) for file in files]
             asked = Columns(
                 luminosity=settings.luminosity, cross_section={name: cross_section}, sum_of_weights={name: total}
             )
-            self._factors[name, files] = normalise(name, targets, asked).factor
+            self._factors[name, files] = normalise(name, [Target(file) for file in files], asked)
         return self._factors[name, files]
 
 

@@ -80,8 +80,10 @@ def check_plain(content: Any) -> None:
             continue
         elif not isinstance(item, int | float):
             raise InputError(f"{shortened(repr(item))} is neither text nor a number; put it in quotes")
-        elif not abs(item) < 1e300 or not math.isfinite(item):
-            raise InputError(f"the number {shortened(repr(item))} is not finite, or too large")
+        elif isinstance(item, int) and item.bit_length() > 64:
+            raise InputError("a whole number has more than 64 bits, which is too large")
+        elif not math.isfinite(item):
+            raise InputError(f"the number {item} is not finite")
         else:
             continue
         n_items += len(inside)

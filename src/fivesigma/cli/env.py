@@ -11,7 +11,7 @@ _NEEDED = ("numpy", "scipy", "scikit-learn", "click", "rich")
 
 @click.command(epilog="Example: fivesigma env")
 def env() -> None:
-    """Print versions, for a report of a problem: those of what is needed, then those of every extra."""
+    """Print versions of packages for a bug report: those that are needed, then those of every extra."""
     import os
     import platform
 

@@ -40,6 +40,11 @@ def several(*options: Callable[[F], F]) -> Callable[[F], F]:
 where_option = click.option(
     "--where", metavar="CUT", help='Read only the events that pass this condition, such as "PRI_jet_num >= 2".'
 )
+model_where_option = click.option(
+    "--where",
+    metavar="CUT",
+    help="Read only the events that pass this condition, by default that of the training; none reads all events.",
+)
 tree_option = click.option(
     "--tree", metavar="NAME", help="Read this TTree or RNTuple of ROOT files; needed if a file has several."
 )
@@ -69,7 +74,7 @@ samples_options = several(
         type=number_or_none,
         metavar="L",
         help="Normalise processes to this luminosity, in 1/fb; none leaves weights as they stand.",
-    ),  # fmt: skip
+    ),
     click.option(
         "--cross-section",
         "cross_sections",

@@ -12,11 +12,11 @@ from fivesigma.cli.options import (
     check_output,
     force_option,
     like_training,
+    model_where_option,
     number_or_none,
     samples_options,
     source_options,
     untrusted_option,
-    where_option,
 )
 from fivesigma.errors import InputError
 
@@ -46,9 +46,9 @@ from fivesigma.errors import InputError
 @samples_options
 @click.option("--signal", metavar="PROCESSES",
               help="Take these processes of --sample as signal, separated by commas, or none of them with the word "
-              "none.")  # fmt: skip
+              "none; by default those of the training.")  # fmt: skip
 @click.option("--friend", is_flag=True, help="Write to .root the new branches alone, score and selected.")
-@where_option
+@model_where_option
 @untrusted_option
 @force_option
 def predict(

@@ -12,15 +12,22 @@ from fivesigma.cli.options import (
     check_output,
     force_option,
     like_training,
+    model_where_option,
     replicas_option,
     samples_options,
     source_options,
     tree_option,
     untrusted_option,
-    where_option,
     yields_option,
 )
-from fivesigma.cli.systematics import of_scores, parsed, systematic_option, variations
+from fivesigma.cli.systematics import (
+    check_processes,
+    narrow_source,
+    of_scores,
+    parsed,
+    systematic_option,
+    variations,
+)
 from fivesigma.cli.words import sentence
 from fivesigma.errors import FivesigmaError, InputError
 
@@ -54,7 +61,7 @@ _SAMPLE_WORDS = {
 @click.option("--signal", metavar="PROCESSES", help="Take these processes of --sample as signal, separated by commas.")
 @systematic_option
 @yields_option
-@where_option
+@model_where_option
 @tree_option
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @replicas_option
@@ -90,17 +97,10 @@ def report_command(
     asked = parsed(systematics)
     samples = {name: reading.pop(name) for name in _SAMPLE_WORDS}
     source = source_options(files, **samples)
-    for one in asked:
-        if one.files and bool(one.process) != bool(samples["samples"]):
-            form = f"{one.name}={','.join(one.files)}"
-            raise click.UsageError(
-                f"--sample reads processes from files of their own: write --systematic {form}@PROCESS."
-                if samples["samples"]
-                else f"--systematic {form}@{one.process} needs --sample; the files hold a column of processes."
-            )
+    check_processes(asked, from_samples=bool(samples["samples"]))
 
     def read(path: Any) -> Any:
-        return like_training(fitted, _narrowed(source, path), **reading, features=features).load()
+        return like_training(fitted, narrow_source(source, path), **reading, features=features).load()
 
     try:
         check_output(output, force=force)
@@ -178,19 +178,6 @@ def _features_of(model: Any, baseline: Any) -> list[str] | None:
         if known.setdefault(name, text) != text:
             raise InputError(f"the feature {name!r} is {known[name]!r} in the model and {text!r} in the baseline")
     return list(known.values()) if first.features and second.features else None
-
-
-def _narrowed(source: dict[str, Any], path: Any) -> dict[str, Any]:
-    """What was said of processes, for those of other files."""
-    if not isinstance(path, dict):
-        return {"path": path, **{name: value for name, value in source.items() if name == "signal" and path}}
-    out = dict(source) | {"path": path}
-    if source.get("signal") is not None:
-        out["signal"] = [name for name in source["signal"] if name in path]
-    for key in ("cross_section", "sum_of_weights"):
-        if key in out:
-            out[key] = {name: value for name, value in out[key].items() if name in path}
-    return out
 
 
 def _command(

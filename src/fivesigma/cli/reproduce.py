@@ -20,8 +20,8 @@ from fivesigma.cli.options import jobs_option, sample_option
               help="For results.json, table.md and submission.csv; a run that broke off there resumes.")  # fmt: skip
 @sample_option
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs, to see the spread.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first run.")
-@click.option("--quick", is_flag=True, help="A twentieth of the trees and epochs: to try the way, not the result.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first run.")
+@click.option("--quick", is_flag=True, help="Smoke test with 5 % of the trees and epochs.")
 @jobs_option
 def reproduce(
     events: Path, name: str, output: Path, *, sample: bool, seeds: int, seed: int, quick: bool, jobs: int | None
@@ -34,7 +34,7 @@ def reproduce(
     plain       one XGBoost model
     paper-ten   five plain and five grown XGBoost models of 500 trees (the paper: 3.72 private)
     paper-full  retrained and grown cascades, XGBoost, a random forest and a net (the paper: 3.726)
-    best        engineered features, decomposed trees, nets and a cascade
+    best        a net and decomposed trees, on the 30 columns of the file
 
     paper-full and best need fivesigma[torch], paper-full fivesigma[store] as well.
     """  # noqa: D301 - click wants the character, not a backslash

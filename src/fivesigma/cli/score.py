@@ -92,7 +92,7 @@ def _streamed(  # noqa: PLR0917 - the options, in their order
     """Read files part by part; the interval is one standard error."""
     import numpy as np
 
-    from fivesigma.cut.binned_ranking import BinnedRanking
+    from fivesigma.cut.binned import BinnedRanking
     from fivesigma.scored.scored_files import ScoredFiles
     from fivesigma.yields import class_sums, significance_of, standard_errors
 

@@ -74,6 +74,31 @@ def _share(option: str, text: str, size: str) -> float:
         raise click.UsageError(f"{option} {text!r}: {size!r} is not a number.") from None
 
 
+def check_processes(asked: list[Asked], *, from_samples: bool) -> None:
+    """Refuse files that name a process where the events do not come from samples of processes, or the reverse."""
+    for one in asked:
+        if one.files and bool(one.process) != from_samples:
+            form = f"{one.name}={','.join(one.files)}"
+            raise click.UsageError(
+                f"--sample reads processes from files of their own: write --systematic {form}@PROCESS."
+                if from_samples
+                else f"--systematic {form}@{one.process} needs --sample; the files hold a column of processes."
+            )
+
+
+def narrow_source(source: dict[str, Any], path: Any) -> dict[str, Any]:
+    """What was said of processes, for those of other files."""
+    if not isinstance(path, dict):
+        return {"path": path, **{name: value for name, value in source.items() if name == "signal" and path}}
+    out = dict(source) | {"path": path}
+    if source.get("signal") is not None:
+        out["signal"] = [name for name in source["signal"] if name in path]
+    for key in ("cross_section", "sum_of_weights"):
+        if key in out:
+            out[key] = {name: value for name, value in out[key].items() if name in path}
+    return out
+
+
 def variations(
     asked: list[Asked], nominal: ScoredEvents, read: Callable[[str, str], Any]
 ) -> dict[str, tuple[Any, Any] | Normalisation] | None:

@@ -28,9 +28,11 @@ from fivesigma.cli.options import (
     utility_options,
     where_option,
 )
+from fivesigma.cli.systematics import Asked, check_processes, narrow_source, parsed, systematic_option, variations
 from fivesigma.errors import InputError
 
-MODELS = ("auto", "plain", "grown", "retrained", "decomposed")  # of `fivesigma.estimators.make`, too heavy for help
+# Those of `fivesigma.estimators.make`, which is too heavy for help.
+MODELS = ("auto", "plain", "grown", "retrained", "decomposed", "profiled")
 LIBRARIES = ("auto", *BOOSTERS, "histogram")
 FOLDS, HELD_OUT = 5, 0.25  # by default: folds by a column, and the fraction that a model on files holds out
 
@@ -48,7 +50,9 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds by a column, and the fraction tha
 @click.option("--model", type=click.Choice(MODELS), default="auto", show_default=True,
               help="Blend a plain model, a cascade and a decomposed one as held-out events advise; or train one of "
               "them: the plain model, a booster that is grown or retrained along the cascade, or an unweighted one "
-              "with a model of the weights.")  # fmt: skip
+              "with a model of the weights; or the score that knows the systematics, which --systematic makes the "
+              "default.")  # fmt: skip
+@systematic_option
 @click.option("--library", type=click.Choice(LIBRARIES), default="auto", show_default=True,
               help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
 @click.option("--fast", is_flag=True,
@@ -117,6 +121,12 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
                 f"{checkpoint} holds a run that was interrupted: add --resume to resume it or --force to start anew"
             )
         shutil.rmtree(checkpoint)
+    asked = parsed(options.pop("systematics"))
+    check_processes(asked, from_samples=bool(options["samples"]))
+    if asked and options["model"] not in ("auto", "profiled"):
+        raise InputError(f"--model {options['model']} does not know systematics: leave --systematic or --model out")
+    if asked:
+        options["model"] = "profiled"
     by, in_memory = options["by"], options["memory"] == "all" and options["dask"] is None
     if not in_memory:
         _refuse_with_memory(**options)
@@ -129,24 +139,23 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
         sums_of_weights=options["sums_of_weights"],
     )
     read: Any = load_events if in_memory else EventStream
-    events = read(
-        **source,
-        features=list(options["features"]) or None,
-        label=options["label"],
-        weight=column_or_none(options["weight"]),
-        process=options["process"],
-        missing=column_or_none(options["missing"]),
-        keep=tuple(dict.fromkeys((*options["keep"], *([] if by is None else [by])))),
-        tree=options["tree"],
-        cut=options["where"],
-        **({} if in_memory else {"ids": None}),
-    )
+    columns: dict[str, Any] = {
+        "features": list(options["features"]) or None,
+        "label": options["label"],
+        "weight": column_or_none(options["weight"]),
+        "process": options["process"],
+        "missing": column_or_none(options["missing"]),
+        "keep": tuple(dict.fromkeys((*options["keep"], *([] if by is None else [by])))),
+        "tree": options["tree"],
+        "cut": options["where"],
+    }
+    events = read(**source, **columns, **({} if in_memory else {"ids": None}))
     for note in events.notes if in_memory else ():
         click.echo(f"note: {note}", err=True)
     try:
         with _cluster(options.pop("dask")) as client:
             model = _made_model(checkpoint, client=client, **options)
-            model.fit(events)
+            model.fit(events, **(_varied(asked, events, source, columns) if asked else {}))
     except KeyboardInterrupt:  # the estimator has said what is kept, in one line
         click.get_current_context().exit(INTERRUPTED)
     for note in () if in_memory else events.notes:  # known when all was read
@@ -156,6 +165,21 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     if not options["features"]:
         click.echo(f"features: {', '.join(events.feature_names)}")
     click.echo(_summary(model, events, output))
+
+
+def _varied(asked: list[Asked], events: Any, source: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
+    """Systematics for `fit`, from files that are read as those of the nominal events."""
+    import numpy as np
+
+    from fivesigma import ScoredEvents
+    from fivesigma.datasets import load_events
+
+    def read(file: str, process: str) -> Any:
+        narrowed = narrow_source(source, {process: (file,)} if process else (file,))
+        return load_events(narrowed.pop("path"), **{"signal": events.signal, **narrowed, **columns})
+
+    nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
+    return {"systematics": variations(asked, nominal, read)}
 
 
 @contextmanager
@@ -184,6 +208,7 @@ def _refuse_with_memory(
 ) -> None:
     """Refuse options that need all events in memory."""
     given = {
+        "--systematic": model == "profiled",
         f"--model {model}": model not in ("auto", "plain", "grown"),
         f"--library {library}": library not in ("auto", "xgboost"),
         "--folds": folds is not None,
@@ -253,15 +278,16 @@ def _made_model(
 
 
 def _summary(model: Any, events: Any, output: Path) -> str:
-    last = model.history_[-1]
-    u = "" if last.u is None else f", last u {last.u:.5g}"
-    made = getattr(model, "choice_", None) or f"{len(model.history_)} rounds{u}"
+    made, chosen = getattr(model, "choice_", None), "pulls" if hasattr(model, "pulls_") else "u"
+    if made is None:
+        last = model.history_[-1]
+        made = f"{len(model.history_)} rounds" + ("" if last.u is None else f", last u {last.u:.5g}")
     return "\n".join(
         [
             repr(events),
             f"{type(model).__name__}: {made}, {model.utility_!r}",
             f"cut {model.cut_:.6g} keeps {model.selected_fraction_:.2%} of the held-out events, which chose it",
-            "these events chose cut and u: quote the significance of others",
+            f"these events chose cut and {chosen}: quote the significance of others",
             f"model in {output}",
         ]
     )

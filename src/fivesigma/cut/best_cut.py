@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.cut.binned_ranking import BinnedRanking
-from fivesigma.cut.binned_search import RULES_OF_BINS, find_cut
-from fivesigma.cut.cut_scan import Curve, CutInterval, CutScan, Ranked, Value, errors_of, uncertain_value
-from fivesigma.cut.ranking import check_events, check_floor, rank_events
-from fivesigma.cut.rules import DEFAULT_RULE, RULES, choose
+from fivesigma._types import BoolArray
+from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking, find_cut
+from fivesigma.cut.cut_scan import Curve, CutInterval, CutScan
+from fivesigma.cut.profiled_cuts import ProfiledCuts, few_cuts, shifts_of
+from fivesigma.cut.ranking import Cuts, rank_events
+from fivesigma.cut.rules import DEFAULT_RULE, RULES, choose, seen_by
 from fivesigma.cut.yield_model import MIN_EVENTS
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.curve import profile_cuts
-from fivesigma.likelihood.own import OwnUncertainty
-from fivesigma.likelihood.shifts import Systematics, running_shifts
-from fivesigma.likelihood.shifts import check_size as check_shifts
-from fivesigma.scored.score_bins import ArrayPartitions, Partitions, ScoreBins
-from fivesigma.scored.scored_events import ScoredEvents, arrays_of
+from fivesigma.likelihood.shifts import Systematics, check_size
+from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
-from fivesigma.yields import check_size, significance_or_nan
+from fivesigma.yields import check_size as check_size_of
+from fivesigma.yields import significance_or_nan
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
 MIN_EFFECTIVE = 10.0  # effective background events below which a cut is not valid
+DOMINATED = 2.0  # effective signal events at the cut below which one event has most of the weight
 SMALL_SAMPLE = 100.0  # effective background events in all below which one is enough, with a warning
 
 
@@ -43,6 +40,8 @@ def scan(
     *,
     min_effective: float | None = None,
     systematics: Systematics | None = None,
+    free: Iterable[str] = (),
+    mc_statistics: bool = True,
     process: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> CutScan:
@@ -62,16 +61,22 @@ def scan(
         What to maximise.
     rule : {"model", "plateau", "peak", "smooth"}, default="model"
         ``"model"`` takes the best cut for yields that are modelled by smooth curves, which loses least on other events
-        (docs/cut.md); with too few events or distinct scores for that, and with systematics, it is ``"plateau"``.
+        (docs/cut.md); with too few events or distinct scores for that it is ``"plateau"``.
         ``"peak"`` takes the highest point, which follows every fluctuation. ``"plateau"`` takes the middle of the
         widest stretch of cuts that lie within half a standard error of the peak. ``"smooth"`` takes the peak of a
         moving average over 2 % of the events.
     min_effective : float, optional
         Effective background count that a valid cut must keep. By default 10, or 1 with a warning if all background
         together has less than 100.
-    systematics : mapping of str to (Varied, Varied or None), optional
+    systematics : mapping of str to (Varied, Varied or None) or Normalisation, optional
         For each name the events one standard deviation up and down, as in `fivesigma.yield_shifts`. The significance of
-        every cut is then profiled over them.
+        at most 4,096 cuts is then profiled over them. For the rule ``"model"`` variations are averaged along the score:
+        their own sums jump from cut to cut, and the best of them is a fluctuation, which the other rules may follow.
+    free : iterable of str, default=()
+        Names of systematics without a constraint, as in `fivesigma.categorise`. One count cannot measure a free
+        background, so that there is nothing left to find with a cut: they are refused with that advice.
+    mc_statistics : bool, default=True
+        With systematics, whether the statistics of the simulated background are profiled as well.
     process : array-like of shape (n_events,), optional
         Name of the process of each event, if variations have samples of their own.
     pos_label : label, optional
@@ -94,142 +99,65 @@ def scan(
     True
     """
     utility = resolve_utility(utility)
-    if rule not in RULES:
-        raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
+    check_rule(rule)
     if isinstance(score, ScoredFiles):
         given = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
         for name in (name for name, value in given.items() if value is not None):
             raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
-        why = "systematics need" if systematics is not None else f"rule={rule!r} needs"
-        if systematics is not None or rule not in RULES_OF_BINS:
-            raise InputError(
-                f"{why} every cut, which a scan of files does not have; read them into memory with ScoredEvents.read"
-            )
-        return scan_partitions(score, utility, rule, min_effective=min_effective)
-    if systematics is not None or rule not in RULES_OF_BINS:
-        return _scan_all(score, y, sample_weight, utility, rule, min_effective, systematics, process, pos_label)
-    score, y, sample_weight, _ = arrays_of(score, y, sample_weight, pos_label=pos_label)
-    events = check_events(score, y, sample_weight, pos_label)
-    events = (*events[:2], events[2].copy() if np.may_share_memory(events[2], sample_weight) else events[2])
-    return scan_partitions(ArrayPartitions(*events), utility, rule, min_effective=min_effective, events=events)
+        if systematics is not None:
+            raise InputError("systematics need all events in memory; read the files with ScoredEvents.read")
+        return scan_binned(BinnedRanking(score), utility, rule, min_effective=min_effective)
+    scored = as_scored(score, y, sample_weight, process, pos_label)
+    ranking = rank_events(*scored.arrays())
+    floor = _default_floor(ranking.effective_background) if min_effective is None else min_effective
+    if systematics is None:
+        z = significance_or_nan(utility, ranking.s, ranking.b, _valid(ranking, floor))
+        used, chosen = choose(rule, seen_by(ranking, z, utility))
+        return _warn_of_few(CutScan(ranking, z, chosen, utility, used), rule, floor)
+    ranking = few_cuts(ranking)
+    valid = _valid(ranking, floor)
+    shifts = shifts_of(ranking, scored, systematics, free)
+    notes = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+    profiled = ProfiledCuts.of(ranking, shifts, utility, smooth=rule == "model", mc_statistics=mc_statistics)
+    z = np.full(valid.size, np.nan)
+    z[valid] = profiled.value(np.flatnonzero(valid), ranking.s[valid], ranking.b[valid])
+    used, chosen = choose(rule, profiled.seen(ranking, z))
+    found = CutScan(ranking, z, chosen, utility, used, tuple(systematics), notes, profiled)
+    return _warn_of_few(found, rule, floor)
 
 
-def scan_partitions(
-    parts: Partitions,
-    utility: Utility,
-    rule: str,
-    *,
-    min_effective: float | None = None,
-    events: tuple[AnyArray, BoolArray, Array] | None = None,
-    bins: ScoreBins | None = None,
-) -> CutScan:
-    """Scan checked events in two passes over partitions, of which none sorts all of them.
+def check_rule(rule: str, known: Iterable[str] = RULES) -> None:
+    """Refuse a rule that is not among those that there are, or that can be used here."""
+    if rule not in known:
+        raise InputError(f"rule must be one of {', '.join(map(repr, known))}, got {rule!r}")
+
+
+def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, *, min_effective: float | None = None) -> CutScan:
+    """Scan events that are not in memory all at once; their first pass is done.
 
     Parameters
     ----------
-    parts : Partitions
+    ranking : BinnedRanking
     utility, rule, min_effective
         As in `scan`; the rule is one of `RULES_OF_BINS`.
-    events : (array, array, array), optional
-        Score, signal and weight of all events, if they are in memory, for what needs them all.
-    bins : ScoreBins, optional
-        Bins of the score; any give the same scan.
     """
-    ranking = BinnedRanking(parts, bins, keep=events is not None)
-    return scan_ranking(ranking, utility, rule, min_effective=min_effective, events=events)
-
-
-def scan_ranking(
-    ranking: BinnedRanking,
-    utility: Utility,
-    rule: str,
-    *,
-    min_effective: float | None = None,
-    events: tuple[AnyArray, BoolArray, Array] | None = None,
-) -> CutScan:
-    """Scan events whose first pass is done; parameters as in `scan_partitions`."""
-    if largest := max(-ranking.sums.extremes[0], ranking.sums.extremes[1]):
-        check_size(largest, "background weight")
-    floor = _default_floor(ranking.effective_background) if min_effective is None else min_effective
-    check_floor(floor)
-    found = find_cut(ranking, utility, rule, floor)
-    if rule == "model":
-        _warn_if_not_modelled(ranking.totals, ranking.squares)
-    cuts, at = found.cuts, found.chosen
-    return CutScan(
-        cut=cuts.threshold(at),
-        fraction=float(cuts.last[at] + 1) / ranking.n_events,
-        significance=float(found.z[at]),
-        s=float(cuts.s[at]),
-        b=float(cuts.b[at]),
-        effective_background=cuts.effective(at),
-        utility=utility,
-        rule=rule,
-        _n_events=ranking.n_events,
-        _floor=floor,
-        _events=events,
-        _found=found if events is None else None,
-    )
-
-
-def _scan_all(  # noqa: PLR0917 - what `scan` was given
-    score: ArrayLike | ScoredEvents,
-    y: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    utility: Utility,
-    rule: str,
-    min_effective: float | None,
-    systematics: Systematics | None,
-    process: ArrayLike | None,
-    pos_label: Any,
-) -> CutScan:
-    """Scan with what needs every cut: systematics, or a moving average."""
-    score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
-    ranking = rank_events(score, y, sample_weight, pos_label)
-    floor = _default_floor(ranking.effective_background) if min_effective is None else min_effective
-    valid = ranking.valid(floor)
-    known: Array | None = None
-    notes: tuple[str, ...] = ()
-    if systematics is None:
-        z = significance_or_nan(utility, ranking.s, ranking.b, valid)
-        value: Callable[[IntArray], Value] = lambda _: partial(significance_or_nan, utility)  # noqa: E731
-    else:
-        rule = "plateau" if rule == "model" else rule  # the model of the yields knows no systematics
-        own = OwnUncertainty.of(utility)
-        shifts = running_shifts(
-            ranking.thresholds(), score, y, sample_weight, systematics, process=process, pos_label=pos_label
+    if rule not in RULES_OF_BINS:
+        raise InputError(
+            f"rule={rule!r} needs every cut, which a scan of files or of a cluster does not have; use one of "
+            f"{', '.join(map(repr, RULES_OF_BINS))}, or read the events into memory with ScoredEvents.read"
         )
-        steps = [(np.diff(up, prepend=0.0), np.diff(down, prepend=0.0)) for up, down in shifts]
-        notes = check_shifts(systematics, ranking.b[-1:], steps)
-        known = significance_or_nan(AMS2(utility.b_reg), ranking.s, ranking.b, valid)
-        z = np.full(known.size, np.nan)
-        total = ranking.b[valid] + own.offset
-        moved = [(up[valid], down[valid]) for up, down in shifts]
-        if own.uncertain:
-            size = own.fraction * ranking.b[valid] + own.constant
-            moved.append((size, -size))
-        z[valid] = np.sqrt(2 * np.maximum(profile_cuts(ranking.s[valid] + total, total, moved), 0.0))
-        value = partial(uncertain_value, utility, ranking, z)
+    if largest := max(-ranking.sums.extremes[0], ranking.sums.extremes[1]):
+        check_size_of(largest, "background weight")
+    floor = _default_floor(ranking.cuts().effective_background) if min_effective is None else min_effective
+    cuts, z, chosen, used = find_cut(ranking, utility, rule, floor)
+    return _warn_of_few(CutScan(cuts, z, chosen, utility, used), rule, floor)
 
-    def error_at(cut: int) -> float:
-        return float(errors_of(value(np.array([cut])), ranking, np.array([cut]))[0])
 
-    chosen = choose(rule, z, ranking.last, error_at)
-    return CutScan(
-        cut=float(ranking.thresholds([chosen])[0]),
-        fraction=float(ranking.last[chosen] + 1) / ranking.score.size,
-        significance=float(z[chosen]),
-        s=float(ranking.s[chosen]),
-        b=float(ranking.b[chosen]),
-        effective_background=ranking.effective(chosen),
-        utility=utility,
-        rule=rule,
-        systematics=() if systematics is None else tuple(systematics),
-        notes=notes,
-        _n_events=ranking.score.size,
-        _floor=floor,
-        _ranked=Ranked(ranking, z, known),
-    )
+def _valid(cuts: Cuts, floor: float) -> BoolArray:
+    valid = cuts.valid(floor)
+    if not valid.any():
+        cuts.refuse_all(floor)
+    return valid
 
 
 def floor_for(available: float) -> float:
@@ -243,17 +171,27 @@ def _default_floor(available: float) -> float:
         warnings.warn(
             f"the background has {available:.1f} effective events; cuts that keep as few as one of them are valid",
             SmallSampleWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     return floor
 
 
-def _warn_if_not_modelled(totals: tuple[float, float], squares: tuple[float, float]) -> None:
-    counts = [max(t, 0.0) ** 2 / q if q > 0 else 0.0 for t, q in zip(totals, squares, strict=True)]
-    if min(counts) < MIN_EVENTS:
-        warnings.warn(
-            f"signal has {counts[0]:.1f} and background {counts[1]:.1f} effective events, too few to model yields "
-            f"({MIN_EVENTS:g} of each are needed); the cut is the middle of the plateau",
-            SmallSampleWarning,
-            stacklevel=4,
+def _warn_of_few(found: CutScan, rule: str, floor: float) -> CutScan:
+    """Say so if few events decide: in all if they were to be modelled, and at the cut."""
+    cuts = found.ranking
+    signal, background = cuts.effective_signal, cuts.effective_background
+    kept_signal, kept_background = cuts.effective(found.chosen)
+    if rule == "model" and min(signal, background) < MIN_EVENTS:
+        said = (
+            f"signal has {signal:.1f} and background {background:.1f} effective events, too few to model yields "
+            f"({MIN_EVENTS:g} of each are needed); the cut is the middle of the plateau"
         )
+    elif kept_signal < DOMINATED or (floor < 1 and kept_background < MIN_EFFECTIVE):
+        said = (
+            f"the cut keeps {kept_signal:.1f} effective signal events and {kept_background:.1f} of background; its "
+            "significance hangs on single events"
+        )
+    else:
+        return found
+    warnings.warn(said, SmallSampleWarning, stacklevel=3)
+    return found

@@ -12,7 +12,6 @@ import numpy as np
 from scipy.special import pdtr
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.cut.ranking import Ranking
 from fivesigma.errors import InputError
 from fivesigma.significance import Utility
 from fivesigma.yields import signal_and_background, significance_of, significance_or_nan
@@ -93,31 +92,6 @@ def poisson_sums(
                 sums[replica, columns] += np.add.reduceat(copies, first)
         out.append(np.cumsum(sums, axis=1, out=sums))
     return out[0], out[1]
-
-
-def replicas_above(
-    ranking: Ranking, cuts: IntArray, n_boot: int, random_state: int, *, squares: bool = False
-) -> tuple[Array, Array]:
-    """Replicas of the yields of signal and background that ascending cuts of a ranking keep.
-
-    Parameters
-    ----------
-    ranking : Ranking
-    cuts : int array of shape (n_cuts,)
-        Which of its cuts.
-    n_boot, random_state : int
-        Replicas and seed; the same seed draws the same copies.
-    squares : bool, default=False
-        Whether to sum the squared weights instead.
-
-    Returns
-    -------
-    s, b : arrays of shape (n_boot, n_cuts)
-    """
-    ends = ranking.last[cuts] + 1
-    kept = slice(0, ends[-1])
-    weight = np.square(ranking.weight[kept]) if squares else ranking.weight[kept]
-    return poisson_sums(weight, ranking.signal[kept], np.append(0, ends[:-1]), n_boot, random_state)
 
 
 def replica_intervals(

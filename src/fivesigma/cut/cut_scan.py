@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
 from fivesigma._tools.drawing import Label, axes_or_current, draw_label, draw_significance
 from fivesigma._tools.summary import Summary, curve, digits
-from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.cut.binned_search import Found, error_of
-from fivesigma.cut.bootstrap import interval_ends, replica_intervals, replicas_above
-from fivesigma.cut.ranking import Ranking, between_scores, rank_checked
-from fivesigma.cut.rules import choose, choose_by_model
-from fivesigma.errors import InputError
-from fivesigma.likelihood.curve import equivalent_variance
-from fivesigma.likelihood.terms import gaussian
-from fivesigma.significance import Utility
-from fivesigma.yields import significance_or_nan, valid_yields
+from fivesigma._types import Array, IntArray
+from fivesigma.cut.bootstrap import interval_ends, replica_intervals
+from fivesigma.cut.profiled_cuts import ProfiledCuts
+from fivesigma.cut.ranking import Cuts
+from fivesigma.cut.rules import Seen, choose, seen_by
+from fivesigma.significance import AMS2, Utility
+from fivesigma.yields import significance_or_nan, standard_errors
 
 MAX_BLOCKS = 4096  # cuts on which a bootstrap is resolved
+MAX_PROFILED = 256  # the same with systematics
 MAX_MODELLED = 200  # replicas whose yields are modelled: enough for an interval that is known to a tenth of its width
-Value = Callable[[Array, Array, BoolArray], Array]  # Z of s and b, NaN where a cut is not valid
 
 
 class Curve(NamedTuple):
@@ -35,14 +31,6 @@ class Curve(NamedTuple):
     s: Array
     b: Array
     significance: Array
-
-
-class Ranked(NamedTuple):
-    """All events in order, the significance of every cut, and with systematics the one without them."""
-
-    ranking: Ranking
-    values: Array
-    known: Array | None = None
 
 
 class CutInterval(NamedTuple):
@@ -67,41 +55,86 @@ class CutScan:
     effective_background : float
         Effective background count at the cut.
     curve : Curve
-        All cuts. With systematics the significance is profiled over them.
+        All cuts. With systematics they are at most 4,096, and the significance is profiled; of files they are the ends
+        of bins of the score, at most 65,536.
     known_background : float
         Significance at the cut if there were no systematics.
+    error : float
+        Standard error of the significance at the cut, from the statistics of the simulation.
+    rule : str
+        The rule that was used: the plateau if yields could not be modelled.
     notes : tuple of str
-        Systematics that move nothing.
-    ranking : Ranking
-        The events from the highest score to the lowest, and the yields of every cut; sorted when first asked for.
+        What there is to say of the systematics.
+    ranking : Cuts
+        The cuts; of events in memory it is a `Ranking`, which holds the events from the highest score to the lowest.
     values : array of shape (n_cuts,)
-        Significance of every cut of the ranking, NaN where a cut is not valid.
+        Significance of every cut, NaN where a cut is not valid.
     chosen : int
         Which of them is `cut`.
-    known : array of shape (n_cuts,) or None
-        With systematics, the significance of every cut without them.
-
-    Notes
-    -----
-    A scan of files has neither ranking nor values, and its curve has at most 65,536 points: the ends of bins of the
-    score, and the cut.
     """
 
-    cut: float
-    fraction: float
-    significance: float
-    s: float
-    b: float
-    effective_background: float
+    ranking: Cuts
+    values: Array
+    chosen: int
     utility: Utility
     rule: str
     systematics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    _n_events: int = 0
-    _floor: float = 0.0
-    _events: tuple[AnyArray, BoolArray, Array] | None = None
-    _ranked: Ranked | None = None
-    _found: Found | None = None
+    profiled: ProfiledCuts | None = None
+
+    @property
+    def cut(self) -> float:
+        """Threshold on the score."""
+        return float(self.ranking.thresholds([self.chosen])[0])
+
+    @property
+    def fraction(self) -> float:
+        """Unweighted share of the events that it selects."""
+        return float(self.ranking.last[self.chosen] + 1) / self.ranking.n_events
+
+    @property
+    def significance(self) -> float:
+        """Significance at the cut."""
+        return float(self.values[self.chosen])
+
+    @property
+    def s(self) -> float:
+        """Signal at the cut."""
+        return float(self.ranking.s[self.chosen])
+
+    @property
+    def b(self) -> float:
+        """Background at the cut."""
+        return float(self.ranking.b[self.chosen])
+
+    @property
+    def effective_background(self) -> float:
+        """Effective background count at the cut."""
+        return self.ranking.effective(self.chosen)[1]
+
+    @property
+    def known_background(self) -> float:
+        """Significance at the cut if there were no systematics."""
+        return self.significance if self.profiled is None else float(self.known[self.chosen])
+
+    @cached_property
+    def known(self) -> Array:
+        """Significance of every cut without systematics."""
+        if self.profiled is None:
+            return self.values
+        valid = np.isfinite(self.values)
+        return significance_or_nan(AMS2(self.utility.b_reg), self.ranking.s, self.ranking.b, valid)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the significance at the cut, from the statistics of the simulation."""
+        return float(self.errors(np.array([self.chosen]))[0])
+
+    @cached_property
+    def curve(self) -> Curve:
+        """All cuts, from the tightest to none."""
+        cuts = self.ranking
+        return Curve(cuts.thresholds(), cuts.fraction, cuts.s, cuts.b, self.values)
 
     def __repr__(self) -> str:
         return (
@@ -120,93 +153,29 @@ class CutScan:
             ("background b", digits(self.b)),
             ("effective background", f"{self.effective_background:,.1f}"),
         ]
-        if self.known is not None:
-            rows.insert(1, ("if the background were known", f"{self.known_background:.4f}"))
         about = f"chosen by the rule {self.rule!r} for {self.utility!r}"
         if self.systematics:
+            rows.insert(1, ("if the background were known", f"{self.known_background:.4f}"))
             about += f", profiled over {', '.join(self.systematics)}"
-        return Summary("CutScan", ("", "at the cut"), rows, (about, *self.notes), self._drawn()).html()
-
-    def _drawn(self) -> str:
-        """The curve as a small picture, where all cuts are known."""
-        if self._found is not None:
-            return ""
-        points = self._grid()
-        return curve(
-            self._fraction(points),
+        points = self._grid(MAX_BLOCKS)
+        drawn = curve(
+            self.ranking.fraction[points],
             self.values[points],
             at=self.fraction,
             x_name="selected fraction of events",
             y_name="significance",
         )
-
-    @cached_property
-    def _all(self) -> Ranked:
-        """Every cut: the work that the choice of one need not do."""
-        if self._ranked is not None:
-            return self._ranked
-        if self._events is None:
-            raise InputError(
-                "a scan of files does not rank all events, which this needs; read them into memory with "
-                "ScoredEvents.read"
-            )
-        ranking = rank_checked(*self._events)
-        return Ranked(ranking, significance_or_nan(self.utility, ranking.s, ranking.b, ranking.valid(self._floor)))
-
-    @property
-    def error(self) -> float:
-        """Standard error of the significance at the cut, from the statistics of the simulation; also of files."""
-        if self._found is not None:
-            return error_of(self.utility, self._found.cuts, self._found.chosen)
-        return float(self.errors(np.array([self.chosen]))[0])
-
-    @property
-    def ranking(self) -> Ranking:
-        """The events from the highest score to the lowest."""
-        return self._all.ranking
-
-    @property
-    def values(self) -> Array:
-        """Significance of every cut, NaN where it is not valid."""
-        return self._all.values
-
-    @property
-    def known(self) -> Array | None:
-        """With systematics, the significance of every cut without them."""
-        return None if self._ranked is None else self._ranked.known
-
-    @cached_property
-    def chosen(self) -> int:
-        """Which cut of the ranking is taken."""
-        return int(np.searchsorted(self.ranking.last, round(self.fraction * self._n_events) - 1))
-
-    @property
-    def known_background(self) -> float:
-        """Significance at the cut if there were no systematics."""
-        return self.significance if self.known is None else float(self.known[self.chosen])
-
-    @cached_property
-    def curve(self) -> Curve:
-        """All cuts, from the tightest to none; of files the ends of bins of the score."""
-        if self._found is not None and self._events is None:
-            return self._curve_of_bins(self._found)
-        ranking = self.ranking
-        return Curve(ranking.thresholds(), self._fraction(slice(None)), ranking.s, ranking.b, self.values)
-
-    def _curve_of_bins(self, found: Found) -> Curve:
-        cuts = found.cuts
-        at = np.unique(np.append(np.flatnonzero(np.diff(cuts.place, append=-1)), found.chosen))
-        threshold = between_scores(cuts.score[at], cuts.below[at])
-        return Curve(threshold, (cuts.last[at] + 1.0) / self._n_events, cuts.s[at], cuts.b[at], found.z[at])
+        return Summary("CutScan", ("", "at the cut"), rows, (about, *self.notes), drawn).html()
 
     def interval(self, level: float = 0.68, n_boot: int = 1000, random_state: int = 0) -> CutInterval:
         """Bootstrap intervals of the significance at the cut, and of the cut.
 
-        Each replica gives every event a Poisson number of copies. The significance is that of the present cut; the cut
-        is chosen anew by the same rule, on at most 4,096 cuts; the rule ``"model"`` does so on the first 200 replicas,
-        since every choice is a fit. The intervals cover the statistics of the simulated
-        events only: no systematic uncertainty, and no scatter of data. Weights are taken as they are and replicas are
-        not rescaled to fixed class yields, so the total yields scatter along with the efficiencies.
+        Each replica gives every event a Poisson number of copies; for a scan of files, whose events are not in memory,
+        the sums are drawn as Gaussians instead. The significance is that of the present cut; the cut is chosen anew by
+        the same rule, on at most 4,096 cuts; the rule ``"model"``, and every rule with systematics, does so on the
+        first 200 replicas. The intervals cover the statistics of the simulated events only: no scatter of data; with
+        systematics the background moves by the same shares in all replicas. Weights are taken as they are and replicas
+        are not rescaled to fixed class yields, so the total yields scatter along with the efficiencies.
 
         Parameters
         ----------
@@ -223,25 +192,21 @@ class CutScan:
             ``significance`` and ``cut``, each (low, high). Replicas in which a cut keeps no background are excluded.
         """
         quantiles = interval_ends(level, n_boot)
-        points = self._grid()
-        s, b = replicas_above(self.ranking, points, n_boot, random_state)
-        z = self._value(points)(s, b, np.isfinite(self.values[points]) & valid_yields(s, b))
-        last, error = self.ranking.last[points], self.errors(points)
-        squares = self.ranking.variances(points)
-
-        def variances(cuts: IntArray) -> tuple[Array, Array]:
-            return squares[0][cuts], squares[1][cuts]
-
-        best = []
-        for i, row in enumerate(z if self.rule != "model" else z[:MAX_MODELLED]):
-            if np.isfinite(row).any():
-                at = None
-                if self.rule == "model":
-                    at = choose_by_model(self.utility, s[i], b[i], variances, row, last, error.__getitem__)
-                rule = "plateau" if self.rule == "model" else self.rule
-                best.append(choose(rule, row, last, error.__getitem__) if at is None else at)
+        points = self._grid(MAX_BLOCKS if self.profiled is None else MAX_PROFILED)
+        at = int(np.searchsorted(points, self.chosen))
+        s, b = self.ranking.replicas(points, n_boot, random_state)
+        few = self.profiled is not None or self.rule == "model"
+        rows = s[:MAX_MODELLED] if few else s
+        z = self._values(points, rows, b[: len(rows)])
+        z[:, ~np.isfinite(self.values[points])] = np.nan
+        seen = self._seen(points)
+        best = [
+            choose(self.rule, seen._replace(z=row, s=s[i], b=b[i]))[1]
+            for i, row in enumerate(z)
+            if np.isfinite(row).any()
+        ]
         significance, (low, high) = replica_intervals(
-            z[:, np.searchsorted(points, self.chosen)],
+            self._values(points[at : at + 1], s[:, at : at + 1], b[:, at : at + 1])[:, 0] if few else z[:, at],
             self.ranking.thresholds(points)[best],
             quantiles,
             "no replica keeps any background at the cut",
@@ -264,16 +229,16 @@ class CutScan:
         -------
         matplotlib axes
         """
-        ax, points = axes_or_current(ax), self._grid()
-        if self.known is not None:  # first, so that the axis has room for both
-            known = self.known[points]
-            ax.plot(self._fraction(points), known, color="0.5", linestyle=":", label="if the background were known")
+        ax, points = axes_or_current(ax), self._grid(MAX_BLOCKS)
+        fraction = self.ranking.fraction[points]
+        if self.systematics:  # first, so that the axis has room for both
+            ax.plot(fraction, self.known[points], color="0.5", linestyle=":", label="if the background were known")
         draw_significance(
             ax,
-            self._fraction(points),
+            fraction,
             self.values[points],
             self.errors(points),
-            label="significance" if self.known is None else "with systematics",
+            label="with systematics" if self.systematics else "significance",
             at=self.fraction,
             at_label=f"cut at {self.cut:.4g}: {self.significance:.3f}",
         )
@@ -300,53 +265,43 @@ class CutScan:
         """
         error = np.full(cuts.size, np.nan)
         valid = np.isfinite(self.values[cuts])
-        error[valid] = errors_of(self._value(cuts[valid]), self.ranking, cuts[valid])
+        own = cuts[valid]
+        if self.profiled is not None:
+            error[valid] = self.profiled.errors(self.ranking, own)
+        elif own.size:
+            yields = self.ranking.s[own], self.ranking.b[own]
+            error[valid] = standard_errors(self.utility, *yields, *self.ranking.variances(own))
         return error
 
-    def _fraction(self, cuts: Any) -> Array:
-        fraction: Array = (self.ranking.last[cuts] + 1.0) / self.ranking.score.size
-        return fraction
-
-    def _grid(self) -> IntArray:
-        """At most 4,096 cuts, evenly spread over the events, the chosen one among them."""
+    def _grid(self, most: int) -> IntArray:
+        """A number of cuts, evenly spread over the events, the chosen one among them."""
         last = self.ranking.last
-        if last.size <= MAX_BLOCKS:
+        if last.size <= most:
             return np.arange(last.size)
-        even = np.linspace(0, last[-1], MAX_BLOCKS - 1)
+        even = np.linspace(0, last[-1], most - 1)
         return np.unique(np.append(np.searchsorted(last, even), self.chosen))
 
-    def _value(self, points: IntArray) -> Value:
-        """Z of other yields at some cuts; with systematics the background is as uncertain in proportion as here."""
-        if self.known is None:
-            return partial(significance_or_nan, self.utility)
-        return uncertain_value(self.utility, self.ranking, self.values, points)
+    def _values(self, points: IntArray, s: Array, b: Array) -> Array:
+        """Z of replicas of the yields of some cuts, NaN where they are not valid."""
+        if self.profiled is None:
+            return significance_or_nan(self.utility, s, b)
+        return self.profiled.value_or_nan(points, s, b)
+
+    def _seen(self, points: IntArray) -> Seen:
+        """What a rule sees of some cuts; the yields of a replica are still to be put in."""
+        cuts, error = self.ranking.at(points), self.errors(points)
+        squares = self.ranking.variances(points)
+        if self.profiled is None:
+            seen = seen_by(cuts, self.values[points], self.utility)
+        else:
+            own = self.profiled
+            seen = own.seen(cuts, self.values[points])
+            seen = seen._replace(value=lambda at, s, b: own.value(points[at], s, b))
+        return seen._replace(
+            error_at=lambda at: float(error[at]), variances=lambda at: (squares[0][at], squares[1][at])
+        )
 
 
 def _plain(value: float) -> str:
     """Digits without commas, which separate values in a repr."""
     return digits(value).replace(",", "")
-
-
-def uncertain_value(utility: Utility, ranking: Ranking, z: Array, points: IntArray) -> Value:
-    """Z of other yields at some cuts, whose backgrounds are uncertain in proportion as where Z is `z`."""
-    s, b = ranking.s[points], ranking.b[points] + utility.b_reg
-    finite = np.isfinite(z[points])
-    relative = np.zeros(points.size)
-    s, b = s[finite], b[finite]
-    relative[finite] = equivalent_variance(s + b, b, z[points][finite] ** 2 / 2) / b**2
-
-    def value(s: Array, b: Array, valid: BoolArray) -> Array:
-        total = np.where(valid, b, 1.0) + utility.b_reg
-        found = gaussian(np.where(valid, s, 0.0) + total, total, relative * total**2).value
-        return np.where(valid, np.sqrt(2 * found), np.nan)
-
-    return value
-
-
-def errors_of(value: Value, ranking: Ranking, cuts: IntArray) -> Array:
-    """How far Z moves if s and b each move up by their own simulation error, in quadrature."""
-    s, b = ranking.s[cuts], ranking.b[cuts]
-    var_s, var_b = ranking.variances(cuts)
-    every = np.ones(cuts.size, dtype=np.bool_)
-    z = value(s, b, every)
-    return np.hypot(value(s + np.sqrt(var_s), b, every) - z, value(s, b + np.sqrt(var_b), every) - z)

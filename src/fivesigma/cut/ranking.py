@@ -2,21 +2,110 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fivesigma._tools.sort import CHUNK, sort_descending
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.cut.bootstrap import poisson_sums
 from fivesigma.errors import InputError
-from fivesigma.yields import check_size, check_weights, name_rows, split_labels, valid_yields
+from fivesigma.yields import check_size, valid_yields
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
-    """Events from the highest score to the lowest.
+class Cuts(ABC):
+    """Cuts ``score >= cut``, from the tightest to the one that keeps all events.
+
+    Attributes
+    ----------
+    last : int array of shape (n_cuts,)
+        Rank of the last event that each cut keeps: cuts are possible only between distinct scores.
+    s, b : arrays of shape (n_cuts,)
+        Yields of each cut.
+    lightest, heaviest : float
+        Extreme background weights.
+    squares : (float, float)
+        Sums of the squared weights of all signal and of all background.
+    """
+
+    last: IntArray
+    s: Array
+    b: Array
+    lightest: float
+    heaviest: float
+    squares: tuple[float, float]
+
+    @abstractmethod
+    def variances(self, cuts: IntArray) -> tuple[Array, Array]:
+        """Sums of the squared weights of signal and of background that each of the ascending `cuts` keeps."""
+
+    @abstractmethod
+    def thresholds(self, cuts: Any = slice(None)) -> Array:
+        """Scores that ``score >= threshold`` needs for each cut: midway to the next, or the last score itself."""
+
+    @abstractmethod
+    def replicas(self, cuts: IntArray, n_boot: int, random_state: int) -> tuple[Array, Array]:
+        """Replicas of the yields of ascending cuts, of shape (n_boot, n_cuts); the same seed draws the same ones."""
+
+    @property
+    def n_events(self) -> int:
+        """Number of events."""
+        return int(self.last[-1]) + 1
+
+    @property
+    def fraction(self) -> Array:
+        """Unweighted share of the events that each cut keeps."""
+        share: Array = (self.last + 1.0) / self.n_events
+        return share
+
+    @property
+    def effective_background(self) -> float:
+        """Effective count of all background."""
+        return _effective(self.b[-1], self.squares[1])
+
+    @property
+    def effective_signal(self) -> float:
+        """Effective count of all signal."""
+        return _effective(self.s[-1], self.squares[0])
+
+    def effective(self, cut: int) -> tuple[float, float]:
+        """Effective counts of signal and background that one cut keeps."""
+        s2, b2 = self.variances(np.array([cut]))
+        return _effective(self.s[cut], s2[0]), _effective(self.b[cut], b2[0])
+
+    def valid(self, min_effective: float) -> BoolArray:
+        """Cuts with s >= 0, b > 0 and an effective background count of at least `min_effective`."""
+        if not min_effective >= 0:
+            raise InputError(f"min_effective must be >= 0, got {min_effective!r}")
+        valid = valid_yields(self.s, self.b)
+        # Without negative weights sum w^2 <= max w * sum w, so beyond some b every cut keeps enough.
+        k = int(np.searchsorted(self.b, min_effective * self.heaviest)) if self.lightest >= 0 else self.b.size
+        if k and min_effective > 0:
+            b2 = self.variances(np.arange(k))[1]
+            valid[:k] &= (np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2) & (b2 > 0)  # too small to square
+        return valid
+
+    def refuse_all(self, min_effective: float) -> NoReturn:
+        """Say what the cuts reach, of which none is valid."""
+        b2 = self.variances(np.arange(self.b.size))[1]
+        most = float(np.max(np.divide(np.square(self.b), b2, out=np.zeros(b2.size), where=b2 > 0)))
+        raise InputError(
+            "no cut is valid: each needs s >= 0, b > 0 and an effective background count of at least "
+            f"{min_effective:g}, but over all cuts s reaches {self.s.max():g}, b {self.b.max():g} and the effective "
+            f"background count {most:.3g}"
+        )
+
+    def at(self, cuts: IntArray) -> Self:
+        """Some of the cuts, by their ascending numbers; the one that keeps all events is the last of them."""
+        return replace(self, last=self.last[cuts], s=self.s[cuts], b=self.b[cuts])
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking(Cuts):
+    """Events in memory from the highest score to the lowest.
 
     Attributes
     ----------
@@ -26,46 +115,20 @@ class Ranking:
         Ranks to indices of the input.
     weight, signal : arrays of shape (n_events,)
         By rank.
-    last : int array of shape (n_cuts,)
-        Rank of the last event that each cut keeps: cuts are possible only between distinct scores.
-    s, b : arrays of shape (n_cuts,)
-        Yields of each cut.
-    lightest, heaviest : float
-        Extreme background weights.
-    squares : float
-        Sum of the squared background weights.
     """
 
     score: AnyArray
     order: IntArray
     weight: Array
     signal: BoolArray
-    last: IntArray
-    s: Array
-    b: Array
-    lightest: float
-    heaviest: float
-    squares: float
 
-    @property
-    def effective_background(self) -> float:
-        """Effective count of all background."""
-        return float(self.b[-1]) ** 2 / self.squares if self.squares > 0 else 0.0
-
-    def effective(self, cut: int) -> float:
-        """Effective background count that one cut keeps."""
-        squares = float(self.variances(np.array([cut]))[1][0])
-        return float(self.b[cut]) ** 2 / squares if squares > 0 else 0.0
-
-    def thresholds(self, cuts: Any = slice(None)) -> Array:
-        """Scores that ``score >= threshold`` needs for each cut: midway to the next, or the last score itself."""
+    def thresholds(self, cuts: Any = slice(None)) -> Array:  # noqa: D102 - as in Cuts
         last: IntArray = self.last[cuts]
         here = self.score[self.order[last]]
         after = self.score[self.order[np.minimum(last + 1, self.score.size - 1)]]
         return between_scores(here, after)
 
-    def variances(self, cuts: IntArray) -> tuple[Array, Array]:
-        """Sums of the squared weights of signal and of background that each of the ascending `cuts` keeps."""
+    def variances(self, cuts: IntArray) -> tuple[Array, Array]:  # noqa: D102
         ends = self.last[cuts] + 1
         starts = np.append(0, ends[:-1])
         squares, signal = np.square(self.weight[: ends[-1]]), self.signal[: ends[-1]]
@@ -73,39 +136,16 @@ class Ranking:
         var_b = np.cumsum(np.add.reduceat(np.where(signal, 0.0, squares), starts))
         return var_s, var_b
 
-    def valid(self, min_effective: float) -> BoolArray:
-        """Cuts with s >= 0, b > 0 and an effective background count of at least `min_effective`.
-
-        Raises
-        ------
-        InputError
-            If no cut is valid.
-        """
-        check_floor(min_effective)
-        valid = valid_yields(self.s, self.b)
-        # Without negative weights sum w^2 <= max w * sum w, so beyond some b every cut keeps enough.
-        k = int(np.searchsorted(self.b, min_effective * self.heaviest)) if self.lightest >= 0 else self.b.size
-        if k:
-            b2 = self.variances(np.arange(k))[1]
-            valid[:k] &= (np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2) & (b2 > 0)  # too small to square
-        if not valid.any():
-            refuse_all_cuts(self.s, self.b, self.variances(np.arange(self.b.size))[1], min_effective)
-        return valid
+    def replicas(self, cuts: IntArray, n_boot: int, random_state: int, *, squares: bool = False) -> tuple[Array, Array]:
+        """Replicas, with Poisson copies of the events, of the yields or of the sums of squared weights."""
+        ends = self.last[cuts] + 1
+        kept = slice(0, ends[-1])
+        weight = np.square(self.weight[kept]) if squares else self.weight[kept]
+        return poisson_sums(weight, self.signal[kept], np.append(0, ends[:-1]), n_boot, random_state)
 
 
-def check_floor(min_effective: float) -> None:
-    """Refuse a floor that is negative or NaN."""
-    if not min_effective >= 0:
-        raise InputError(f"min_effective must be >= 0, got {min_effective!r}")
-
-
-def refuse_all_cuts(s: Array, b: Array, b2: Array, min_effective: float) -> NoReturn:
-    """Say what the cuts reach, of which none is valid."""
-    most = float(np.max(np.divide(np.square(b), b2, out=np.zeros(b2.size), where=b2 > 0)))
-    raise InputError(
-        f"no cut is valid: each needs s >= 0, b > 0 and an effective background count of at least {min_effective:g}, "
-        f"but over all cuts s reaches {s.max():g}, b {b.max():g} and the effective background count {most:.3g}"
-    )
+def _effective(total: float, squares: float) -> float:
+    return float(total) ** 2 / float(squares) if squares > 0 else 0.0
 
 
 def between_scores(here: AnyArray, after: AnyArray) -> Array:
@@ -115,66 +155,34 @@ def between_scores(here: AnyArray, after: AnyArray) -> Array:
     return np.where(middle > after, middle, here).astype(np.float64)  # nor between neighbouring floats
 
 
-def rank_events(score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_label: Any = None) -> Ranking:
-    """Check and rank events.
-
-    Parameters
-    ----------
-    score, y, sample_weight : array-like of shape (n_events,)
-        Scores, labels and physics weights.
-    pos_label : label, optional
-        The signal; see `fivesigma.yields.split_labels`.
-    """
-    return rank_checked(*check_events(score, y, sample_weight, pos_label))
-
-
-def check_events(
-    score: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_label: Any = None
-) -> tuple[AnyArray, BoolArray, Array]:
-    """Scores as a copy, so that nothing changes with the caller's array; which events are signal; and weights."""
-    signal, _ = split_labels(y, pos_label)
-    weight = check_weights(sample_weight, signal.size)
-    return _check_score(score, signal.size), signal, weight
-
-
-def rank_checked(values: AnyArray, signal: BoolArray, weight: Array) -> Ranking:
-    """Rank checked events."""
-    order, last, is_signal = sort_descending(values, signal)
+def rank_events(score: AnyArray, signal: BoolArray, weight: Array) -> Ranking:
+    """Rank checked events, as `ScoredEvents.arrays` gives them; nothing changes with these arrays later."""
+    order, last, is_signal = sort_descending(score, signal)
     w, s, b, extremes = _running_yields(order, weight, is_signal)
     if largest := max(-extremes[0], extremes[1]):
         check_size(largest, "background weight")
-    if last.size < values.size:
+    if last.size < score.size:
         s, b = s[last], b[last]
-    return Ranking(values, order, w, is_signal, last, s, b, *extremes)
-
-
-def _check_score(score: ArrayLike, n_events: int) -> AnyArray:
-    given = np.asarray(score)
-    if given.dtype.kind not in "biuf":
-        raise InputError(f"score must be numbers, got {given.dtype}")
-    if given.shape != (n_events,):
-        raise InputError(f"score has shape {given.shape} for {n_events} events")
-    if given.size and np.isnan(given.min()):  # one pass, and no array of flags unless there is something to say
-        raise InputError(f"score is NaN in {name_rows(np.isnan(given))}")
-    return given.astype(given.dtype if given.dtype in (np.float16, np.float32) else np.float64)
+    return Ranking(last, s, b, *extremes, score.copy(), order, w, is_signal)
 
 
 def _running_yields(
     order: IntArray, weight: Array, is_signal: BoolArray
-) -> tuple[Array, Array, Array, tuple[float, float, float]]:
-    """Weights by rank, the running yields, and what `Ranking` keeps of the background weights."""
+) -> tuple[Array, Array, Array, tuple[float, float, tuple[float, float]]]:
+    """Weights by rank, the running yields, and what `Cuts` keeps of the background weights."""
     n = order.size
     w, s, b = np.empty((3, n))  # one block costs the system fewer pages than three
-    carry_s = carry_b = lightest = heaviest = squares = 0.0
+    carry_s = carry_b = lightest = heaviest = squares_s = squares_b = 0.0
     for start in range(0, n, CHUNK):
         part = slice(start, start + CHUNK)
         np.take(weight, order[part], out=w[part], mode="clip")  # no index is outside, so nothing is clipped or checked
         w_b = np.where(is_signal[part], 0.0, w[part])
         lightest, heaviest = min(lightest, w_b.min()), max(heaviest, w_b.max())
-        squares += np.square(w_b).sum()
         w_s = w[part] - w_b
+        squares_s += np.square(w_s).sum()
+        squares_b += np.square(w_b).sum()
         w_s[0] += carry_s
         w_b[0] += carry_b
         carry_s = np.cumsum(w_s, out=s[part])[-1]
         carry_b = np.cumsum(w_b, out=b[part])[-1]
-    return w, s, b, (float(lightest), float(heaviest), float(squares))
+    return w, s, b, (float(lightest), float(heaviest), (float(squares_s), float(squares_b)))

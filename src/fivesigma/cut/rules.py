@@ -1,43 +1,84 @@
-"""The rules by which one of many cuts is chosen."""
+"""The rules by which one of many cuts is chosen.
+
+`RULES` is their one registry: `scan`, the parameter `cut` of estimators, files, clusters and the command line read it.
+
+The highest point of a measured curve follows its noise. The rule "model" looks at yields that are modelled by smooth
+curves instead, in two views of the same ranked sample that fail in different ways: signal and background along the
+selected fraction, which needs few background events, but a smooth curve over all events can be wrong at the cut; and
+signal along the background's efficiency, with the background as it is. `fivesigma.cut.yield_model` has both. Its cut
+keeps the geometric mean of the fractions that are best in the two views: the more effective background events it keeps,
+the more the second view is trusted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from fivesigma._types import Array, IntArray
-from fivesigma.cut.cut_model import Variances, model_curve
+from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma.cut.ranking import Cuts
+from fivesigma.cut.yield_model import RankedYields
 from fivesigma.significance import Utility
+from fivesigma.yields import standard_errors
 
-RULES = ("model", "plateau", "peak", "smooth")
 DEFAULT_RULE = "model"
 PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
 PLAUSIBLE = 2.0  # standard errors below the peak beyond which the rule "model" takes no cut, whatever it models
 SMOOTHING = 0.02  # width of the moving average, as a share of all events
+_CELLS = 256
+_FIRST = 10  # events in the tightest cell
+_TRUST = 50.0  # effective background events at the cut with which both views have the same weight
 
 
-def choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float]) -> int:
-    """Index of the cut that the rule takes.
+class Seen(NamedTuple):
+    """What a rule sees of cuts, from the tightest to the one that keeps all events.
 
-    Parameters
+    Attributes
     ----------
-    rule : str
-        One of `RULES` but "model".
-    z : array
+    z : array of shape (n_cuts,)
         Significance of each cut; NaN is excluded, at least one is not NaN.
-    last : int array
+    last : int array of shape (n_cuts,)
         Rank of the last event that each cut keeps.
     error_at : callable
         Standard error of the significance at a cut.
+    s, b : arrays of shape (n_cuts,)
+        Yields.
+    variances : callable
+        Sums of the squared weights of signal and of background that some of the cuts keep, by their ascending numbers.
+    value : callable
+        Significance of other yields s and b at some of the cuts.
     """
-    peak = np.fmax.reduce(z)
-    top = int(np.argmax(z == peak))
-    if rule == "peak":
-        return top
-    if rule == "smooth":
-        return _smooth_peak(z, last)
-    high = np.flatnonzero(z >= peak - PLATEAU * error_at(top))  # NaN compares as False
+
+    z: Array
+    last: IntArray
+    error_at: Callable[[int], float]
+    s: Array
+    b: Array
+    variances: Callable[[IntArray], tuple[Array, Array]]
+    value: Callable[[IntArray, Array, Array], Array]
+
+
+def seen_by(cuts: Cuts, z: Array, utility: Utility) -> Seen:
+    """Cuts of a known background."""
+
+    def error_at(cut: int) -> float:
+        one = np.array([cut])
+        return float(standard_errors(utility, cuts.s[one], cuts.b[one], *cuts.variances(one))[0])
+
+    return Seen(z, cuts.last, error_at, cuts.s, cuts.b, cuts.variances, lambda _, s, b: utility.value(s, b))
+
+
+def take_peak(seen: Seen) -> int:
+    """Take the highest point, and the tightest of equals."""
+    return int(np.argmax(seen.z == np.fmax.reduce(seen.z)))
+
+
+def take_plateau(seen: Seen) -> int:
+    """Take the middle of the widest stretch of cuts within half a standard error of the peak."""
+    z, last, top = seen.z, seen.last, take_peak(seen)
+    high = np.flatnonzero(z >= z[top] - PLATEAU * seen.error_at(top))  # NaN compares as False
     breaks = np.flatnonzero(np.diff(high) > 1)
     first, end = high[np.append(0, breaks + 1)], high[np.append(breaks, high.size - 1)]
     widest = int(np.argmax(last[end] - last[first]))
@@ -46,24 +87,9 @@ def choose(rule: str, z: Array, last: IntArray, error_at: Callable[[int], float]
     return int(inside[np.argmin(np.abs(last[inside] - middle))])
 
 
-def choose_by_model(  # noqa: PLR0917 - one row of replicas, or the sample itself
-    utility: Utility,
-    s: Array,
-    b: Array,
-    variances: Variances,
-    z: Array,
-    last: IntArray,
-    error_at: Callable[[int], float],
-) -> int | None:
-    """Index of the cut that the rule "model" takes; None where the yields cannot be modelled."""
-    top = int(np.nanargmax(z))
-    plausible = z >= z[top] - PLAUSIBLE * error_at(top)  # NaN compares as False
-    modelled = model_curve(s, b, last, variances, plausible, utility)
-    return None if modelled is None else modelled.best
-
-
-def _smooth_peak(z: Array, last: IntArray) -> int:
-    """Peak of the moving average over the valid cuts."""
+def take_smooth(seen: Seen) -> int:
+    """Take the peak of the moving average over the valid cuts."""
+    z, last = seen.z, seen.last
     valid = np.flatnonzero(np.isfinite(z))
     rank = last[valid]
     half = SMOOTHING / 2 * (last[-1] + 1)
@@ -71,3 +97,108 @@ def _smooth_peak(z: Array, last: IntArray) -> int:
     low = np.searchsorted(rank, rank - half, side="left")
     high = np.searchsorted(rank, rank + half, side="right")
     return int(valid[np.argmax((total[high] - total[low]) / (high - low))])
+
+
+def take_modelled(seen: Seen) -> int | None:
+    """Take the best cut for modelled yields; None where they cannot be modelled."""
+    top = int(np.nanargmax(seen.z))
+    plausible = seen.z >= seen.z[top] - PLAUSIBLE * seen.error_at(top)  # NaN compares as False
+    modelled = model_curve(seen, plausible)
+    return None if modelled is None else modelled.best
+
+
+class ModelledCurve(NamedTuple):
+    """Modelled significance at some of the cuts, and the one that the rule takes.
+
+    Attributes
+    ----------
+    cuts : int array
+        Indices of the cuts, ascending.
+    by_fraction, by_background : arrays
+        Significance in the two views; NaN where a cut is not valid. They are equal if there is only the first.
+    best : int
+        Index of the cut that the rule takes; it is valid.
+    """
+
+    cuts: IntArray
+    by_fraction: Array
+    by_background: Array
+    best: int
+
+
+def model_curve(seen: Seen, valid: BoolArray) -> ModelledCurve | None:
+    """Model the yields of a ranked sample, and find the best of its valid cuts, of which there is at least one.
+
+    Returns
+    -------
+    ModelledCurve or None
+        None if there are too few events or too few distinct scores to model.
+    """
+    last = seen.last
+    cuts = _grid(last, valid)
+    fraction = (last[cuts] + 1.0) / (last[-1] + 1.0)
+    measured = RankedYields(fraction, seen.s[cuts], seen.b[cuts], *seen.variances(cuts))
+    if not measured.can_be_modelled:
+        return None
+    allowed = np.flatnonzero(valid[cuts])
+
+    def values(s: Array, b: Array) -> Array:
+        z = np.full(cuts.size, np.nan)
+        z[allowed] = seen.value(cuts[allowed], s[allowed], b[allowed])
+        return z
+
+    first = values(*measured.by_fraction())
+    signal = measured.by_background()
+    second = first if signal is None else values(signal, measured.b)
+    found = [int(np.nanargmax(first)), int(np.nanargmax(second))]
+    count = float(np.sqrt(np.prod(measured.b[found] / measured.background_weight[found])))
+    trust = count / (count + _TRUST)
+    wanted = np.log(fraction[found]) @ [1 - trust, trust]
+    nearest = allowed[np.argmin(np.abs(np.log(fraction[allowed]) - wanted))]
+    return ModelledCurve(cuts, first, second, int(cuts[nearest]))
+
+
+def _grid(last: IntArray, valid: BoolArray) -> IntArray:
+    """A few hundred cuts, even in the logarithm of the fraction, with the tightest and the loosest valid one."""
+    cuts = np.searchsorted(last, grid_ranks(int(last[-1]) + 1)).clip(0, last.size - 1)
+    first, end = int(np.argmax(valid)), valid.size - 1 - int(np.argmax(valid[::-1]))
+    return np.unique(np.concatenate([cuts, [first, end, last.size - 1]]))
+
+
+def grid_ranks(n_events: int) -> IntArray:
+    """Ranks of the last events of the cells, even in the logarithm of the fraction."""
+    ends = np.geomspace(min(_FIRST, n_events), n_events, _CELLS) - 1
+    return np.floor(ends).astype(np.intp)
+
+
+class Rule(NamedTuple):
+    """A rule, and what it needs of events that are not in memory.
+
+    Attributes
+    ----------
+    choose : callable
+        Number of the cut that it takes; None if it can take none, and then the plateau stands in.
+    depth : float or None
+        Standard errors below the peak down to which it must see all cuts; None if it must see all that there are.
+    only_ends : bool
+        Whether of those below the peak only the first and the last matter to it, besides those at `grid_ranks`.
+    """
+
+    choose: Callable[[Seen], int | None]
+    depth: float | None
+    only_ends: bool = False
+
+
+#: The rules by name.
+RULES = {
+    "model": Rule(take_modelled, PLAUSIBLE, only_ends=True),
+    "plateau": Rule(take_plateau, PLATEAU),
+    "peak": Rule(take_peak, 0.0),
+    "smooth": Rule(take_smooth, None),
+}
+
+
+def choose(rule: str, seen: Seen) -> tuple[str, int]:
+    """The rule that was used, which is the plateau where another can take no cut, and the number of its cut."""
+    found = RULES[rule].choose(seen)
+    return ("plateau", take_plateau(seen)) if found is None else (rule, found)

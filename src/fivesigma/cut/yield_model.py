@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.special import ndtri
 
 from fivesigma._types import Array
@@ -42,6 +43,7 @@ class _Smoothness(NamedTuple):
 _BY_LOGARITHM = _Smoothness(0.5, 4, 30.0)  # without data a cubic in the logarithm of the fraction
 _BY_QUANTILE = _Smoothness(0.4, 3, 30.0)  # without data a quadratic
 _BY_BACKGROUND = _Smoothness(0.4, 3, 100.0)  # without data a quadratic: two Gaussians
+_OF_SHARES = _Smoothness(0.3, 3, 1.0)  # without data a quadratic: a Gaussian that moves and widens
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +82,22 @@ class RankedYields:
 
     def by_fraction(self) -> tuple[Array, Array]:
         """Both yields, each a smooth function of the selected fraction."""
+        return self._along_fraction(self.s, self.signal_weight), self.background_by_fraction()
+
+    def background_by_fraction(self) -> Array:
+        """The background alone."""
+        return self._along_fraction(self.b, self.background_weight)
+
+    @cached_property
+    def _splines(self) -> list[tuple[Array, Array]]:
         width = np.diff(self.fraction, prepend=0.0)
         logarithm = np.diff(self.fraction * np.log(self.fraction) - self.fraction, prepend=0.0) / width
-        splines = _spline(logarithm, _BY_LOGARITHM), _spline(_mean_quantiles(self.fraction), _BY_QUANTILE)
-        s, b = (
-            np.sqrt(np.prod([_running_fit(*spline, total, width, weight) for spline in splines], axis=0))
-            for total, weight in ((self.s, self.signal_weight), (self.b, self.background_weight))
-        )
-        return s, b
+        return [_spline(logarithm, _BY_LOGARITHM), _spline(_mean_quantiles(self.fraction), _BY_QUANTILE)]
+
+    def _along_fraction(self, total: Array, weight: Array) -> Array:
+        width = np.diff(self.fraction, prepend=0.0)
+        fits = [_running_fit(*spline, total, width, weight) for spline in self._splines]
+        return np.asarray(np.sqrt(np.prod(fits, axis=0)))
 
     def contradict(self, s: Array, b: Array) -> bool:
         """Whether modelled yields are wrong by four standard errors somewhere, where 30 effective events are kept."""
@@ -111,6 +121,45 @@ class RankedYields:
         # A cut between two edges keeps no more background than the edge before it, so no more signal is modelled.
         signal: Array = np.append(0.0, totals)[np.searchsorted(edges, np.arange(self.b.size), side="right")]
         return signal
+
+
+def smooth_shares(measured: RankedYields, shifts: Array) -> Array:
+    """Running shifts of the background as shares of it, with as much of their noise taken out as there is.
+
+    The share of each cell is a penalised spline of the Gaussian quantile of the fraction, by weighted least squares.
+    How smooth it is, each systematic decides by itself, by generalised cross-validation: other weights of the same
+    events have hardly any noise and are followed closely, while scores that move carry events across a cut both ways.
+
+    Parameters
+    ----------
+    measured : RankedYields
+        The nominal yields.
+    shifts : array of shape (n_cuts, n_systematics)
+        Of the background above each cut.
+    """
+    total = measured.background_by_fraction()
+    b = np.diff(total, prepend=0.0)
+    weight = b / measured.background_weight
+    basis, penalty = _spline(_mean_quantiles(total / total[-1]), _OF_SHARES)
+    root = np.sqrt(weight)[:, None]
+    gram = basis.T @ (weight[:, None] * basis)
+    gram[np.diag_indices_from(gram)] += 1e-9 * np.trace(gram) / len(gram)
+    # In the basis of Demmler and Reinsch both matrices are diagonal, whatever the strength of the penalty.
+    values, vectors = eigh(penalty, gram)
+    values = values.clip(0.0)
+    own = basis @ vectors
+    share = np.diff(shifts, axis=0, prepend=0.0) / b[:, None]
+    coefficients = own.T @ (weight[:, None] * share)
+    best = np.full(shifts.shape[1], np.inf)
+    smooth = np.zeros(share.shape)
+    for strength in np.geomspace(1e-6, 1e9, 46) / max(float(np.median(values)), 1e-300) * 1e-3:
+        shrunk = 1 / (1 + strength * values)
+        fitted = own @ (shrunk[:, None] * coefficients)
+        freedom = b.size - shrunk.sum()
+        score = np.square(root * (share - fitted)).sum(axis=0) / freedom**2
+        better = score < best
+        best[better], smooth[:, better] = score[better], fitted[:, better]
+    return np.asarray(np.cumsum(b[:, None] * smooth, axis=0) / total[:, None])
 
 
 def _mean_weights(total: Array, squares: Array) -> Array:

@@ -9,15 +9,14 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, BoolArray
-from fivesigma.cut.best_cut import CutScan, scan_ranking
-from fivesigma.cut.binned_ranking import BinnedRanking, Levels
-from fivesigma.cut.binned_search import RULES_OF_BINS
+from fivesigma.cut.best_cut import CutScan, check_rule, scan_binned
+from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking, Levels
 from fivesigma.cut.rules import DEFAULT_RULE
+from fivesigma.cut.score_bins import SAMPLE, BinSums, Part, ScoreBins
 from fivesigma.dask.launch import connected
 from fivesigma.dask.parts import as_part
 from fivesigma.dask.watch import Member
 from fivesigma.errors import InputError
-from fivesigma.scored.score_bins import SAMPLE, BinSums, Partition, ScoreBins
 from fivesigma.significance import AMS2, Utility, resolve_utility
 from fivesigma.yields import check_weights, name_rows, split_labels
 
@@ -129,10 +128,7 @@ def scan(
     CutScan
     """
     utility = resolve_utility(utility)
-    if rule not in RULES_OF_BINS:
-        raise InputError(
-            f"rule must be one of {', '.join(map(repr, RULES_OF_BINS))} for Dask collections, got {rule!r}"
-        )
+    check_rule(rule, RULES_OF_BINS)
     with connected(client) as opened:
         blocks = _aligned(score=score, y=y, sample_weight=sample_weight)
         delayed = need("dask").delayed
@@ -145,7 +141,7 @@ def scan(
         weights = blocks["sample_weight"]
         tasks = [delayed(_partition)(k, blocks["score"][k], raw[k], weights[k], signal) for k in range(n)]
         ranking = _ClusterRanking(opened, opened.compute(tasks))
-        return scan_ranking(ranking, utility, rule, min_effective=min_effective)
+        return scan_binned(ranking, utility, rule, min_effective=min_effective)
 
 
 def _column(values: Any) -> AnyArray:
@@ -156,14 +152,14 @@ def _labels(y: AnyArray) -> list[Any]:
     return list(np.unique(y).tolist())
 
 
-def _partition(number: int, score: Any, y: AnyArray, weight: Any, signal: Any) -> Partition:
+def _partition(number: int, score: Any, y: AnyArray, weight: Any, signal: Any) -> Part:
     score = _column(score)
     if not score.size == y.size == _column(weight).size:
         raise InputError(f"partition {number} has {score.size} scores and {y.size} labels; partition all alike")
     if score.size and np.isnan(score.min()):
         raise InputError(f"score is NaN in {name_rows(np.isnan(score))} of partition {number}")
     given = check_weights(_column(weight), score.size) if score.size else np.empty(0)
-    return Partition(score, np.asarray(y == signal, dtype=np.bool_), given)
+    return score, np.asarray(y == signal, dtype=np.bool_), given
 
 
 class _ClusterRanking(BinnedRanking):
@@ -188,15 +184,15 @@ class _ClusterRanking(BinnedRanking):
         return [levels for levels in self._each(_levels_of, self.bins, wanted) if levels is not None]
 
 
-def _some_scores(part: Partition, most: int) -> tuple[AnyArray, int]:
-    return part.score[:: max(1, part.score.size // most)], part.score.size
+def _some_scores(part: Part, most: int) -> tuple[AnyArray, int]:
+    return part[0][:: max(1, part[0].size // most)], part[0].size
 
 
-def _sums_of(part: Partition, bins: ScoreBins) -> BinSums:
-    return BinSums.of(bins(part.score), part, len(bins))
+def _sums_of(part: Part, bins: ScoreBins) -> BinSums:
+    return BinSums.of(bins(part[0]), part, len(bins))
 
 
-def _levels_of(part: Partition, bins: ScoreBins, wanted: BoolArray) -> Levels | None:
-    at = bins(part.score)
-    rows = np.flatnonzero(wanted[at])
-    return Levels.of(part.rows(rows), at[rows]) if rows.size else None
+def _levels_of(part: Part, bins: ScoreBins, wanted: BoolArray) -> Levels | None:
+    place = bins(part[0])
+    rows = np.flatnonzero(wanted[place])
+    return Levels.of(part, place, rows) if rows.size else None

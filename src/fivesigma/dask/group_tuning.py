@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray
-from fivesigma.cut.best_cut import CutScan, floor_for, scan_ranking
-from fivesigma.cut.binned_ranking import BinnedRanking, Levels
+from fivesigma.cut.best_cut import CutScan, floor_for, scan_binned
+from fivesigma.cut.binned import BinnedRanking, Levels
+from fivesigma.cut.score_bins import SAMPLE, BinSums, Parts, in_parts, sample_scores
 from fivesigma.dask.group import Group
 from fivesigma.estimators.split_steps import TuningEvents
-from fivesigma.scored.score_bins import SAMPLE, ArrayPartitions, BinSums, sample_scores
 from fivesigma.significance import Utility
 
 
 class GroupRanking(BinnedRanking):
     """A ranking of events that are spread over the workers of a group; each has the same sums in the end."""
 
-    def __init__(self, parts: ArrayPartitions, group: Group) -> None:
+    def __init__(self, parts: Parts, group: Group) -> None:
         self._group = group
         super().__init__(parts)
 
@@ -74,8 +74,8 @@ class GroupTuningEvents(TuningEvents):
 
     def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
         """Scan all cuts on P(signal)."""
-        ranking = GroupRanking(ArrayPartitions(probability, self.signal, self.weight), self.group)
-        return scan_ranking(ranking, self.utility, rule, min_effective=self.floor)
+        ranking = GroupRanking(in_parts(probability, self.signal, self.weight), self.group)
+        return scan_binned(ranking, self.utility, rule, min_effective=self.floor)
 
 
 def _sum_and_squares(weight: Array) -> tuple[float, float]:

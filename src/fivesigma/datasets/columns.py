@@ -49,7 +49,7 @@ NEVER_FEATURES = (
     ),
     *("pass*", "flag*", "trig*", "hlt*", "l1_*", "l1simulation*", "xtrig*", "is_*", "dsid", "mcchannelnumber"),
     *("gen*", "ngen*", "*fiducialgen*", "lhe*", "nlhe*", "htxs*", "*truth*", "mc_*", "MC[a-z]*", "pileup*"),
-    *("eventinfo*", "*Up", "*Down", "*_up", "*_down", "*__1up", "*__1down"),
+    *("index_ref", "eventinfo*", "*Up", "*Down", "*UpDelta*", "*_up", "*_down", "*__1up", "*__1down"),
 )
 
 
@@ -143,7 +143,10 @@ sum_of_weights
         if names is not None:  # definitions are kept where they are known
             named = {name_of(text): text for text in roles.get("features") or ()}
             roles["features"] = [named.get(str(name), str(name)) for name in names]
-        return cls(**roles | {"features": roles.get("features") or None})
+        found = cls(**roles | {"features": roles.get("features") or None})
+        if isinstance(known.get("factors"), dict):
+            object.__setattr__(found, "factors", known["factors"])  # the dataclass is frozen
+        return found
 
     def there(self, names: Collection[str]) -> Columns:
         """The same for a file with these columns: the usual names are tried, and what the file lacks has no role."""
@@ -334,6 +337,8 @@ def require(name: str, source: Source, advice: str = "") -> None:
     if name not in source.names:
         hint = did_you_mean(name, source.names)
         known = hint or f"; it has {some(source.names)}"
+        if re.search(r"'[^'?]*[:/ -][^']*'", hint):
+            known += " (in an expression such a name stands in backticks)"
         raise InputError(f"no column {shortened(repr(name))} in {source.name}{known}{advice}")
 
 

@@ -25,27 +25,76 @@ __all__ = ["Expression", "split_definition"]
 
 MOST_CHARACTERS = 10_000
 
+
+def _between_pi(angle: Any) -> Any:
+    """An angle between -pi and pi."""
+    return angle - 2 * np.pi * np.round(angle / (2 * np.pi))
+
+
+def _delta_r(eta1: Any, phi1: Any, eta2: Any, phi2: Any) -> Any:
+    return np.hypot(eta1 - eta2, _between_pi(phi1 - phi2))
+
+
+def _mass(*momenta: Any) -> Any:
+    """Invariant mass of massless momenta, given as pt, eta, phi of one and of the other."""
+    pt1, eta1, phi1, pt2, eta2, phi2 = momenta
+    return np.sqrt(np.maximum(2 * pt1 * pt2 * (np.cosh(eta1 - eta2) - np.cos(phi1 - phi2)), 0.0))
+
+
+def _where(condition: Any, yes: Any, no: Any) -> Any:
+    """One or the other for each event, or for each value of a jagged column."""
+    library: Any = need("awkward") if any(map(_jagged, (condition, yes, no))) else np
+    return library.where(condition, yes, no)
+
+
+def _alternative(value: Any, other: Any) -> Any:
+    return _where(np.isnan(value), other, value)
+
+
+_NUMPY = ["abs", "exp", "log", "log10", "sqrt", "floor", "ceil", "sign", "hypot", "isnan", "maximum", "minimum"]
+_NUMPY += [f"{arc}{name}{h}" for arc in ("", "arc") for name in ("sin", "cos", "tan") for h in ("", "h")]
+#: Names as users of C++ and of ROOT write them.
+_OTHER_NAMES = {
+    "fabs": "abs",
+    "pow": "power",
+    "atan2": "arctan2",
+    "deltaPhi": "deltaphi",
+    "deltaR": "deltar",
+    **{f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "Sum$": "sum",
+    "Max$": "max",
+    "Min$": "min",
+    "Length$": "count",
+    "Alt$": "alt",
+    "MaxIf$": "maxif",
+    "MinIf$": "minif",
+    "TMath::ATan2": "arctan2",
+    "TMath::Power": "power",
+    "TMath::Pi": "pi",
+    "TVector2::Phi_mpi_pi": "phi_mpi_pi",
+}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": np.abs,
-    "cos": np.cos,
-    "cosh": np.cosh,
-    "exp": np.exp,
-    "isnan": np.isnan,
-    "log": np.log,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "sin": np.sin,
-    "sinh": np.sinh,
-    "sqrt": np.sqrt,
+    **{name: getattr(np, name) for name in (*_NUMPY, "arctan2")},
+    "power": lambda base, exponent: np.power(base * 1.0, exponent),
+    "pi": lambda: np.float64(np.pi),
+    "sq": lambda value: value * value,
+    "where": _where,
+    "alt": _alternative,
+    "phi_mpi_pi": _between_pi,
+    "deltaphi": lambda one, other: _between_pi(one - other),
+    "deltar": _delta_r,
+    "mass": _mass,
 }
 _REDUCTIONS = ("sum", "max", "min", "count", "any", "all")
-_KNOWN = (*_FUNCTIONS, *_REDUCTIONS)
+_KNOWN = (*_FUNCTIONS, *_REDUCTIONS, "maxif", "minif")
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.Mod: operator.mod,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
     ast.Pow: operator.pow,
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
@@ -62,10 +111,11 @@ _LOGIC: dict[type[ast.AST], Callable[..., Any]] = {
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
 }
-# The logic of C++ becomes that of Python, but not inside of text.
-_TOKENS = re.compile(r"'[^']*'|\"[^\"]*\"|&&|\|\||!(?!=)")
-_PYTHON = {"&&": " and ", "||": " or ", "!": " not "}
+# Text, names in backticks, names of ROOT, logic of C++, and what groups: all else is left as it stands.
+_TOKENS = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|[A-Za-z_]\w*(?:::\w+)+|[A-Za-z_]\w*\$|&&|\|\||!(?!=)|[()\[\],?:]")
+_PYTHON = {"&&": " and ", "||": " or ", "!": " ~"}
 _DEFINITION = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=(?!=)\s*(.+)", re.DOTALL)
+_CLOSING = {"(": ")", "[": "]"}
 
 
 def split_definition(text: str) -> tuple[str, str] | None:
@@ -110,15 +160,52 @@ class Expression:
             raise InputError(f"the {what} must be text, got {type(text).__name__}")
         if len(text) > MOST_CHARACTERS:
             raise self._error(f"it has {len(text):,} characters, and at most {MOST_CHARACTERS:,} are read")
-        python = _TOKENS.sub(lambda found: _PYTHON.get(found[0], found[0]), text).strip()
+        self._quoted: dict[str, str] = {}
         try:
-            self._tree = ast.parse(python, mode="eval").body
+            self._python = _conditional(self._pieces(text))[0].strip()
+            self._tree = ast.parse(self._python, mode="eval").body
             called = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
-            names = [name for node in ast.walk(self._tree) if id(node) not in called and (name := _column(node))]
+            names = [name for node in ast.walk(self._tree) if id(node) not in called and (name := self._column(node))]
+        except InputError:
+            raise
         except (SyntaxError, ValueError, MemoryError, RecursionError) as err:
             raise self._error("it is not a complete expression") from err
         # The first part of a dotted name is not a column of its own.
         self.columns = frozenset(names) - {name.rpartition(".")[0] for name in names if "." in name}
+
+    def _pieces(self, text: str) -> list[str]:
+        """Split into pieces of Python, those that group by themselves; quoted names become plain ones."""
+        pieces: list[str] = []
+        end = 0
+        for found in _TOKENS.finditer(text):
+            token = found[0]
+            pieces.append(text[end : found.start()])
+            end = found.end()
+            if token.startswith("`"):
+                name = f"quoted_{len(self._quoted)}_"
+                self._quoted[name] = token[1:-1]
+                token = name
+            elif "$" in token or "::" in token:
+                token = self._of_root(token)
+            pieces.append(_PYTHON.get(token, token))
+        return [piece for piece in (*pieces, text[end:]) if piece]
+
+    def _of_root(self, name: str) -> str:
+        """A function of ROOT by the name that it has here."""
+        short = name.removeprefix("TMath::").lower()
+        known = _OTHER_NAMES.get(name) or {"max": "maximum", "min": "minimum"}.get(short, short)
+        if known not in _KNOWN or (name.endswith("$") and name not in _OTHER_NAMES):
+            raise self._error(f"{name!r} of ROOT is not understood; there are {', '.join(_KNOWN)}")
+        return known
+
+    def _column(self, node: ast.AST) -> str | None:
+        """Name of a column; branches of ROOT may have dots in their names, and others stand in backticks."""
+        if isinstance(node, ast.Name):
+            return self._quoted.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            before = self._column(node.value)
+            return None if before is None else f"{before}.{node.attr}"
+        return None
 
     def condition(self, columns: Mapping[str, Any], n_events: int | None = None) -> NDArray[np.bool_]:
         """Return True or False for each event; what is missing fails every comparison but ``!=``."""
@@ -143,8 +230,12 @@ class Expression:
         try:
             with np.errstate(all="ignore"):
                 value = self._value(self._tree, columns)
+        except InputError:
+            raise
         except RecursionError as err:
             raise self._error("it is nested too deeply") from err
+        except Exception as err:  # columns of objects, numbers that no type can hold
+            raise self._error(f"its values cannot be computed ({type(err).__name__})") from err
         if isinstance(value, str):
             raise self._error("it is text, and a number for each event is needed")
         if _jagged(value) or np.ndim(value) > 1:
@@ -161,21 +252,30 @@ class Expression:
                 return value
             case ast.Constant(value=int() | float() as value):
                 return _number(value)
-            case ast.Name() | ast.Attribute() if name := _column(node):
+            case ast.Name() | ast.Attribute() if name := self._column(node):
                 return columns[name]
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call(name, [self._value(arg, columns) for arg in args])
             case ast.Subscript(value=item, slice=index):
                 return self._subscript(self._value(item, columns), index, columns)
+            case ast.IfExp(test=test, body=body, orelse=other):
+                return _where(self._truth(test, columns), self._value(body, columns), self._value(other, columns))
             case ast.Compare(left=left, ops=ops, comparators=rights):
+                self._refuse_bare_bits((left, *rights))
                 values = [self._value(item, columns) for item in (left, *rights)]
                 parts = [self._apply(type(op), a, b) for op, a, b in zip(ops, values, values[1:], strict=False)]
                 return self._reduced(operator.and_, parts)
             case ast.BoolOp(op=op, values=items):
                 return self._reduced(_LOGIC[type(op)], [self._truth(item, columns) for item in items])
             case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() as op, right=right):
-                # These bind closer than comparisons, so that flags which are numbers would hide a mistake.
+                values = [self._value(item, columns) for item in (left, right)]
+                if any(_kind(value) in "iu" for value in values) and all(map(_has_bits, values)):
+                    return self._combined(_LOGIC[type(op)], *map(_bits, values))
                 return self._reduced(_LOGIC[type(op)], [self._truth(item, columns, "b") for item in (left, right)])
+            case ast.BinOp(op=ast.LShift() | ast.RShift(), right=count) if not _is_shift(count):
+                raise self._error("<< and >> take a number of bits from 0 to 62")
+            case ast.BinOp(op=ast.BitXor()):
+                raise self._error("^ means a power in ROOT and something else in C++; write ** for a power")
             case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=item):
                 return ~self._truth(item, columns)
             case ast.BinOp(left=left, op=op, right=right):
@@ -183,6 +283,18 @@ class Expression:
             case ast.UnaryOp(op=op, operand=item):
                 return self._apply(type(op), self._value(item, columns))
         raise self._error(f"{shortened(ast.unparse(node))!r} is not understood")
+
+    def _refuse_bare_bits(self, operands: tuple[ast.expr, ...]) -> None:
+        """Refuse ``a > 1 & b > 2``, which would compare with the bits of 1 and b."""
+        text = self._python.encode()
+        for item in operands:
+            if isinstance(item, ast.BinOp) and isinstance(item.op, ast.BitAnd | ast.BitOr):
+                before, after = text[: item.col_offset].rstrip(), text[item.end_col_offset :].lstrip()
+                if not (before.endswith(b"(") and after.startswith(b")")):
+                    shown = shortened(ast.unparse(item))
+                    raise self._error(
+                        f"{shown!r} is not a condition; compare it, and put parentheses around each comparison"
+                    )
 
     def _reduced(self, combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
         value = parts[0]
@@ -207,6 +319,9 @@ class Expression:
             return self._picked(value, position)
         if position is not None or isinstance(index, ast.Slice | ast.Tuple):
             raise self._error(f"[{shortened(ast.unparse(index))}] is neither a whole number nor a condition")
+        chosen = self._value(index, columns)
+        if not _jagged(chosen) and np.ndim(chosen) == 1 and _kind(chosen) in "iuf":
+            return self._picked_each(value, chosen)
         mask = self._truth(index, columns)
         if not (_jagged(value) and _jagged(mask)):
             raise self._error("a condition in brackets chooses among the numbers of a jagged column, and needs one")
@@ -225,7 +340,24 @@ class Expression:
         enough = position + 1 if position >= 0 else -position
         return _flat(awkward.mask(value, awkward.num(value) >= enough)[:, position])
 
+    def _picked_each(self, value: Any, position: NDArray[Any]) -> Any:
+        """The value at a position of its own in each event; missing where there is none, as at -1."""
+        if not _jagged(value):
+            raise self._error("a position in brackets picks one of several numbers per event, and there is only one")
+        awkward = need("awkward")
+        with np.errstate(invalid="ignore"):
+            there = (position >= 0) & (position < np.asarray(awkward.num(value)))
+        at = np.where(there, position, 0).astype(np.int64)
+        padded = awkward.pad_none(value, 1)
+        picked = padded[np.arange(len(at)), at]
+        return _flat(awkward.mask(picked, there))
+
     def _call(self, name: str, args: list[Any]) -> Any:
+        name = _OTHER_NAMES.get(name, name)
+        if name in ("max", "min") and len(args) == 2:  # as in C++
+            name = f"{name}imum"
+        if name in ("maxif", "minif") and len(args) == 2 and all(map(_jagged, args)):
+            return self._reduce(name[:3], args[0][args[1] != 0])
         if name in _REDUCTIONS:
             if len(args) != 1:
                 raise self._error(f"{name} takes one column with several numbers per event")
@@ -237,7 +369,7 @@ class Expression:
             raise self._error(f"{name} takes numbers")
         try:
             return _FUNCTIONS[name](*args)
-        except (TypeError, ValueError) as err:
+        except Exception as err:  # awkward raises many kinds
             raise self._error(f"{name} does not take these arguments") from err
 
     def _reduce(self, name: str, value: Any) -> Any:
@@ -277,20 +409,64 @@ class Expression:
         return InputError(f"the {self.what} {shortened(str(self.text))!r} cannot be used: {why}")
 
 
-def _column(node: ast.AST) -> str | None:
-    """Name of a column; branches of ROOT may have dots in their names."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        before = _column(node.value)
-        return None if before is None else f"{before}.{node.attr}"
-    return None
+def _conditional(pieces: list[str], at: int = 0, closing: str = "") -> tuple[str, int]:
+    """Python for pieces up to a closing bracket, with ``a ? b : c`` as ``b if a else c``; and where they end."""
+    items, parts = (
+        [],
+        [""],
+    )  # finished items of a list of arguments; parts of a conditional, with its marks between them
+    while at < len(pieces) and pieces[at] != closing:
+        piece = pieces[at]
+        at += 1
+        if piece in _CLOSING:
+            inside, at = _conditional(pieces, at, _CLOSING[piece])
+            parts[-1] += f"{piece}{inside}{_CLOSING[piece]}"
+        elif piece == ",":
+            items.append(_chosen(parts))
+            parts = [""]
+        elif piece in "?:":
+            parts += [piece, ""]
+        else:
+            parts[-1] += piece
+    if closing and at == len(pieces):
+        raise ValueError(closing)  # it is not closed
+    return ",".join([*items, _chosen(parts)]), at + bool(closing)
+
+
+def _chosen(parts: list[str]) -> str:
+    """Texts with ? and : between them, as Python has it: the first ? belongs to the : at its own depth."""
+    if "?" not in parts:
+        return "".join(parts)
+    first = parts.index("?")
+    depth = 0
+    for at in range(first + 1, len(parts)):
+        depth += {"?": 1, ":": -1}.get(parts[at], 0)
+        if depth < 0:
+            test, yes, no = "".join(parts[:first]), _chosen(parts[first + 1 : at]), _chosen(parts[at + 1 :])
+            return f"(({yes}) if ({test}) else ({no}))"
+    raise ValueError("?")
+
+
+def _has_bits(value: Any) -> bool:
+    """Whether all numbers are whole, as flags are, or missing, as they may be where one of several was picked."""
+    if _kind(value) == "f" and not _jagged(value):
+        return bool(np.all(~np.isfinite(value) | (value == np.round(value))))
+    return _kind(value) in "iu"
+
+
+def _bits(value: Any) -> Any:
+    """Whole numbers; what is missing has no bits."""
+    return np.where(np.isfinite(value), value, 0).astype(np.int64) if _kind(value) == "f" else value
+
+
+def _is_shift(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int) and 0 <= node.value < 63
 
 
 def _number(value: float) -> Any:
     """A constant of a fixed size, so that no power of it takes long."""
     fits = isinstance(value, int) and abs(value) < 1 << 63
-    return np.int64(value) if fits else np.float64(value)
+    return np.int64(value) if fits else np.float64(value)  # or an OverflowError
 
 
 def _jagged(value: Any) -> bool:

@@ -67,11 +67,10 @@ def as_in_training(
         found = trained.there(names)
         used |= {"label": found.label, "weight": found.weight, "process": found.process}
         if asked.get("label", found.label) is not None:
-            used["signal"] = _signal_label(model, trained, by_process=by_process)
+            # Of a model that was trained with files of processes, no label of a file is known.
+            used["signal"] = None if by_process else np.asarray(model.classes_).tolist()[1]
         if any(factor != 1.0 for factor in trained.factors.values()):
-            notes.append(
-                "In training the weights of processes were normalised; without processes they are as they stand."
-            )
+            notes.append("In training processes were normalised; without processes weights are as they stand.")
     if used["cut"] is not None and "cut" not in asked:
         _refuse_lacking(used["cut"], names, first)
         said.append(f"cut {used['cut']!r}")
@@ -85,7 +84,7 @@ def as_in_training(
         if name not in known:
             raise InputError(f"there is no {name!r} to be asked for when events are read")
     sentence = [f"As in training: {'; '.join(said)}."] if said else []
-    return Columns(**used | given), tuple((*sentence, *notes))
+    return Columns(**used | given), (*sentence, *notes)
 
 
 _MERGED = ("keep", "luminosity", "cross_section", "sum_of_weights")
@@ -103,13 +102,6 @@ def _normalisation(trained: Columns, path: Mapping[str, Any], asked: Mapping[str
     if "luminosity" not in asked and all(value is None for value in found["cross_section"].values()):
         luminosity = None  # none of the processes that it was for
     return {"luminosity": luminosity, **found}
-
-
-def _signal_label(model: Any, trained: Columns, *, by_process: bool) -> Any:
-    """The label that was the signal of the training."""
-    classes = np.asarray(getattr(model, "classes_", [])).tolist()
-    known = None if by_process else trained.signal
-    return classes[1] if len(classes) == 2 else known
 
 
 def _tree_there(tree: str | None, targets: Sequence[Target]) -> str | None:

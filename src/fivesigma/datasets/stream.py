@@ -142,8 +142,8 @@ class EventStream:
         """Read files as the training events of a model were read, but for what is asked otherwise; notes say how.
 
         Features, their definitions, the code of missing values, kept columns, weight, cut and tree are those of the
-        training. So are the signal and the normalisation of processes, if `path` is a mapping. A parameter that is given
-        wins, None too: ``cut=None`` takes all events, ``luminosity=None`` leaves weights as they stand.
+        training. So are the signal and the normalisation of processes, if `path` is a mapping. A parameter that is
+        given wins, None too: ``cut=None`` takes all events, ``luminosity=None`` leaves weights as they stand.
 
         Parameters
         ----------

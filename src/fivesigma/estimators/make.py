@@ -10,17 +10,20 @@ from fivesigma.estimators.auto import AutoClassifier
 from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.pool import CascadePool
+from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.learners.libraries import HISTOGRAM, default_learner, default_regressor, installed_library
+from fivesigma.significance import AMS2, Utility, resolve_utility
 
-# What a model is called, and the estimator that it is; all but auto are members of a pool where there are folds by a
-# column. The plain model is the grown one without the cascade.
+# What a model is called, and the estimator that it is; all but auto and profiled are members of a pool where there are
+# folds by a column. The plain model is the grown one without the cascade.
 MODELS: dict[str, type[Any]] = {
     "auto": AutoClassifier,
     "plain": GrownCascadeClassifier,
     "grown": GrownCascadeClassifier,
     "retrained": CascadeClassifier,
     "decomposed": DecomposedClassifier,
+    "profiled": ProfiledClassifier,
 }
 _OF_A_POOL = ("utility", "b_reg", "negative_weights", "random_state", "cut", "n_jobs", "checkpoint", "verbose")
 
@@ -39,8 +42,8 @@ def make_model(
 
     Parameters
     ----------
-    model : {"auto", "plain", "grown", "retrained", "decomposed"}
-        Its name.
+    model : {"auto", "plain", "grown", "retrained", "decomposed", "profiled"}
+        Its name. What a profiled model maximises is no choice: it takes the utility AMS2 without b_reg.
     library : str, default="auto"
         Library of the trees; by default the first that is installed.
     n_trees : int, optional
@@ -62,12 +65,16 @@ def make_model(
     GrownCascadeClassifier(cascade=False, n_trees=100)
     """
     if model not in MODELS:
-        raise InputError(f"no model is called {model!r}{did_you_mean(str(model), MODELS) or f'; known are {known()}'}")
+        raise InputError(
+            f"no model is called {model!r}{did_you_mean(str(model), MODELS) or f'; known are {known_models()}'}"
+        )
     shared: dict[str, Any] = {} if cv is None else {"cv": cv}
     if checkpoint is not None:
         shared["checkpoint"] = os.fspath(checkpoint)
     if model == "auto":
         return AutoClassifier(library=library, by=by, n_trees=n_trees, **shared, **options)
+    if model == "profiled":
+        return _profiled(library, n_trees, by=by, **shared, **options)
     if by is None:
         return _single(model, library, n_trees, **shared, **options)
     shared |= {name: options.pop(name) for name in _OF_A_POOL if name in options}
@@ -75,9 +82,23 @@ def make_model(
     return CascadePool([(model, _single(model, library, n_trees, **options))], by=by, blend="probability", **shared)
 
 
-def known() -> str:
+def known_models() -> str:
     """Names of all models."""
     return ", ".join(MODELS)
+
+
+def _profiled(
+    library: str, n_trees: int | None, *, utility: str | Utility = "ams2", b_reg: float | None = None, **options: Any
+) -> Any:
+    if resolve_utility(utility, b_reg) != AMS2():
+        raise InputError(
+            f"a profiled model maximises the significance of a likelihood with systematics, not {utility!r} with "
+            f"b_reg={b_reg}; leave both out"
+        )
+    if library == "auto" and n_trees is None:
+        return ProfiledClassifier(**options)
+    name = installed_library() if library == "auto" else library
+    return ProfiledClassifier(default_learner(name, **({} if n_trees is None else {"n_trees": n_trees})), **options)
 
 
 def _single(model: str, library: str, n_trees: int | None, **options: Any) -> Any:

@@ -294,7 +294,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         if systematics is not None:
             return self.yield_shifts(X, y, sample_weight, systematics, yields=yields).significance
         y, sample_weight, _ = _brought_along(X, y, sample_weight)
-        selected = self.decision_function(X) > 0
+        selected = self.predict_proba(X)[:, 1] >= self.cut_
         signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
         return significance_of(self.utility_, *signal_and_background(weight, signal, selected), what="the cut")
 

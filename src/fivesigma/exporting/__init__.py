@@ -19,7 +19,7 @@ from fivesigma._types import Array, BoolArray
 from fivesigma.datasets.columns import Columns
 from fivesigma.errors import InputError
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.exporting.check import Comparison, compare, given_table, library_score, run_onnx, simulated_table
+from fivesigma.exporting.check import Agreement, compare, given_table, library_score, run_onnx, simulated_table
 from fivesigma.exporting.graph import Graph
 from fivesigma.exporting.operators import add_score
 from fivesigma.exporting.trees import kept_booster, xgboost_forest
@@ -50,7 +50,7 @@ class Exported:
     format : str
     precision : str
         Of the features that the file takes and of the score that it gives.
-    comparison : Comparison
+    comparison : Agreement
         Largest difference of the scores, and events that changed sides of the cut.
     simulated : bool
         Whether the events of the comparison were simulated.
@@ -59,7 +59,7 @@ class Exported:
     path: Path
     format: str
     precision: str
-    comparison: Comparison
+    comparison: Agreement
     simulated: bool
 
     @property

@@ -23,7 +23,7 @@ _MISSING = 0.1  # share of missing values among simulated ones
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Agreement:
     """An exported file against the model.
 
     Attributes
@@ -40,7 +40,7 @@ class Comparison:
     n_events: int
 
 
-def compare(score: Array, expected: Array, selected: BoolArray, cut: float) -> Comparison:
+def compare(score: Array, expected: Array, selected: BoolArray, cut: float) -> Agreement:
     """Compare scores and selections, and refuse a difference that is more than rounding."""
     difference = np.abs(score - expected)
     largest = float(np.max(difference, initial=0.0))
@@ -50,7 +50,7 @@ def compare(score: Array, expected: Array, selected: BoolArray, cut: float) -> C
             f"the exported model gives event {at} of {score.size:,} the score {score[at]:.8g} and the library gives it "
             f"{expected[at]:.8g}; they may differ by {TOLERANCE:g}, so nothing was written"
         )
-    return Comparison(largest, int(np.sum(selected != (expected >= cut))), score.size)
+    return Agreement(largest, int(np.sum(selected != (expected >= cut))), score.size)
 
 
 def run_onnx(content: bytes, X: Array) -> tuple[Array, BoolArray]:

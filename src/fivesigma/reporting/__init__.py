@@ -84,9 +84,15 @@ class Report:
     @cached_property
     def html(self) -> str:
         """The page as text."""
-        from fivesigma.reporting.page import render
+        from fivesigma.reporting.page import render_page
 
-        return render(self.data)
+        return render_page(self.data)
+
+    def latex(self) -> str:
+        """The yields by process, before and after the cut, as a table of LaTeX with the rules of booktabs."""
+        from fivesigma.reporting.page import yields_as_latex
+
+        return yields_as_latex(self.data)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page; the file appears whole or not at all, and one that is there is replaced.
@@ -133,8 +139,9 @@ def report(
     Parameters
     ----------
     model : estimator
-        A fitted `AutoClassifier`, `CascadeClassifier`, `GrownCascadeClassifier`, `DecomposedClassifier` or
-        `CascadePool`: anything with a cut of its own, also as the last step of a Pipeline or found by a grid search.
+        A fitted `AutoClassifier`, `ProfiledClassifier`, `CascadeClassifier`, `GrownCascadeClassifier`,
+        `DecomposedClassifier` or `CascadePool`: anything with a cut of its own, also as the last step of a Pipeline or
+        found by a grid search.
     events : Events or ScoredEvents
         Labelled and weighted events that were used for nothing else. Scored events must have the scores of this model;
         `baseline` and `trained_on` need features and therefore `Events`.

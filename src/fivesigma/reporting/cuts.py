@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.cut.best_cut import CutScan, floor_for, scan
-from fivesigma.cut.ranking import Ranking
+from fivesigma.cut.ranking import Cuts, Ranking
 from fivesigma.likelihood.shifts import Systematics
 from fivesigma.scored.scored_events import ScoredEvents
-from fivesigma.significance import UTILITIES, Utility
+from fivesigma.significance import AMS2, UTILITIES, Utility
 from fivesigma.yields import effective_count, significance_or_nan
 
 EVEN_IN_SCORE, EVEN_IN_RANK, EVEN_IN_BACKGROUND = 190, 90, 100  # together with two more cuts less than 400
@@ -129,16 +130,17 @@ def cut_table(
     known: Array | None = None
     profiled: Array | None = None
     if systematics is not None:
-        uncertain = scan(scored, rule="peak", min_effective=floor, systematics=systematics)
-        profiled = uncertain.values[points][ascending]
-        known = None if uncertain.known is None else uncertain.known[points][ascending]
+        uncertain = scan(scored, min_effective=floor, systematics=systematics)
+        curve = uncertain.curve
+        profiled = np.interp((ranking.last[points] + 1.0) / weight.size, curve.fraction, curve.significance)[ascending]
+        known = significance_or_nan(AMS2(), s, b, valid)[ascending]
     return CutTable(
         cut=threshold[ascending],
         fraction=((ranking.last[points] + 1.0) / weight.size)[ascending],
         s=s[ascending],
         b=b[ascending],
-        effective_s=_share(s * s, var_s)[ascending],
-        effective_b=_share(b * b, var_b)[ascending],
+        effective_s=_share(s * s, var_s, 0.0)[ascending],
+        effective_b=_share(b * b, var_b, 0.0)[ascending],
         efficiency=(s / ranking.s[-1])[ascending],
         background_efficiency=(b / ranking.b[-1])[ascending],
         purity=_share(s, s + b)[ascending],
@@ -157,7 +159,7 @@ def cut_table(
 
 def _grid(scanned: CutScan, chosen: int) -> IntArray:
     """Cuts that are close together in the score, in rank, or in background, whichever a figure shows."""
-    ranking = scanned.ranking
+    ranking = cast("Ranking", scanned.ranking)  # of events in memory
     last, score = ranking.last, ranking.score[ranking.order]
     even = np.linspace(float(score[-1]), float(score[0]), EVEN_IN_SCORE)
     selected = score.size - np.searchsorted(score[::-1], even)
@@ -170,10 +172,10 @@ def _grid(scanned: CutScan, chosen: int) -> IntArray:
     return np.unique(np.minimum(points, last.size - 1))
 
 
-def _share(part: Array, whole: Array) -> Array:
-    return np.asarray(np.divide(part, whole, out=np.full(part.size, np.nan), where=whole > 0))
+def _share(part: Array, whole: Array, of_nothing: float = np.nan) -> Array:
+    return np.asarray(np.divide(part, whole, out=np.full(part.size, of_nothing), where=whole > 0))
 
 
-def _area(ranking: Ranking) -> float:
+def _area(ranking: Cuts) -> float:
     s, b = np.append(0.0, ranking.s), np.append(0.0, ranking.b)
     return float(np.trapezoid(s, b) / (s[-1] * b[-1]))

@@ -119,7 +119,8 @@ def _runs(model: Any, name: str = "") -> Iterator[tuple[str, list[Round]]]:
             repeated = sum(other == member for other, _ in model.members_) > 1
             yield from _runs(fitted, f"{member} #{number + 1}" if repeated else str(member))
         return
-    history = getattr(model, "history_", [])  # not every model has rounds
+    # Not every model has rounds, and not all of them are those of a cascade.
+    history = [r for r in getattr(model, "history_", []) if isinstance(r, Round)]
     restarts = sorted({r.restart for r in history})
     for k in restarts:
         label = " ".join(part for part in (name, f"restart {k}" if len(restarts) > 1 else "") if part)

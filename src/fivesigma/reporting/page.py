@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 _MINUS = "−"
 DIGITS = 8  # significant digits that are sent
+_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
 Table = tuple[list[str], list[list[str]]]
 
 
-def render(data: ReportData) -> str:
+def render_page(data: ReportData) -> str:
     """Render a report. Text that comes from files or parameters is escaped, and only our own script may run."""
     jinja2 = need("jinja2")
     assets = files("fivesigma.reporting") / "assets"
@@ -126,6 +127,22 @@ def overlay(one: ClassOverlay) -> dict[str, Any]:
         for k, (v, e) in enumerate(zip(one.here, one.here_error, strict=True))
     ]
     return {"line": f"M{'L'.join(steps)}", "points": points}
+
+
+def yields_as_latex(data: ReportData) -> str:
+    """Yields with the standard errors of the simulation, one line for each process and class."""
+
+    def line(name: str, expected: float, selected: float, effective: float) -> str:
+        error = abs(selected) / math.sqrt(effective) if effective > 0 else 0.0
+        text = "".join(_LATEX.get(letter, letter) for letter in name)
+        return rf"{text} & {expected:.4g} & ${selected:.4g} \pm {error:.2g}$ \\"
+
+    v = data.verdict
+    rows = [line(row.name, row.expected, row.selected, row.effective) for row in data.processes]
+    totals = [line("signal", v.total_s, v.s, v.effective_s), line("background", v.total_b, v.b, v.effective_b)]
+    head = r"process & expected & selected \\"
+    parts = [r"\begin{tabular}{lrr}", r"\toprule", head, r"\midrule", *rows, r"\midrule", *totals, r"\bottomrule"]
+    return "\n".join([*parts, r"\end{tabular}", ""])
 
 
 def cuts_table(data: ReportData) -> Table:

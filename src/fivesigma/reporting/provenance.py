@@ -188,7 +188,7 @@ def provenance_of(
         events=len(events),
         features=len(feature_names_of(model, final, events)),
         rounds=len(history),
-        training_seconds=float(sum(r.seconds for r in history)),
+        training_seconds=float(sum(getattr(r, "seconds", 0.0) for r in history)),
         versions={"fivesigma": fivesigma.__version__, **versions_in_use()},
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=command,

@@ -14,7 +14,6 @@ from fivesigma.datasets.sources import Paths, find_targets
 from fivesigma.datasets.stream import has_changed
 from fivesigma.datasets.tables import ParquetFile
 from fivesigma.errors import InputError
-from fivesigma.scored.score_bins import Partition
 from fivesigma.scored.scored_events import check_ending
 from fivesigma.yields import ProcessYields, number_processes, process_yields, rescaling
 
@@ -87,10 +86,10 @@ class ScoredFiles:
     def __len__(self) -> int:
         return len(self._parts)
 
-    def __getitem__(self, at: int) -> Partition:
+    def __getitem__(self, at: int) -> tuple[AnyArray, BoolArray, Array]:
         return self.part(at)[0]
 
-    def part(self, at: int, *others: str) -> tuple[Partition, dict[str, AnyArray]]:
+    def part(self, at: int, *others: str) -> tuple[tuple[AnyArray, BoolArray, Array], dict[str, AnyArray]]:
         """Read a part, and other columns of it, those that its file has."""
         if not 0 <= at < len(self):
             raise IndexError(at)
@@ -104,7 +103,7 @@ class ScoredFiles:
         signal = np.asarray(read.pop("label") == classes[1], dtype=np.bool_)
         if self._yields is not None:
             weight = weight * np.where(signal, *factors)
-        return Partition(score, signal, weight), read
+        return (score, signal, weight), read
 
     def _read(self, at: int, *names: str) -> tuple[dict[str, AnyArray], Source, int]:
         file, first, rows = self._parts[at]
@@ -160,28 +159,26 @@ class ScoredFiles:
         """What each process has in the intervals between ascending edges, of which the last is infinity."""
         n = edges.size - 1
         found: dict[str, ProcessYields] = {}
-        for part, read in self._with("process"):
-            category: IntArray = np.minimum(np.searchsorted(edges, part.score, side="right") - 1, n - 1)
-            self._add(
-                found, process_yields(category, n, part.weight, number_processes(part.signal, read.get("process")))
-            )
+        for (score, signal, weight), read in self._with("process"):
+            category: IntArray = np.minimum(np.searchsorted(edges, score, side="right") - 1, n - 1)
+            self._add(found, process_yields(category, n, weight, number_processes(signal, read.get("process"))))
         return found
 
     def selected(self, cut: float | None) -> tuple[dict[str, ProcessYields], dict[str, ProcessYields]]:
         """What each process has in all, and above a cut or, without one, among the events marked as selected."""
         every: dict[str, ProcessYields] = {}
         kept: dict[str, ProcessYields] = {}
-        for part, read in self._with("process", "selected"):
+        for (score, signal, weight), read in self._with("process", "selected"):
             marked = read.get("selected")
             if cut is None and (marked is None or marked.dtype.kind != "b"):
                 raise InputError("the files have no column 'selected' of true and false: give --cut or --fraction")
-            chosen: BoolArray = part.score >= cut if cut is not None else np.asarray(marked, dtype=np.bool_)
-            processes = number_processes(part.signal, read.get("process"))
+            chosen: BoolArray = score >= cut if cut is not None else np.asarray(marked, dtype=np.bool_)
+            processes = number_processes(signal, read.get("process"))
             for sums, category in ((every, np.zeros(chosen.size, dtype=np.intp)), (kept, chosen.astype(np.intp) - 1)):
-                self._add(sums, process_yields(category, 1, part.weight, processes))
+                self._add(sums, process_yields(category, 1, weight, processes))
         return every, kept
 
-    def _with(self, *names: str) -> Iterator[tuple[Partition, dict[str, AnyArray]]]:
+    def _with(self, *names: str) -> Iterator[tuple[tuple[AnyArray, BoolArray, Array], dict[str, AnyArray]]]:
         for at in range(len(self)):
             yield self.part(at, *names)
 

@@ -51,7 +51,7 @@ def rescaling(what: str, present: float, total: float) -> float:
 def learner_weights(
     weight: Array, signal: BoolArray, class_weights: tuple[float, float] = (1.0, 1.0), negative: str = "error"
 ) -> Array:
-    """Weights for a learner: physics weight times class weight, not negative, mean one.
+    """Weights for a learner: physics weight times class weight, not negative, mean one: w_i c(y_i) / mean(w c).
 
     Parameters
     ----------

@@ -174,7 +174,7 @@ def train(
     return [*arrays[:-2], arrays[-2][:1], arrays[-1][:1]]  # the outputs of the groups have done their work
 
 
-def log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment: int) -> Array:
+def net_log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment: int) -> Array:
     """Log-odds of events, the mean over `n_augment` symmetric copies of each.
 
     In double precision, for in single the score of an event would depend on which others are scored with it; on the

@@ -1,16 +1,14 @@
-"""Yields in bins of the score: the first pass of a scan, which sorts nothing.
+"""Yields in bins of the score: the first pass of a scan of files or of a cluster, which sorts nothing.
 
-A scan needs few of its cuts exactly. So one pass over partitions of the events adds up the weights in bins of the
-score, and a second one looks at the events of the bins that matter alone (`fivesigma.cut.binned_ranking`). Sums in
-bins add
-up over arrays, files and workers.
+A scan needs few of its cuts exactly. So one pass over parts of the events adds up the weights in bins of the score, and
+a second one looks at the events of the bins that matter alone (`fivesigma.cut.binned`). Sums in bins add up over parts,
+files and workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -24,41 +22,24 @@ _CELLS = 4096
 _TAIL = 1e-3  # share of the scores beyond the first and the last cell, on each side
 
 
-class Partition(NamedTuple):
-    """Some of the events: scores without NaN, which of them are signal, and their physics weights."""
-
-    score: AnyArray
-    signal: BoolArray
-    weight: Array
-
-    def rows(self, which: Any) -> Partition:
-        """Some of the events."""
-        return Partition(self.score[which], self.signal[which], self.weight[which])
+#: Some of the events: scores without NaN, which of them are signal, and their physics weights.
+Part = tuple[AnyArray, BoolArray, Array]
 
 
-class Partitions(Protocol):
-    """Events in parts that can be read again and again, in any order."""
+class Parts(Protocol):
+    """Events in parts that can be read again and again, in any order; a list of parts in memory is one."""
 
     def __len__(self) -> int:
         """Number of parts."""
 
-    def __getitem__(self, at: int, /) -> Partition:
+    def __getitem__(self, at: int, /) -> Part:
         """Read a part."""
 
 
-class ArrayPartitions(Sequence[Partition]):
-    """Arrays in memory, piece by piece."""
-
-    def __init__(self, score: AnyArray, signal: BoolArray, weight: Array, rows: int = 1 << 18) -> None:
-        self._arrays, self._rows = (score, signal, weight), rows
-
-    def __len__(self) -> int:
-        return (self._arrays[0].size + self._rows - 1) // self._rows
-
-    def __getitem__(self, at: int) -> Partition:  # type: ignore[override]  # no slices
-        if not 0 <= at < len(self):
-            raise IndexError(at)
-        return Partition(*self._arrays).rows(slice(at * self._rows, (at + 1) * self._rows))
+def in_parts(score: AnyArray, signal: BoolArray, weight: Array, rows: int = 1 << 18) -> list[Part]:
+    """Arrays in memory as parts, which are views of them."""
+    starts = range(0, score.size, rows)
+    return [(score[k : k + rows], signal[k : k + rows], weight[k : k + rows]) for k in starts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,18 +132,19 @@ class BinSums:
         return cls(events, positive, negative, squares, lowest, (0.0, 0.0))
 
     @classmethod
-    def of(cls, at: IntArray, part: Partition, n_bins: int) -> BinSums:
-        """Sums of one partition whose events are in the bins `at`."""
+    def of(cls, at: IntArray, part: Part, n_bins: int) -> BinSums:
+        """Sums of one part whose events are in the bins `at`."""
+        score, signal, weight = part
         place = 2 * at
-        place += part.signal
+        place += signal
 
         def summed(weight: Array) -> Array:
             sums: Array = np.bincount(place, weights=weight, minlength=2 * n_bins).astype(np.float64, copy=False)
             return sums.reshape(n_bins, 2)
 
-        weight, lowest = part.weight, np.full(n_bins, np.inf)
-        np.minimum.at(lowest, at, part.score.astype(np.float64, copy=False))
-        background = np.where(part.signal, 0.0, weight)
+        lowest = np.full(n_bins, np.inf)
+        np.minimum.at(lowest, at, score.astype(np.float64, copy=False))
+        background = np.where(signal, 0.0, weight)
         extremes = float(background.min(initial=0.0)), float(background.max(initial=0.0))
         if weight.min(initial=0.0) < 0:
             positive, negative = summed(np.maximum(weight, 0.0)), summed(np.minimum(weight, 0.0))
@@ -172,7 +154,7 @@ class BinSums:
         return cls(events, positive, negative, summed(np.square(weight)), lowest, extremes)
 
     def __add__(self, other: BinSums) -> BinSums:
-        """Sums of both: of other partitions, files or workers."""
+        """Sums of both: of other parts, files or workers."""
         low, high = zip(self.extremes, other.extremes, strict=True)
         return BinSums(
             self.events + other.events,
@@ -184,10 +166,10 @@ class BinSums:
         )
 
 
-def sample_scores(parts: Partitions, most: int = 32) -> tuple[AnyArray, int]:
-    """Scores of some partitions, evenly spread, and an estimate of the number of all events."""
+def sample_scores(parts: Parts, most: int = 32) -> tuple[AnyArray, int]:
+    """Scores of some parts, evenly spread, and an estimate of the number of all events."""
     chosen = np.unique(np.linspace(0, len(parts) - 1, min(most, len(parts))).astype(np.intp)).tolist()
-    found = [parts[at].score for at in chosen]
+    found = [parts[at][0] for at in chosen]
     n = sum(score.size for score in found)
     step = max(1, n // SAMPLE)
     sample = np.concatenate([score[step // 2 :: step] if score.size > step else score for score in found])

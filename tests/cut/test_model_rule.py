@@ -12,8 +12,8 @@ from scipy.special import ndtr
 from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, SOverRootSB, Utility, scan
 from fivesigma._types import IntArray
 from fivesigma.cut.bootstrap import poisson_sums
-from fivesigma.cut.cut_model import ModelledCurve, model_curve
 from fivesigma.cut.ranking import Ranking, rank_events
+from fivesigma.cut.rules import ModelledCurve, model_curve, seen_by
 from fivesigma.cut.yield_model import MIN_CELLS
 from fivesigma.errors import SmallSampleWarning
 from tests.significance.exact import name_of
@@ -35,7 +35,7 @@ def _sample(n: int, seed: int, distance: float = 1.5) -> Sample:
 
 def _curve(sample: Sample, utility: Utility, floor: float = 10.0) -> ModelledCurve | None:
     ranking = rank_events(*sample)
-    return model_curve(ranking.s, ranking.b, ranking.last, ranking.variances, ranking.valid(floor), utility)
+    return model_curve(seen_by(ranking, ranking.s, utility), ranking.valid(floor))
 
 
 def _true(cut: float, distance: float, utility: Utility) -> float:
@@ -101,7 +101,7 @@ def test_the_cut_is_valid_where_no_cut_between_the_two_views_is() -> None:
     seen = 0
     for ranking, at, _ in _disagreeing(400):
         valid = np.isin(np.arange(ranking.last.size), at)
-        found = model_curve(ranking.s, ranking.b, ranking.last, ranking.variances, valid, AMS2(b_reg=10.0))
+        found = model_curve(seen_by(ranking, ranking.s, AMS2(b_reg=10.0)), valid)
         assert found is not None
         assert found.best in at
         seen += 1
@@ -180,6 +180,8 @@ def test_too_few_events_are_said_and_have_the_plateau() -> None:
     with pytest.warns(SmallSampleWarning, match=r"too few to model yields \(30 of each are needed\); the cut is the"):
         few = scan(score, y, w, rule="model", min_effective=1.0)
     assert few.cut == scan(score, y, w, rule="plateau", min_effective=1.0).cut
+    assert few.rule == "plateau"
+    assert "rule='plateau'" in repr(few)
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["signal", "background"])
@@ -242,11 +244,12 @@ def test_the_interval_of_the_cut_chooses_by_the_same_rule() -> None:
     best = scan(*sample, utility, "model")
     found = best.interval(n_boot=50, random_state=3)
     ranking, error = best.ranking, best.errors(np.arange(3_000))
+    assert isinstance(ranking, Ranking)
     cuts = []
     for s, b in zip(*poisson_sums(ranking.weight, ranking.signal, ranking.last, 50, 3), strict=True):
         z = np.where(np.isfinite(best.values) & (b > 0), utility.value(s, np.where(b > 0, b, 1.0)), np.nan)
         top = int(np.nanargmax(z))
-        replica = model_curve(s, b, ranking.last, ranking.variances, z >= z[top] - 2 * error[top], utility)
+        replica = model_curve(seen_by(ranking, z, utility)._replace(s=s, b=b), z >= z[top] - 2 * error[top])
         assert replica is not None
         cuts.append(ranking.thresholds([replica.best])[0])
     np.testing.assert_array_equal(found.cut, np.quantile(cuts, [0.16, 0.84], method="nearest"))

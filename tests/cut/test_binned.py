@@ -11,56 +11,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fivesigma import AMS2, FDivergence, Utility, scan
-from fivesigma.cut.best_cut import scan_partitions
-from fivesigma.cut.binned_ranking import BinnedRanking
-from fivesigma.cut.binned_search import RULES_OF_BINS
-from fivesigma.cut.ranking import Ranking, rank_events
-from fivesigma.cut.rules import choose, choose_by_model
+from fivesigma.cut.best_cut import scan_binned
+from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking
+from fivesigma.cut.score_bins import MAX_BINS, BinSums, Part, ScoreBins, in_parts
 from fivesigma.errors import InputError
-from fivesigma.scored.score_bins import MAX_BINS, ArrayPartitions, BinSums, Partition, ScoreBins
-from fivesigma.yields import significance_or_nan, standard_errors
+from fivesigma.yields import significance_or_nan
 from tests.significance.exact import UTILITIES, name_of
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def _full_sort(sample: Sample, utility: Utility, rule: str, floor: float) -> tuple[Ranking, np.ndarray, int]:
-    """The ranking of all events, the significance of every cut, and the cut that the rule takes of them."""
-    ranking = rank_events(*sample)
-    z = significance_or_nan(utility, ranking.s, ranking.b, ranking.valid(floor))
-
-    def error_at(cut: int) -> float:
-        s2, b2 = ranking.variances(np.array([cut]))
-        return float(standard_errors(utility, ranking.s[[cut]], ranking.b[[cut]], s2, b2)[0])
-
-    chosen = None
-    if rule == "model":
-        chosen = choose_by_model(utility, ranking.s, ranking.b, ranking.variances, z, ranking.last, error_at)
-    if chosen is None:
-        chosen = choose("plateau" if rule == "model" else rule, z, ranking.last, error_at)
-    return ranking, z, chosen
-
-
 def _agree(sample: Sample, utility: Utility, rule: str, floor: float, *, fine: int, rows: int) -> None:
     """Two passes over small parts, with bins as for `fine` events, take the cut of a full sort."""
-    parts = ArrayPartitions(*sample, rows=rows)
+    parts = in_parts(*sample, rows=rows)
     bins = ScoreBins.of(sample[0], fine)
     try:
-        ranking, z, chosen = _full_sort(sample, utility, rule, floor)
+        sorted_ = scan(*sample, utility, rule, min_effective=floor)
     except InputError as err:
         with pytest.raises(InputError, match=re.escape(str(err)[:80])):
-            scan_partitions(parts, utility, rule, min_effective=floor, bins=bins)
+            scan_binned(BinnedRanking(parts, bins), utility, rule, min_effective=floor)
         return
-    found = scan_partitions(parts, utility, rule, min_effective=floor, bins=bins)
-    assert found.significance == pytest.approx(z[chosen], rel=1e-12, abs=1e-12)
-    if found.fraction != (ranking.last[chosen] + 1) / ranking.score.size:
+    found = scan_binned(BinnedRanking(parts, bins), utility, rule, min_effective=floor)
+    assert found.significance == pytest.approx(sorted_.significance, rel=1e-12, abs=1e-12)
+    if found.fraction != sorted_.fraction:
         # Sums in another order may settle a tie in another way: then the rule finds both cuts alike.
-        assert found.significance == pytest.approx(z[chosen], rel=1e-14, abs=1e-14)
+        assert found.significance == pytest.approx(sorted_.significance, rel=1e-14, abs=1e-14)
         assert rule == "peak"
         return
-    assert found.cut == float(ranking.thresholds([chosen])[0])
-    np.testing.assert_allclose([found.s, found.b], [ranking.s[chosen], ranking.b[chosen]], rtol=1e-12, atol=1e-12)
-    assert found.effective_background == pytest.approx(ranking.effective(chosen), rel=1e-12)
+    assert (found.cut, found.rule) == (sorted_.cut, sorted_.rule)
+    np.testing.assert_allclose([found.s, found.b], [sorted_.s, sorted_.b], rtol=1e-12, atol=1e-12)
+    assert found.effective_background == pytest.approx(sorted_.effective_background, rel=1e-12)
+    if np.isfinite(sorted_.error):
+        assert found.error == pytest.approx(sorted_.error, rel=1e-8)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
@@ -145,7 +127,7 @@ def test_no_valid_cut_of_a_bin_exceeds_its_bound(negative: float) -> None:
     for seed in range(20):
         sample = _sample(seed, 800, "continuous", negative, np.float64)
         for floor in (0.0, 10.0):
-            ranking = BinnedRanking(ArrayPartitions(*sample), ScoreBins.of(sample[0], 6_000))
+            ranking = BinnedRanking(in_parts(*sample), ScoreBins.of(sample[0], 6_000))
             bound = ranking.upper_bounds(AMS2(), floor)
             ranking.resolve(np.ones(bound.size, dtype=bool))
             cuts = ranking.cuts()
@@ -158,12 +140,12 @@ def test_no_valid_cut_of_a_bin_exceeds_its_bound(negative: float) -> None:
 def test_sums_add_up_over_partitions() -> None:
     sample = _sample(0, 1_000, "ties", 0.2, np.float32)
     bins = ScoreBins.of(sample[0], 5_000)
-    n, whole = len(bins), Partition(*sample)
-    halves = [Partition(*(v[rows] for v in sample)) for rows in (slice(0, 300), slice(300, None))]
+    n, whole = len(bins), sample
+    halves = in_parts(*sample, rows=300)
     total = BinSums.empty(n)
     for part in halves:
-        total += BinSums.of(bins(part.score), part, n)
-    once = BinSums.of(bins(whole.score), whole, n)
+        total += BinSums.of(bins(part[0]), part, n)
+    once = BinSums.of(bins(whole[0]), whole, n)
     for name in ("events", "positive", "negative", "squares", "lowest", "extremes"):
         np.testing.assert_allclose(getattr(total, name), getattr(once, name), rtol=1e-14)
     assert once.negative.min() < 0 < once.positive.max()
@@ -174,23 +156,40 @@ def test_large_samples_need_two_passes_and_few_events(rule: str) -> None:
     sample = _sample(1, 300_000, "continuous", 0.0, np.float64)
     seen: list[int] = []
 
-    class Counted(ArrayPartitions):
-        def __getitem__(self, at: int) -> Partition:  # type: ignore[override]
+    class Counted(list[Part]):
+        def __getitem__(self, at: int) -> Part:  # type: ignore[override]
             seen.append(at)
             return super().__getitem__(at)
 
-    parts = Counted(*sample, rows=50_000)
-    found = scan_partitions(parts, AMS2(10.0), rule)
+    parts = Counted(in_parts(*sample, rows=50_000))
+    found = scan_binned(BinnedRanking(parts), AMS2(10.0), rule)
     assert len(seen) <= 4 * len(parts)  # a sample that places the bins, and two or three passes
     assert found.significance == pytest.approx(scan(*sample, AMS2(10.0), rule).significance, rel=1e-12)
     assert found.curve.cut.size <= 65_536
-    with pytest.raises(InputError, match=r"a scan of files does not rank all events.*ScoredEvents\.read"):
-        _ = found.ranking
+    assert len(seen) <= 4 * len(parts)  # what is asked of the scan reads nothing
+
+
+@pytest.mark.parametrize("rule", ["model", "plateau"])
+def test_intervals_without_the_events_are_those_with_them(rule: str) -> None:
+    sample = _sample(4, 100_000, "continuous", 0.0, np.float64)
+    found = scan_binned(BinnedRanking(in_parts(*sample)), AMS2(10.0), rule).interval(n_boot=300)
+    exact = scan(*sample, AMS2(10.0), rule).interval(n_boot=300)
+    width = exact.significance[1] - exact.significance[0]
+    assert found.significance == pytest.approx(exact.significance, abs=0.2 * width)
+    assert found.cut == pytest.approx(exact.cut, abs=0.5 * (exact.cut[1] - exact.cut[0]))
+
+
+def test_a_rule_that_needs_every_cut_is_refused() -> None:
+    ranking = BinnedRanking(in_parts(*_sample(0, 200, "ties", 0.0, np.float64)))
+    with pytest.raises(
+        InputError, match=r"rule='smooth' needs every cut.*'model', 'plateau', 'peak'.*ScoredEvents\.read"
+    ):
+        scan_binned(ranking, AMS2(), "smooth")
 
 
 def test_the_curve_of_parts_is_on_the_curve_of_all() -> None:
     sample = _sample(2, 20_000, "continuous", 0.1, np.float64)
-    few = scan_partitions(ArrayPartitions(*sample), AMS2(), "peak", min_effective=10.0).curve
+    few = scan_binned(BinnedRanking(in_parts(*sample)), AMS2(), "peak", min_effective=10.0).curve
     full = scan(*sample, rule="peak", min_effective=10.0).curve
     at = np.searchsorted(full.fraction, few.fraction)
     np.testing.assert_array_equal(full.fraction[at], few.fraction)

@@ -1,0 +1,158 @@
+"""What is quoted holds for the fit: free norms, fixed parameters, variations without effect, fits that fail."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fivesigma.analysis import Record, analyse
+from fivesigma.analysis.cabinetry_workspace import fit_workspace
+from fivesigma.analysis.histograms import Filled
+from fivesigma.analysis.workspace_checks import notes_on_bins
+from fivesigma.errors import InputError
+from tests.analysis.conftest import Small
+from tests.analysis.ntuples import N, branches, make, write
+
+pytest.importorskip("cabinetry")
+
+
+def run(given: dict[str, Any], out: Path, **options: Any) -> Record:
+    return analyse(given, out, n_jobs=1, say=None, **options)
+
+
+def alone(small: Small) -> dict[str, Any]:
+    """The chosen region by itself, without systematics."""
+    given = copy.deepcopy(small.config)
+    given["Regions"], given["Systematics"] = given["Regions"][:1], []
+    return given
+
+
+def test_a_free_norm_of_the_background_is_in_the_quoted_number(small: Small, tmp_path: Path) -> None:
+    given = alone(small)
+    known = run(given, tmp_path / "known")
+    given["NormFactors"].append({"Name": "bkg", "Samples": "Background", "Nominal": 1, "Bounds": [0, 10]})
+    free = run(given, tmp_path / "free")
+    before, after = (record["categorise"]["cross_fitted"] for record in (known, free))
+    assert [name for name, _ in after["waterfall"]] == ["known background", "bkg", "simulation"]
+    assert after["significance"] < 0.8 * before["significance"]
+    given["Fivesigma"]["Categories"] = {"Number": 1}  # which cannot measure it
+    one = run(given, tmp_path / "one")
+    assert one["categorise"]["cross_fitted"]["significance"] == pytest.approx(0.0, abs=1e-6)
+    assert one["workspace"]["significance"] == pytest.approx(0.0, abs=1e-3)
+
+
+def test_a_norm_that_is_not_one_scales_the_background(small: Small, tmp_path: Path) -> None:
+    given = alone(small)
+    given["NormFactors"].append({"Name": "bkg", "Samples": "Background", "Nominal": 4})
+    given["General"]["Fixed"] = [{"Name": "bkg", "Value": 4}]
+    found = run(given, tmp_path / "out")
+    assert found["read"]["norms"] == {}
+    given["Samples"][2]["Weight"] = "4 * weight"
+    del given["NormFactors"][1], given["General"]["Fixed"]
+    same = run(given, tmp_path / "same")
+    for key in ("s", "b"):
+        np.testing.assert_allclose(found["categorise"][key], same["categorise"][key], rtol=1e-9)
+
+
+def test_a_fixed_systematic_is_not_profiled(small: Small, tmp_path: Path) -> None:
+    given = copy.deepcopy(small.config)
+    given["General"]["Fixed"] = [{"Name": "Weighting", "Value": 0}]
+    found = run(given, tmp_path / "out")["categorise"]
+    assert found["systematics"] == ["Luminosity", "Modeling"]
+    assert found["cross_fitted"]["significance"] > small.record["categorise"]["cross_fitted"]["significance"]
+
+
+@pytest.mark.parametrize("categories", [{"Number": 2}, "Cut"], ids=["categories", "cut"])
+def test_a_systematic_of_the_signal_alone(small: Small, tmp_path: Path, categories: Any) -> None:
+    given = copy.deepcopy(small.config)
+    given["Fivesigma"]["Categories"] = categories
+    both = {"Up": {"Normalization": 0.1}, "Down": {"Normalization": -0.1}}
+    given["Systematics"].append({"Name": "theory", "Type": "Normalization", "Samples": "Signal", **both})
+    record = run(given, tmp_path / "out")
+    assert "theory" in record["categorise"]["systematics"]
+    assert any("'theory' moves no background" in note for note in record["categorise"]["notes"])
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_variations_without_effect_and_with_few_events_are_said(small: Small, tmp_path: Path) -> None:
+    trees = {"signal": branches("signal"), "background": branches("background"), "pseudodata": branches("data", 600)}
+    trees["background_up"] = branches("background", N // 25)
+    given = copy.deepcopy(small.config)
+    given["General"]["InputPath"] = str(write(tmp_path / "n.root", trees))
+    given["Systematics"][2] |= {"Up": {"Weight": "1.2*weight"}, "Down": {"Weight": "1.2*weight"}}
+    same = {"Up": {"Tree": "background"}, "Down": {"Symmetrize": True}}
+    given["Systematics"].append({"Name": "none", "Type": "NormPlusShape", "Samples": "Background", **same})
+    record = run(given, tmp_path / "out")
+    said = [*record["read"]["notes"], *record["categorise"]["notes"], *record["workspace"]["notes"]]
+    assert any("systematic 'Modeling' Up has 60 entries for 1,500 nominal ones" in note for note in said)
+    assert any("systematic 'none' Up is the nominal sample: it changes nothing" in note for note in said)
+    assert "systematic 'none' is the nominal sample in every bin: it changes nothing" in said
+    assert "systematic 'Weighting' is the same up and down in every bin" in said
+
+
+def test_many_empty_bins_are_one_line() -> None:
+    empty, negative = (
+        Filled(np.zeros(3), np.zeros(3), np.zeros(3)),
+        Filled(np.array([1.0, -2.0, 3.0]), *np.ones((2, 3))),
+    )
+    keys = [(None, None), *((f"s{k}", side) for k in range(15) for side in ("Up", "Down"))]
+    histograms = {("CR", "tt", name, side): empty for name, side in keys} | {("CR", "Z", None, None): negative}
+    notes = notes_on_bins(histograms, ["CR_tt has empty bins: [0 1 2]"] * 31)
+    assert notes == [
+        "'tt' has no yield in bins 0, 1, 2 of region 'CR' (31 templates)",
+        "'Z' has a negative yield in bin 1 of region 'CR'",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:jsonschema.RefResolver:DeprecationWarning")
+def test_a_fit_that_fails_says_why() -> None:
+    sample = {"name": "s", "data": [0.0], "modifiers": [{"name": "mu", "type": "normfactor", "data": None}]}
+    workspace = {
+        "channels": [{"name": "c", "samples": [sample]}],
+        "observations": [{"name": "c", "data": [float("nan")]}],
+        "measurements": [{"name": "m", "config": {"poi": "mu", "parameters": []}}],
+        "version": "1.0.0",
+    }
+    with pytest.raises(InputError, match=r"the fit of workspace\.json (failed|gave)"):
+        fit_workspace(workspace)
+
+
+def test_factors_of_the_luminosity_are_said(small: Small, tmp_path: Path) -> None:
+    given = copy.deepcopy(small.config)
+    given["Fivesigma"] |= {
+        "Luminosity": 10,
+        "CrossSections": {"Signal": None, "Background": {"CrossSection": 0.2, "SumOfWeights": "h_sumw"}},
+    }
+    said: list[str] = []
+    record = analyse(given, tmp_path / "out", n_jobs=1, say=said.append, only="read")
+    assert record["read"]["normalisation"] == [
+        "Background: weights x 1 = 1000 x 10/fb x 0.2 pb / 2000 (h_sumw, 1 file)."
+    ]
+    assert record["read"]["normalisation"][0] in said
+
+
+@pytest.mark.parametrize("key", ["RegionPath", "VariationPath"])
+def test_paths_of_regions_and_variations(small: Small, tmp_path: Path, key: str) -> None:
+    """As in cabinetry: the placeholder of InputPath is replaced by what the region or the variation says."""
+    for name in ("", "_other"):
+        make(tmp_path / f"n{name}.root")
+    given = copy.deepcopy(small.config)
+    given["General"]["InputPath"] = f"{tmp_path}/n{{{key}}}.root"
+    if key == "RegionPath":
+        given["Regions"][0]["RegionPath"], given["Regions"][1]["RegionPath"] = "", "_other"
+    else:
+        given["Systematics"][1]["Up"]["VariationPath"] = "_other"
+    found = run(given, tmp_path / "out")
+    assert found["workspace"]["significance"] == pytest.approx(small.record["workspace"]["significance"], abs=1e-6)
+    assert sorted(path.name for path in (tmp_path / "out" / "ntuples").glob("*.root")) == ["n.root", "n_other.root"]
+
+
+def test_the_score_in_another_region(small: Small, tmp_path: Path) -> None:
+    given = copy.deepcopy(small.config)
+    given["Regions"][1] |= {"Variable": "fivesigma_score", "Binning": [0, 0.3, 1.01]}
+    record = run(given, tmp_path / "out")
+    assert np.isfinite(record["workspace"]["significance"])
