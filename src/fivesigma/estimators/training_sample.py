@@ -203,7 +203,7 @@ class TrainingSample:
         if n_seen > _FEW * held_out.size:
             warnings.warn(
                 f"{n_seen} of {held_out.size} held-out events have the same features as events that are trained on, so "
-                "that their significance is too high; give copies of an event one group with groups=",
+                "that their significance is too high; give all copies one group with groups=",
                 DuplicatedEventsWarning,
                 stacklevel=2,
             )
