@@ -8,7 +8,7 @@ gato-hep needs TensorFlow and is no dependency: give the Python of an environmen
 Both get the same scores and weights, 100,000 signal and 300,000 background events as in gato-hep's example, and choose
 edges on them; "out" is the expected significance of those edges, exact for the Gaussians and on ten times as many
 events for the toy. gato-hep has no hard limits. Only with no more floor than its result has can we choose that result:
-"same floor" is the fair comparison: the rule "peak" must not be below in sample, nor "smooth" out of sample. gato-hep's
+"same floor" is the fair comparison: the rule "peak" must not be below in sample, nor "model" out of sample. gato-hep's
 lowest category takes all that is left, ours discards it, so one line has our optimum among categories that leave
 nothing out.
 """
@@ -31,7 +31,8 @@ from scipy.special import ndtr
 from fivesigma import AMS2
 from fivesigma._types import Array, BoolArray
 from fivesigma.categories import categorise
-from fivesigma.categories.one_score.optimum import best_edges, best_totals, candidate_cuts, check_limits, grid_of
+from fivesigma.categories.floors import Floors
+from fivesigma.categories.one_score.exact import best_edges, best_totals, candidate_cuts, grid_of
 from fivesigma.cut.ranking import rank_events
 from fivesigma.errors import SmallSampleWarning
 
@@ -104,7 +105,7 @@ def evaluate(edges: Array, sample: Sample) -> tuple[float, float]:
 def exhaustive(sample: Sample, n_categories: int, min_effective: float) -> Array:
     """Edges of the best categories that leave nothing out."""
     ranking = rank_events(sample.score, sample.signal, sample.weight)
-    cuts, limits = candidate_cuts(ranking), check_limits(0.0, min_effective, None)
+    cuts, limits = candidate_cuts(ranking), Floors.checked(0.0, min_effective, None)
     grid = grid_of(ranking, cuts)
     best = best_totals(grid, AMS2(), limits, n_categories)
     best[-1, :-1] = -np.inf
@@ -128,8 +129,8 @@ def compare(
         lines.append(Line("gato-hep", k, inside, outside(theirs), effective, *seconds))
         same_floor = min(effective, min_effective)
         for who, rule, floor in (
-            ("smooth", "smooth", min_effective),
-            ("smooth, same floor", "smooth", same_floor),
+            ("model", "model", min_effective),
+            ("model, same floor", "model", same_floor),
             ("peak, same floor", "peak", same_floor),
         ):
             times, processor = [], []
@@ -179,7 +180,7 @@ def summary(title: str, lines: list[Line]) -> str:
     rows = []
     for k in N_CATEGORIES:
         at = {line.who: line for line in lines if line.n_categories == k}
-        gato, same, own = at["gato-hep"], at["smooth, same floor"], at["smooth"]
+        gato, same, own = at["gato-hep"], at["model, same floor"], at["model"]
         rows.append(
             f"| {title} | {k} | {gato.inside:.3f} | {gato.outside:.3f} | {gato.effective:.0f} "
             f"| {same.inside:.3f} | {same.outside:.3f} | {same.effective:.0f} "

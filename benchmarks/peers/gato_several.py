@@ -24,10 +24,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, IntArray
-from fivesigma.categories.ratios.sample import check_sample
+from fivesigma.categories.ratios.class_sample import check_sample
 from fivesigma.categories.several_signals import categorise_scores
-from fivesigma.categories.several_signals.fit import fit
-from fivesigma.categories.several_signals.record import goal_of
+from fivesigma.categories.several_signals.region_fit import fit
+from fivesigma.categories.several_signals.region_result import goal_of
 
 CHILD = Path(__file__).with_name("gato_several_child.py")
 COLUMNS = ("signal1", "signal2", "background")
@@ -120,12 +120,12 @@ def compare(python: str, folder: Path, samples: int) -> None:
                 gains[form, k, f"{label}: found / bound"].append(ours.value / ours.bound.value)
                 gains[form, k, f"{label}: CPU s"].append(seconds)
                 gains[form, k, f"{label}: faster"].append(cpu / seconds)
-                sample = check_sample(*tune, ours._settings.roles)
-                other = check_sample(*test, ours._settings.roles)
-                both = fit(sample, ours._settings)
+                sample = check_sample(*tune, ours.settings.roles)
+                other = check_sample(*test, ours.settings.roles)
+                both = fit(sample, ours.settings)
                 for name, rule in (("search", both.search[-1]), ("argmax + 1-D", both.simple[-1])):
                     if rule is not None:
-                        out_value = goal_of(other, rule.assign(other.scores), k, ours._settings.goal)
+                        out_value = goal_of(other, rule.assign(other.scores), k, ours.settings.goal)
                         gains[form, k, f"{label}: {name} - gato-hep"].append(out_value - theirs)
                         gains[form, k, f"{label}: {name}"].append(out_value)
                         if name != "search":

@@ -7,7 +7,7 @@ adds to benchmarks/studies/category_yields.json after each setting: it can be ki
 ``python -m
 benchmarks.studies.category_yields tables`` prints the table.
 
-Modelled yields are those of the rule "smooth"; averaged ones are what it falls back to with few events. Truth is exact
+Modelled yields are those of the rule "model"; averaged ones are what it falls back to with few events. Truth is exact
 for Gaussians and for the heavy weights of `benchmarks.studies.cut_rules`; otherwise it is 1,400,000 other events of
 the toy, or the rest of set t.
 """
@@ -30,8 +30,8 @@ from benchmarks.studies.cut_scores import KINDS, Scored, read_scored
 from fivesigma import AMS2
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
-from fivesigma.categories.one_score.between import edges_at
-from fivesigma.categories.one_score.optimum import Limits, best_edges, best_totals, candidate_cuts, grid_of
+from fivesigma.categories.floors import Floors
+from fivesigma.categories.one_score.exact import best_edges, best_totals, candidate_cuts, edges_at, grid_of
 from fivesigma.categories.one_score.smooth import averaged, modelled
 from fivesigma.cut.ranking import rank_events
 from fivesigma.errors import SmallSampleWarning
@@ -124,7 +124,7 @@ def compare(results: dict[str, Any], folder: str, *names: str) -> Iterator[None]
 
 def _outside(sample: Scored, truth: Truth) -> list[list[float]]:
     """Significance on other events, a row for each number of categories; NaN where so many do not fit."""
-    utility, limits = AMS2(), Limits(0.0, 10.0)
+    utility, limits = AMS2(), Floors(0.0, 10.0)
     ranking = rank_events(*as_scored(*sample).arrays())
     cuts = candidate_cuts(ranking, EDGES)
     grid, s2 = grid_of(ranking, cuts), ranking.variances(cuts)[0]

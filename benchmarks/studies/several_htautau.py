@@ -18,13 +18,12 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.ratios.sample import Roles, Sample, check_sample
+from fivesigma.categories.floors import Floors
+from fivesigma.categories.ratios.class_sample import ClassSample, Roles, check_sample
 from fivesigma.categories.several_signals import categorise_scores
-from fivesigma.categories.several_signals.ascent import Floors
-from fivesigma.categories.several_signals.fit import fit
-from fivesigma.categories.several_signals.goal import Goal
-from fivesigma.categories.several_signals.record import goal_of
-from fivesigma.categories.several_signals.settings import Settings
+from fivesigma.categories.several_signals.goal import Goal, Settings
+from fivesigma.categories.several_signals.region_fit import fit
+from fivesigma.categories.several_signals.region_result import goal_of
 
 SIGNALS = ("htautau_ggF", "htautau_VBF")
 COLUMNS = (*SIGNALS, "background")
@@ -77,7 +76,7 @@ def main(path: str) -> None:
         )
     for k in NUMBERS:
         found = categorise_scores(scores["t"], process["t"], weight["t"], k, signals=SIGNALS, processes=COLUMNS)
-        settings = found._settings
+        settings = found.settings
         tune = check_sample(scores["t"], process["t"], weight["t"], settings.roles)
         test = check_sample(scores["b"], process["b"], weight["b"], settings.roles)
         both = fit(tune, settings)
@@ -111,7 +110,7 @@ def _both(scores: Any, process: Any, weight: Any, chosen: Any, k: int) -> tuple[
     return search, simple
 
 
-def _replicas(sample: Sample, copies: Any) -> list[Sample]:
+def _replicas(sample: ClassSample, copies: Any) -> list[ClassSample]:
     """The sample itself, then its replicas."""
     from dataclasses import replace
 

@@ -30,9 +30,8 @@ from benchmarks.harness import Figure, benchmark, best_times
 from fivesigma import profiled_significance
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.categories import categorise
-from fivesigma.categories.one_score.cells import Cells
 from fivesigma.categories.one_score.dual import search
-from fivesigma.categories.one_score.uncertain import merged
+from fivesigma.categories.one_score.profiled import Cells, DiscoveryCells, merged
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.likelihood.profile import Counts, lowest
 from fivesigma.likelihood.shifts import Systematics, Varied, YieldShifts, yield_shifts
@@ -98,7 +97,7 @@ def on_gaussians(n_samples: int = 20) -> dict[str, Any]:
     for seed in range(n_samples):
         sample = gaussians(seed)
         for k in N_CATEGORIES:
-            naive = [categorise(*sample.events, k, rule="smooth", min_effective=floor) for floor in (10, 25)]
+            naive = [categorise(*sample.events, k, rule="model", min_effective=floor) for floor in (10, 25)]
             knowing = categorise(*sample.events, k, systematics=gaussian_systematics(sample))
             rows[k].append([*(expected(c.edges) for c in (*naive, knowing)), knowing.significance, knowing.gap or 0.0])
     return _table(rows)
@@ -109,7 +108,7 @@ def misjudged(n_samples: int = 10, k: int = 10) -> dict[str, Any]:
     found: dict[str, list[float]] = {}
     for seed in range(n_samples):
         sample = gaussians(seed)
-        naive = categorise(*sample.events, k, rule="smooth", min_effective=25).edges
+        naive = categorise(*sample.events, k, rule="model", min_effective=25).edges
         for true in (0.0, 1.0):
             found.setdefault(f"true size {true:g}, naive", []).append(expected(naive, true))
             for size in SIZES:
@@ -186,7 +185,7 @@ def on_htautau(blocks: list[Sample]) -> dict[str, Any]:
         systematics = htautau_systematics(sample)
         chosen = {
             k: [
-                *(categorise(*sample.events, k, rule="smooth", min_effective=floor) for floor in (10, 25)),
+                *(categorise(*sample.events, k, rule="model", min_effective=floor) for floor in (10, 25)),
                 categorise(*sample.events, k, systematics=systematics, process=sample.process),
             ]
             for k in N_CATEGORIES
@@ -250,13 +249,14 @@ def random_cells(rng: np.random.Generator, n_cells: int, n_systematics: int) -> 
     up = relative * b
     down = -up * rng.uniform(0.3, 1.3, (n_systematics, 1)) + rng.normal(0, 0.02, (n_systematics, 1)) * b
     n, b, up, down = (np.pad(np.cumsum(v, axis=-1), [(0, 0)] * (v.ndim - 1) + [(1, 0)]) for v in (s + b, b, up, down))
-    return Cells(n, b, up, down, np.tri(n_cells + 1, k=-1, dtype=np.bool_), 0.0, np.zeros(n_systematics))
+    allowed = np.tri(n_cells + 1, k=-1, dtype=np.bool_)
+    return DiscoveryCells(n, allowed, 0.0, np.zeros(n_systematics), b, up, down)
 
 
 def brute_force(cells: Cells, k: int, theta: Array) -> float:
     """Largest profiled significance over all partitions, each from several starts."""
     every = np.array(list(itertools.combinations(range(1, cells.n.size), k)))
-    n = cells.up.shape[0]
+    n = cells.constant.size
     starts = [np.zeros(n), theta, *(1.5 * np.eye(n)), *(-1.5 * np.eye(n))]
     return float(np.sqrt(2 * np.min([cells.profile(every, start).objective for start in starts], axis=0).max()))
 
@@ -353,7 +353,7 @@ def speed() -> Iterable[Figure]:
     with_, without = best_times(
         5,
         lambda: categorise(score, y, weight, 10, systematics=systematics),
-        lambda: categorise(score, y, weight, 10, rule="smooth"),
+        lambda: categorise(score, y, weight, 10, rule="model"),
         clock=time.process_time,
     )
     note = f"{with_:.2f} s against {without:.2f} s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
+import fivesigma
 from fivesigma import (
     AMS2,
     AMS3,
@@ -26,12 +28,20 @@ from fivesigma import (
     scan,
 )
 from fivesigma._types import Array, IntArray
-from fivesigma.categories import categorise
-from fivesigma.categories.one_score.optimum import MAX_EDGES, Limits, best_totals, candidate_cuts, grid_of
+from fivesigma.categories import Categories
+from fivesigma.categories.floors import Floors
+from fivesigma.categories.one_score.exact import MAX_EDGES, best_totals, candidate_cuts, grid_of
 from fivesigma.categories.one_score.smooth import averaged
 from fivesigma.cut.ranking import rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.scored.scored_events import as_scored
+
+
+def categorise(*given: Any, **options: Any) -> Categories:
+    """Exact edges of the events as they are, quoted without the statistics of the simulation, unless a test says so."""
+    defaults: dict[str, Any] = {"rule": "peak", "mc_statistics": False}
+    return fivesigma.categorise(*given, **defaults | options)
+
 
 HOMOGENEOUS = [AMS2(), AMS3(), SOverRootSB(), OnOff(tau=2.0)]
 UTILITIES = [
@@ -146,7 +156,7 @@ def test_one_category_is_the_peak_of_the_scan_on_a_coarser_grid() -> None:
 def test_the_grid_costs_little() -> None:
     """The optimum over three times as many edges is next to nothing better."""
     sample = simulated(40_000)
-    ranking, limits = rank_events(*as_scored(*sample).arrays()), Limits(0.0, 100.0)
+    ranking, limits = rank_events(*as_scored(*sample).arrays()), Floors(0.0, 100.0)
     fine = grid_of(ranking, candidate_cuts(ranking, 12_000))
     best = np.sqrt(2 * best_totals(fine, AMS2(), limits, 3)[-1].max())
     found = categorise(*sample, 3, min_effective=100).significance
@@ -179,7 +189,7 @@ def test_smooth_edges_hold_on_other_events() -> None:
         score, y, weight = simulated(40_000, seed=seed)
         weight[y == 1] *= 700 / weight[y == 1].sum()
         weight[y == 0] *= 400_000 / weight[y == 0].sum()
-        peak, smooth = (categorise(score, y, weight, 8, rule=rule) for rule in ("peak", "smooth"))
+        peak, smooth = (categorise(score, y, weight, 8, rule=rule) for rule in ("peak", "model"))
         assert smooth.significance <= peak.significance
         assert smooth.effective_b.min() >= 10
         gains.append(truth(smooth.edges) - truth(peak.edges))
@@ -196,7 +206,7 @@ def test_smooth_equals_brute_force(sample: Sample, k: int, utility: Utility, min
     """F of the averaged yields of few events, under limits on the yields as they are."""
     ranking = rank_events(*as_scored(*sample).arrays())
     grid = averaged(grid_of(ranking, candidate_cuts(ranking)))
-    limits = Limits(0.0, min_effective)
+    limits = Floors(0.0, min_effective)
     running_s, running_b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
     best = -np.inf
     for edges in itertools.combinations(range(grid.s.size), k + 1):
@@ -246,7 +256,7 @@ def test_not_below_gato_hep(boundaries: list[float]) -> None:
     theirs = np.array([-np.inf, *boundaries, np.inf])
     inside, effective = evaluate(theirs, sample)
     peak, smooth = (
-        categorise(*sample, theirs.size - 1, min_effective=min(effective, 25), rule=rule) for rule in ("peak", "smooth")
+        categorise(*sample, theirs.size - 1, min_effective=min(effective, 25), rule=rule) for rule in ("peak", "model")
     )
     assert peak.significance >= inside
     assert expected_significance(smooth.edges) >= expected_significance(theirs) + 0.005
@@ -258,7 +268,7 @@ def test_edges_for_yields_without_noise(separation: float) -> None:
     quantiles = ndtri((np.arange(50_000) + 0.5) / 50_000)
     y = np.repeat([1, 0], 50_000)
     sample = np.append(quantiles + separation, quantiles), y, np.where(y == 1, 700.0, 400_000.0) / 50_000
-    peak, smooth = (categorise(*sample, 4, rule=rule) for rule in ("peak", "smooth"))
+    peak, smooth = (categorise(*sample, 4, rule=rule) for rule in ("peak", "model"))
     assert smooth.significance == pytest.approx(peak.significance, rel=0.015)
     assert smooth.edges[:-1] == pytest.approx(peak.edges[:-1], abs=0.1)
 
@@ -266,7 +276,7 @@ def test_edges_for_yields_without_noise(separation: float) -> None:
 def test_averages_leave_yields_without_noise_as_they_are() -> None:
     """With weights that change by decades along the score, so that they contradict a smooth model."""
     sample = expected_events()
-    peak, smooth = (categorise(*sample, 4, min_effective=0, rule=rule) for rule in ("peak", "smooth"))
+    peak, smooth = (categorise(*sample, 4, min_effective=0, rule=rule) for rule in ("peak", "model"))
     assert smooth.significance == pytest.approx(peak.significance, rel=1e-3)
     assert smooth.edges[:-1] == pytest.approx(peak.edges[:-1], abs=0.2)
     assert np.isfinite(smooth.interval(n_boot=5).edges[:, 1:-1]).all()
@@ -276,16 +286,16 @@ def test_averages_leave_yields_without_noise_as_they_are() -> None:
 def test_smoothing_of_almost_nothing() -> None:
     """Events in one step, or without positive signal, have nothing to smooth."""
     for score, weight in (([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]), ([1.0, 2.0, 3.0], [2.0, 0.0, 3.0])):
-        one = categorise(score, [0, 1, 1], weight, 1, min_effective=0, rule="smooth")
+        one = categorise(score, [0, 1, 1], weight, 1, min_effective=0, rule="model")
         assert one.significance == categorise(score, [0, 1, 1], weight, 1, min_effective=0).significance
-    flat = categorise([1.0, 2.0, 3.0], [0, 1, 0], [2.0, 0.0, 3.0], 1, min_effective=0, rule="smooth")
+    flat = categorise([1.0, 2.0, 3.0], [0, 1, 0], [2.0, 0.0, 3.0], 1, min_effective=0, rule="model")
     assert flat.significance == 0
 
 
 def test_infeasible_limits_give_one_sentence() -> None:
     sample = simulated(2_000)
     with pytest.raises(
-        InputError, match=r"^9 categories do not fit: each needs .* at most 4 can have .*lower the limits$"
+        InputError, match=r"^9 categories do not fit: each needs .* at most 4 can have .*lower the floors$"
     ):
         categorise(*sample, 9, min_effective=150)
     with pytest.raises(InputError, match=r"^1000000 categories do not fit"):
@@ -359,7 +369,7 @@ def test_smoothed_yields_that_differ_by_rounding_only(before: int) -> None:
     for weight in np.spacing(before) * np.arange(1, 6) / 2:
         tiny, without = np.ones(100), np.ones(100)
         tiny[before], without[before] = weight, 0.0
-        found, expected = (categorise(score, y, w, 1, min_effective=0, rule="smooth") for w in (tiny, without))
+        found, expected = (categorise(score, y, w, 1, min_effective=0, rule="model") for w in (tiny, without))
         assert found.significance == pytest.approx(expected.significance, rel=1e-9)
 
 
@@ -377,8 +387,8 @@ def test_held_out_events_fill_the_same_categories() -> None:
     np.testing.assert_allclose(other.b, b)
     assert other.significance == pytest.approx(np.sqrt(2 * AMS2().objective(s, b).sum()))
     assert (found.rule, other.rule) == ("peak", "peak")
-    smooth = categorise(*simulated(2_000, seed=1), 2, rule="smooth")
-    assert smooth.evaluate(score, y, weight).rule == "smooth", "its intervals would choose edges by another rule"
+    smooth = categorise(*simulated(2_000, seed=1), 2, rule="model")
+    assert smooth.evaluate(score, y, weight).rule == "model", "its intervals would choose edges by another rule"
     part = slice(None, 5_000)
     totals = (float(weight[y == 1].sum()), float(weight[y == 0].sum()))
     scaled = found.evaluate(score[part], y[part], weight[part], yields=totals)
@@ -511,13 +521,13 @@ def test_one_category_with_a_constant_uncertainty_is_gaussian_background() -> No
         ({"n_categories": True}, "got True"),
         ({"n_categories": 2, "min_background": -1.0}, "min_background must be finite and >= 0"),
         ({"n_categories": 2, "min_effective": np.nan}, "min_effective must be finite and >= 0"),
-        ({"n_categories": 2, "rule": "smoth"}, "rule must be one of 'peak', 'smooth', got 'smoth'"),
+        ({"n_categories": 2, "rule": "modl"}, "rule must be one of 'model', 'peak', got 'modl'"),
         ({"n_categories": 2, "max_relative_mc_error": 0.0}, "max_relative_mc_error must be > 0"),
     ],
 )
 def test_wrong_options(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        categorise(*simulated(200), **options)  # type: ignore[arg-type]  # wrong on purpose
+        categorise(*simulated(200), **options)  # wrong on purpose
 
 
 def test_interval_is_as_wide_as_the_scatter_of_samples() -> None:
@@ -548,7 +558,7 @@ def test_interval_of_edges() -> None:
 
 
 @quiet
-@pytest.mark.parametrize(("rule", "n", "floor"), [("peak", 250, 5), ("smooth", 60, 2)])
+@pytest.mark.parametrize(("rule", "n", "floor"), [("peak", 250, 5), ("model", 60, 2)])
 def test_each_replica_chooses_its_edges_by_the_rule(rule: str, n: int, floor: int) -> None:
     """The edges of one replica are those of `categorise` on the events with their copies; few are averaged."""
     score, y, weight = simulated(n)

@@ -33,12 +33,12 @@ GIVEN: dict[str, Any] = {"process": PROCESS, "processes": NAMES}
 
 @pytest.mark.parametrize("calibrate", [True, False])
 def test_the_score_is_the_expected_ratio(calibrate: bool) -> None:
-    found = categorise(SCORES, Y, WEIGHT, 4, calibrate=calibrate, **GIVEN)
+    found = categorise(SCORES, Y, WEIGHT, 4, calibrate=calibrate, rule="peak", **GIVEN)
     assert found.ratio is not None
     wrong = found.ratio.of(SCORES) - TRUTH  # a constant is left, from the statistics of the classes
     assert abs(wrong.mean()) < 0.05
     assert wrong.std() < (0.1 if calibrate else 1e-9)
-    best = categorise(TRUTH, Y, WEIGHT, 4)
+    best = categorise(TRUTH, Y, WEIGHT, 4, rule="peak")
     assert found.significance == pytest.approx(best.significance, rel=0.01)
 
 
@@ -72,7 +72,7 @@ def test_events_are_assigned_by_their_probabilities() -> None:
 
 
 def test_it_agrees_with_one_of_several_signals() -> None:
-    one = categorise(SCORES, Y, WEIGHT, 4, **GIVEN)
+    one = categorise(SCORES, Y, WEIGHT, 4, rule="peak", **GIVEN)
     several = categorise_scores(SCORES, PROCESS, WEIGHT, 4, signals=["H"], processes=NAMES)
     assert one.significance == pytest.approx(several.z["H"], rel=0.01)
 

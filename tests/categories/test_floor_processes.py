@@ -1,4 +1,4 @@
-"""Limits of `categorise` on some processes alone."""
+"""Floors of `categorise` on some processes alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def events() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
-@pytest.mark.parametrize("rule", ["peak", "smooth"])
+@pytest.mark.parametrize("rule", ["peak", "model"])
 def test_another_signal_cannot_satisfy_the_floor(rule: str) -> None:
     score, y, weight, process = events()
     real = process == "Z"
@@ -35,7 +35,7 @@ def test_another_signal_cannot_satisfy_the_floor(rule: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
-@pytest.mark.parametrize("rule", ["peak", "smooth"])
+@pytest.mark.parametrize("rule", ["peak", "model"])
 def test_replicas_choose_their_edges_under_the_same_floor(rule: str) -> None:
     score, y, weight, process = events()
     held_out = np.arange(score.size) % 2 == 0
@@ -65,7 +65,7 @@ def test_bad_floor_processes() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
-@pytest.mark.parametrize("rule", ["peak", "smooth"])
+@pytest.mark.parametrize("rule", ["peak", "model"])
 @pytest.mark.parametrize("uncertain", [False, True])
 def test_naming_every_background_changes_nothing(rule: str, uncertain: bool) -> None:
     score, y, weight, process = events()

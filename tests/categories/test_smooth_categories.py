@@ -1,4 +1,4 @@
-"""The rule "smooth": edges that are best for modelled yields, under limits on the yields as they are."""
+"""The rule "model": edges that are best for modelled yields, under limits on the yields as they are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from fivesigma import AMS2, AMS3, Utility
 from fivesigma.categories import categorise
-from fivesigma.categories.one_score.between import edges_at, from_zero
-from fivesigma.categories.one_score.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts, grid_of
+from fivesigma.categories.floors import Floors
+from fivesigma.categories.one_score.exact import (
+    Grid,
+    best_edges,
+    best_totals,
+    candidate_cuts,
+    edges_at,
+    from_zero,
+    grid_of,
+)
 from fivesigma.categories.one_score.smooth import averaged, modelled
 from fivesigma.cut.ranking import Ranking, rank_events
 from fivesigma.scored.scored_events import as_scored
@@ -43,11 +51,11 @@ def _modelled(ranking: Ranking, max_edges: int) -> Grid:
     SEEDS,
     st.integers(1, 3),
     st.sampled_from([AMS2(), AMS2(b_reg=10.0), AMS3()]),
-    st.sampled_from([Limits(0.0, 0.0), Limits(0.0, 20.0), Limits(20_000.0, 5.0)]),
+    st.sampled_from([Floors(0.0, 0.0), Floors(0.0, 20.0), Floors(20_000.0, 5.0)]),
     st.sampled_from([0.0, 0.1]),
 )
 def test_the_search_is_exact_on_modelled_yields(
-    seed: int, k: int, utility: Utility, limits: Limits, negative: float
+    seed: int, k: int, utility: Utility, limits: Floors, negative: float
 ) -> None:
     """No other edges have a larger F of the modelled yields, under the same limits on the measured ones."""
     grid = _modelled(rank_events(*_sample(600, seed, negative=negative)), 16)
@@ -69,7 +77,7 @@ def test_the_search_is_exact_on_modelled_yields(
 @given(SEEDS, st.integers(1_000, 3_000), st.integers(1, 4), st.floats(0.0, 20.0), st.sampled_from([0.0, 0.1]))
 def test_limits_hold_for_the_events(seed: int, n: int, k: int, floor: float, negative: float) -> None:
     score, y, weight = _sample(n, seed, negative=negative)
-    found = categorise(score, y, weight, k, min_effective=floor, min_background=1_000.0, rule="smooth")
+    found = categorise(score, y, weight, k, min_effective=floor, min_background=1_000.0, rule="model")
     category = found.assign(score)
     for i in range(k):
         inside = category == i
@@ -83,11 +91,11 @@ def test_limits_hold_for_the_events(seed: int, n: int, k: int, floor: float, neg
 @given(SEEDS)
 def test_no_monotone_transform_of_the_score_and_no_order_of_the_events_matters(seed: int) -> None:
     score, y, weight = _sample(1_000, seed)
-    found = categorise(score, y, weight, 3, rule="smooth")
-    transformed = categorise(np.exp(score), y, weight, 3, rule="smooth")
+    found = categorise(score, y, weight, 3, rule="model")
+    transformed = categorise(np.exp(score), y, weight, 3, rule="model")
     np.testing.assert_array_equal(transformed.assign(np.exp(score)), found.assign(score))
     order = np.random.default_rng(seed).permutation(score.size)
-    shuffled = categorise(score[order], y[order], weight[order], 3, rule="smooth")
+    shuffled = categorise(score[order], y[order], weight[order], 3, rule="model")
     np.testing.assert_array_equal(shuffled.edges, found.edges)
 
 
@@ -119,8 +127,8 @@ def test_enough_events_are_modelled() -> None:
 
 def test_replicas_are_modelled_at_the_fractions_of_the_sample() -> None:
     sample = _sample(250, 3)
-    found, ranking = categorise(*sample, 2, min_effective=5, rule="smooth"), rank_events(*as_scored(*sample).arrays())
-    cuts, limits = np.arange(250), Limits(0.0, 5.0)
+    found, ranking = categorise(*sample, 2, min_effective=5, rule="model"), rank_events(*as_scored(*sample).arrays())
+    cuts, limits = np.arange(250), Floors(0.0, 5.0)
     for seed in range(3):
         s, b = (from_zero(v)[0] for v in ranking.replicas(cuts, 1, seed))
         s2, b2 = ranking.replicas(cuts, 1, seed, squares=True)

@@ -16,19 +16,29 @@ from benchmarks.studies.systematic_categories import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fivesigma import AMS2, AMS3, GaussianBackground, RelativeBackground, Varied, categorise, scan, yield_shifts
+import fivesigma
+from fivesigma import AMS2, AMS3, GaussianBackground, RelativeBackground, Varied, scan, yield_shifts
 from fivesigma._types import Array, IntArray
+from fivesigma.categories import Categories
 from fivesigma.categories.one_score.dual import search
-from fivesigma.categories.one_score.optimum import candidate_cuts, grid_of
+from fivesigma.categories.one_score.exact import candidate_cuts, grid_of
+from fivesigma.categories.one_score.profiled import cells_of
 from fivesigma.categories.one_score.smooth import averaged
-from fivesigma.categories.one_score.uncertain import cells_of
 from fivesigma.categories.workspace import discovery_significance, to_pyhf
 from fivesigma.cut.ranking import rank_events
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import Systematics
 from fivesigma.scored.scored_events import as_scored
 
+_UNCERTAIN = (GaussianBackground, RelativeBackground)
 Events = tuple[Array, IntArray, Array]
+
+
+def categorise(*given: Any, **options: Any) -> Categories:
+    """Edges of the events as they are where nothing is uncertain; no statistics of the simulation by default."""
+    certain = options.get("systematics") is None and not any(isinstance(each, _UNCERTAIN) for each in given)
+    defaults: dict[str, Any] = {"rule": "peak" if certain else "model", "mc_statistics": False}
+    return fivesigma.categorise(*given, **defaults | options)
 
 
 def events(n: int = 8_000, seed: int = 0) -> tuple[Events, Array, Systematics]:
@@ -103,7 +113,7 @@ def test_edges_that_know_are_better_on_other_events() -> None:
         sample = gaussians(seed)
         for k, gain in gains.items():
             knowing = categorise(*sample.events, k, systematics=gaussian_systematics(sample))
-            naive = categorise(*sample.events, k, rule="smooth")
+            naive = categorise(*sample.events, k, rule="model")
             gain.append(expected(knowing.edges) - expected(naive.edges))
     assert min(map(min, gains.values())) > 0.1
 
@@ -118,7 +128,7 @@ def test_the_quoted_value_is_that_of_the_events_as_they_are() -> None:
         for key, values in by_process.items():
             np.testing.assert_allclose(found.shifts.up[name][key], values, rtol=1e-9)
             np.testing.assert_allclose(found.shifts.down[name][key], shifts.down[name][key], rtol=1e-9)
-    assert found.rule == "smooth"
+    assert found.rule == "model"
     assert found.effective_b.min() >= 25 * (1 - 1e-9)
     assert found.significance < found.known_background == pytest.approx(shifts.known_background)
     assert set(found.pulls) == {"scale", "ttbar"}
@@ -138,7 +148,7 @@ def test_bound_and_gap_compare_like_with_like() -> None:
     cuts = candidate_cuts(ranking, 512)
     grid = averaged(grid_of(ranking, cuts))
     fine = np.append(np.append(-np.inf, ranking.thresholds(cuts[:-1])[::-1]), np.inf)
-    cells = cells_of(grid, yield_shifts(fine, *sample, systematics, process=process), smooth._limits, AMS2())
+    cells = cells_of(grid, yield_shifts(fine, *sample, systematics, process=process), smooth.floors, AMS2())
     chosen = np.searchsorted(-fine[::-1], -smooth.edges[:-1])[::-1]
     value = float(np.sqrt(2 * cells.lowest(chosen).objective))
     assert smooth.bound is not None
@@ -290,7 +300,7 @@ def test_a_hundred_systematics() -> None:
     assert len(found.pulls) == 100
     assert found.gap is not None
     assert found.gap < 0.05
-    naive = categorise(score, y, weight, 5, rule="smooth", min_effective=25)
+    naive = categorise(score, y, weight, 5, rule="model", min_effective=25)
     assert found.significance >= naive.evaluate(score, y, weight, systematics=systematics).significance - 0.02
 
 

@@ -111,7 +111,7 @@ def test_options_that_need_all_events(folder: Path, tmp_path: Path, options: tup
 
 
 def test_what_a_stream_cannot_draw(folder: Path, tmp_path: Path) -> None:
-    assert "rule='smooth' needs every cut" in bad("scan", folder / "scores-*.parquet", "--stream", "--rule", "smooth")
+    assert "rule='smooth' needs every cut" in bad("scan", folder / "scores-*.parquet", "--stream", "--rule", "model")
     said = bad("scan", folder / "scores-*.parquet", "--stream", "--plot", tmp_path / "x.png")
     assert "--plot draws every cut, which --stream does not have; leave one of them out" in said
 

@@ -91,7 +91,7 @@ def test_a_scale_does_not_fall_below_zero() -> None:
     # What has no constraint and lies under the signal alone would be negative elsewhere to absorb it.
     only = {"k_Z": Normalisation("Z", None), "k_ttbar": Normalisation("ttbar", None), "k_W": Normalisation("W", None)}
     weight = weight * np.where(y == 1, 40.0, 1.0)
-    found = categorise(score, y, weight, 6, systematics=only, process=process)
+    found = categorise(score, y, weight, 6, systematics=only, process=process, mc_statistics=False)
     assert min(found.pulls.values()) == -1.0
     assert found.significance > 1
     assert discovery_significance(to_pyhf(found, staterror=False), found.pulls) == (

@@ -19,7 +19,7 @@ from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, YieldShifts, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
-__all__ = ["Variations", "choose_edges", "cross_fitted", "nominal_events", "shifts_in", "variations_of"]
+__all__ = ["Variations", "choose_categories", "cross_fitted", "nominal_events", "shifts_in", "variations_of"]
 
 #: By name the events up and down, where without the latter yields mirror those of the former; or an uncertain yield.
 Variations = Mapping[str, tuple[ScoredEvents, ScoredEvents | None] | Normalisation]
@@ -95,7 +95,7 @@ def folds_of(events: ScoredEvents, n_folds: int) -> IntArray:
     return fold_numbers(n_folds, np.asarray(events.ids))
 
 
-def choose_edges(
+def choose_categories(
     nominal: ScoredEvents, variations: Variations, settings: AnalysisSettings, number: int | None = None
 ) -> Any:
     """Categories or the cut with the largest profiled significance; without a number that of the settings.
@@ -170,10 +170,10 @@ def _at_most(nominal: ScoredEvents, variations: Variations, settings: AnalysisSe
     """Edges of as many categories as these events allow, up to the number."""
     for k in range(number, 1, -1):
         try:
-            return edges_of(choose_edges(nominal, variations, settings, k))
+            return edges_of(choose_categories(nominal, variations, settings, k))
         except InputError:  # the floors cannot be met so often with fewer events
             continue
-    return edges_of(choose_edges(nominal, variations, settings, 1))
+    return edges_of(choose_categories(nominal, variations, settings, 1))
 
 
 def shifts_in(edges: Array, nominal: ScoredEvents, variations: Variations) -> YieldShifts:

@@ -275,7 +275,7 @@ class _Run:
     @cached_property
     def chosen(self) -> Any:
         """Categories or the cut of the chosen region."""
-        return edge_choice.choose_edges(self.nominal, self.variations, self.analysis.settings)
+        return edge_choice.choose_categories(self.nominal, self.variations, self.analysis.settings)
 
     @property
     def trees(self) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fivesigma.categories.one_score.record import Categories
+from fivesigma.categories.one_score.result import Categories
 from fivesigma.categories.one_score.search import categorise
 
 __all__ = ["Categories", "categorise"]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
-from fivesigma.categories import Categories
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import YieldShifts
-from fivesigma.yields import check_counts
+from fivesigma.yields import ProcessYields, check_counts
+
+if TYPE_CHECKING:
+    from fivesigma.categories.one_score.result import Categories
+    from fivesigma.categories.several_signals.region_result import ScoreCategories
 
 __all__ = ["discovery_significance", "to_pyhf", "write_workspace"]
 
@@ -25,7 +28,7 @@ _WIDEST = 10.0  # scale up to which pyhf looks for a free normalisation, in unit
 
 
 def to_pyhf(
-    categories: Categories,
+    categories: Categories | ScoreCategories,
     systematics: YieldShifts | None = None,
     *,
     staterror: bool = True,
@@ -37,8 +40,10 @@ def to_pyhf(
 
     Parameters
     ----------
-    categories : Categories
-        Filled with the events to quote, as `Categories.evaluate` does.
+    categories : Categories or ScoreCategories
+        Filled with the events to quote, as `evaluate` does. Several signals have a strength each, ``mu_<signal>``, and
+        one measurement each, ``discovery of <signal>``, in which the other strengths float; `ScoreCategories.z` has
+        them fixed to one.
     systematics : YieldShifts, optional
         Of the same edges and processes; by default the `shifts` of the categories. Each name is one nuisance parameter,
         shared by all processes and categories: a ``histosys``, so that yields move as in the significance that is
@@ -70,22 +75,27 @@ def to_pyhf(
     >>> [sample["name"] for sample in workspace["channels"][0]["samples"]]
     ['signal', 'background']
     """
-    systematics = categories.shifts if systematics is None else systematics
+    signals = getattr(categories, "signals", None)
+    strengths = {name: POI if signals is None else f"{POI}_{name}" for name in _signals(categories.by_process)}
+    systematics = getattr(categories, "shifts", None) if systematics is None else systematics
     if not (categories.b > 0).all():
         worst = int(categories.b.argmin())
         raise InputError(f"category {worst} has b = {categories.b[worst]:g}; a fit needs background in every category")
     if systematics is not None and not (
-        np.array_equal(systematics.edges, categories.edges)
+        np.array_equal(systematics.edges, getattr(categories, "edges", np.empty(0)))
         and systematics.nominal.keys() == categories.by_process.keys()
     ):
         raise InputError("systematics have other edges or processes than the categories; fill both alike")
-    observed = categories.s + categories.b if data is None else check_counts(data, len(categories))
+    expected = np.sum([rows.sum_of_weights for rows in categories.by_process.values()], axis=0)
+    observed = expected if data is None else check_counts(data, len(categories))
     samples: list[dict[str, Any]] = []
-    parameters = [{"name": POI, "inits": [1.0], "bounds": [[0.0, 10.0]]}]
+    parameters = [
+        {"name": strength, "inits": [1.0], "bounds": [[0.0, 10.0]]} for strength in dict.fromkeys(strengths.values())
+    ]
     for name, rows in categories.by_process.items():
         modifiers: list[dict[str, Any]] = []
         if rows.signal:
-            modifiers.append({"name": POI, "type": "normfactor", "data": None})
+            modifiers.append({"name": strengths[name], "type": "normfactor", "data": None})
         if staterror and (signal_staterror or not rows.signal):
             errors = np.sqrt(rows.sum_of_squares).tolist()
             modifiers.append({"name": f"staterror_{channel}", "type": "staterror", "data": errors})
@@ -101,9 +111,31 @@ def to_pyhf(
     return {
         "channels": [{"name": channel, "samples": samples}],
         "observations": [{"name": channel, "data": observed.tolist()}],
-        "measurements": [{"name": "discovery", "config": {"poi": POI, "parameters": parameters}}],
+        "measurements": [
+            {
+                "name": "discovery" if signals is None else f"discovery of {name}",
+                "config": {"poi": strengths[name], "parameters": parameters},
+            }
+            for name in (list(strengths)[:1] if signals is None else signals)
+        ],
         "version": "1.0.0",
     }
+
+
+def _signals(by_process: Mapping[str, ProcessYields]) -> list[str]:
+    return [name for name, rows in by_process.items() if rows.signal]
+
+
+def histogram_of(by_process: Mapping[str, ProcessYields]) -> Any:
+    """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
+    hist = need("hist")
+    n = next(iter(by_process.values())).sum_of_weights.size
+    process = hist.axis.StrCategory(list(by_process), name="process")
+    category = hist.axis.Integer(0, n, name="category", underflow=False, overflow=False)
+    out = hist.Hist(process, category, storage=hist.storage.Weight(), label="expected events")
+    for i, rows in enumerate(by_process.values()):
+        out.view()[i] = np.stack([rows.sum_of_weights, rows.sum_of_squares], axis=-1)
+    return out
 
 
 def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[dict[str, Any]]:

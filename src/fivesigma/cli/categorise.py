@@ -44,9 +44,8 @@ def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
 )
 @click.option("--quote", type=click.Path(path_type=Path), metavar="SCORES",
               help="Other events, on which the categories are evaluated and quoted.")  # fmt: skip
-@click.option("--rule", type=click.Choice(["peak", "smooth"]),
-              help="Best edges of these events as they are, or of smooth yields; by default peak, or "
-              "smooth with systematics.")  # fmt: skip
+@click.option("--rule", type=click.Choice(["model", "peak"]), default="model", show_default=True,
+              help="Best edges of modelled yields, or of these events as they are.")  # fmt: skip
 @click.option("--min-background", type=click.FloatRange(0), default=0.0, show_default=True, help="In each category.")
 @click.option("--min-effective", type=click.FloatRange(0),
               help="Effective background events in each category; by default 10, or 25 with systematics.")  # fmt: skip
@@ -55,8 +54,9 @@ def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
 @systematic_option
 @click.option("--quote-systematic", "quote_systematics", multiple=True, metavar="NAME=UP[,DOWN]",
               help="Variations of the events of --quote, for every --systematic that has files.")  # fmt: skip
-@click.option("--mc-statistics", is_flag=True,
-              help="Quote with the statistics of the simulation, as pyhf's staterror.")  # fmt: skip
+@click.option("--mc-statistics/--no-mc-statistics", default=None,
+              help="Quote with the statistics of the simulation, as pyhf's staterror; by default with systematics.",
+              )  # fmt: skip
 @click.option("--signals", metavar="NAMES",
               help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
 @click.option("--goal", type=click.Choice(["geometric", "sum", "minimum"]),
@@ -73,13 +73,13 @@ def categorise(
     *,
     categories: str,
     quote: Path | None,
-    rule: str | None,
+    rule: str,
     min_background: float,
     min_effective: float | None,
     uncorrelated: bool,
     systematics: tuple[str, ...],
     quote_systematics: tuple[str, ...],
-    mc_statistics: bool,
+    mc_statistics: bool | None,
     signals: str | None,
     goal: str | None,
     floor_processes: str | None,
@@ -163,7 +163,7 @@ def categorise(
             "held_out": found.held_out,
             "utility": repr(found.utility),
         }
-        if asked or mc_statistics:
+        if asked or found.mc_statistics:
             result |= {"systematics": [one.name for one in asked], "known_background": found.known_background}
             result |= search
         click.echo(json.dumps(result))

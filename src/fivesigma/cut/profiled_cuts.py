@@ -12,9 +12,9 @@ from fivesigma.cut.ranking import Cuts, Ranking
 from fivesigma.cut.rules import Seen, grid_ranks
 from fivesigma.cut.yield_model import RankedYields, smooth_shares
 from fivesigma.errors import InputError
-from fivesigma.likelihood.own import OwnUncertainty
 from fivesigma.likelihood.profile import Counts, profile_each
 from fivesigma.likelihood.shifts import Systematics, YieldShifts, yield_shifts
+from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields

@@ -45,7 +45,7 @@ def living(client: Any, timeout: float) -> list[Member]:
     return sorted(found, key=lambda member: (len(member.name), member.name, member.address))
 
 
-class Seen(NamedTuple):
+class SeenWorker(NamedTuple):
     """What the scheduler knows of a worker: seconds since its last sign of life, bytes of memory, and so on."""
 
     name: Any
@@ -69,10 +69,10 @@ def _look(dask_scheduler: Any) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def seen_workers(client: Any) -> dict[str, Seen]:
+def seen_workers(client: Any) -> dict[str, SeenWorker]:
     """What the scheduler knows of each worker, by address."""
     try:
-        return {address: Seen(*found) for address, found in client.run_on_scheduler(_look).items()}
+        return {address: SeenWorker(*found) for address, found in client.run_on_scheduler(_look).items()}
     except (OSError, need("distributed.comm").CommClosedError) as err:
         raise ClusterError(f"the Dask scheduler does not answer ({said_of(err)})") from err
 
@@ -83,7 +83,7 @@ class Watch:
     def __init__(self, client: Any, members: list[Member], futures: list[Any], timeout: float) -> None:
         self._client, self._members, self._futures, self._timeout = client, members, futures, timeout
         self._looked = self._failed_at = -1.0
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenWorker] = {}
         self._lost: dict[int, str] = {}
 
     def all_done(self) -> bool:

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.likelihood.digits import enough_digits
+from fivesigma.errors import InputError
 from fivesigma.likelihood.terms import BENT, STRAIGHT, deviance, interpolate
 
 _STEPS = 100
 _HALVINGS = 30
 _CONVERGED = 1e-11  # of F, before a last step that squares it
 _RIDGE = 1e-9  # relative, on the diagonal of a Hessian with free pulls
+
+
+@contextmanager
+def enough_digits() -> Iterator[None]:
+    """Refuse yields so far apart that no digits are left; a decorator of the functions that profile.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma.likelihood.profile import enough_digits
+    >>> with enough_digits():
+    ...     np.log(np.zeros(1))
+    Traceback (most recent call last):
+    fivesigma.errors.InputError: the uncertainties of the background cannot be profiled with these weights: ...
+    """
+    try:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            yield
+    except (FloatingPointError, np.linalg.LinAlgError) as err:
+        raise InputError(
+            "the uncertainties of the background cannot be profiled with these weights: yields that differ by many "
+            "orders of magnitude leave no digits; check the units of the weights"
+        ) from err
 
 
 class Freedom(NamedTuple):

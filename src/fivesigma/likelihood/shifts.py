@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 from fivesigma._tools.summary import Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.likelihood.own import OwnUncertainty
+from fivesigma.likelihood.measurement import Derivatives
 from fivesigma.likelihood.profile import Counts, Freedom, lowest
-from fivesigma.scored.scored_events import ScoredEvents, arrays_of
+from fivesigma.likelihood.terms import OwnUncertainty
+from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.significance import AMS2, Utility
 from fivesigma.yields import (
     Processes,
@@ -24,10 +25,12 @@ from fivesigma.yields import (
     number_processes,
     process_sums,
     process_yields,
-    split_labels,
 )
 
 __all__ = ["Normalisation", "Varied", "YieldShifts", "profiled_significance", "yield_shifts"]
+
+
+_LARGE = 0.5  # share of the yield of a process by which one standard deviation hardly moves it
 
 
 @dataclass(frozen=True)
@@ -165,13 +168,28 @@ class YieldShifts:
         total: Array = np.sum([of[name] for name, rows in self.nominal.items() if rows.signal is signal], axis=0)
         return total
 
-    def background_shifts(self) -> list[tuple[Array, Array]]:
-        """How far one standard deviation up and down moves the background of each category, for every systematic."""
-        b = self.yields(signal=False)
+    def shifts_of(self, *, signal: bool) -> list[tuple[Array, Array]]:
+        """How far one standard deviation up and down moves signal or background of each category."""
+        nominal = self.yields(signal=signal)
         return [
-            (self.yields(signal=False, of=self.up[name]) - b, self.yields(signal=False, of=self.down[name]) - b)
+            (
+                self.yields(signal=signal, of=self.up[name]) - nominal,
+                self.yields(signal=signal, of=self.down[name]) - nominal,
+            )
             for name in self.up
         ]
+
+    def background_shifts(self) -> list[tuple[Array, Array]]:
+        """How far one standard deviation up and down moves the background of each category, for every systematic."""
+        return self.shifts_of(signal=False)
+
+    def slopes(self) -> list[Array]:
+        """Derivatives of all yields of each category along each pull, at zero."""
+        out = []
+        for name in self.up:
+            moved: Array = np.sum([self.up[name][key] - self.down[name][key] for key in self.nominal], axis=0)
+            out.append(moved / 2)
+        return out
 
     def freedom(self, names: Iterable[str] | None = None, others: int = 0) -> Freedom | None:
         """Which pulls have no constraint; None if all have one.
@@ -224,6 +242,8 @@ class YieldShifts:
                 notes.append(f"systematic {name!r} is identical to the nominal events: it changes nothing")
                 continue
             notes += notes_of([name], [(up, down)])
+            if name not in self.free:
+                notes += self._large(name)
             for side, shift in (("up", up), ("down", down)):
                 negative = np.flatnonzero((b > 0) & (b + shift < 0))
                 if negative.size:
@@ -233,6 +253,20 @@ class YieldShifts:
                         f"{b[k]:.3g}: too few events for this variation"
                     )
         return tuple(notes)
+
+    def _large(self, name: str) -> list[str]:
+        """Return a sentence for each process whose yield moves by more than half."""
+        out = []
+        for key, rows in self.nominal.items():
+            total = float(rows.sum_of_weights.sum())
+            for side, moved in (("up", self.up), ("down", self.down)):
+                to = float(moved[name][key].sum())
+                if total > 0 and abs(to - total) > _LARGE * total:
+                    out.append(
+                        f"{name} {side} moves the yield of {key!r} from {total:.4g} to {to:.4g}: check that no events "
+                        "of the variation are missing"
+                    )
+        return out
 
     @property
     def known_background(self) -> float:
@@ -311,6 +345,21 @@ def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
     return Counts(s[valid] + total, total, up, down, relative, freedom, scaled)
 
 
+def derivatives_of(
+    utility: Utility, s: Array, b: Array, shifts: YieldShifts | None, variance: Array | None = None
+) -> Derivatives:
+    """What the uncertainty of the signal strength needs of the valid categories; parameters as in `counts_of`."""
+    own = OwnUncertainty.beside(utility)
+    valid = (s >= 0) & (b > 0)
+    rows = [] if shifts is None else shifts.slopes()
+    constraint = [] if shifts is None else [float(name not in shifts.free) for name in shifts.up]
+    if own.uncertain:
+        rows.append(own.fraction * b + own.constant)
+        constraint.append(1.0)
+    n = (s + b)[valid] + own.offset + (0.0 if variance is None else variance[valid])
+    return Derivatives(s[valid], n, np.array(rows).reshape(-1, b.size)[:, valid], np.array(constraint))
+
+
 def stack_scaled(parts: list[list[tuple[Array, Array]]], others: int) -> tuple[Array, Array]:
     """Shifts that are scaled, as two arrays of shape (n_scales, n_systematics, n_categories).
 
@@ -380,10 +429,7 @@ def yield_shifts(
         raise InputError(f"edges must be at least two ascending numbers, got {edges!r}")
     if systematics is None:
         raise InputError("systematics is None; yield_shifts needs a mapping of names to varied events")
-    score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
-    signal, classes = split_labels(y, pos_label)
-    events = _Nominal(score, sample_weight, signal, classes, number_processes(signal, process), process is not None)
-
+    events = _Nominal.of(as_scored(score, y, sample_weight, process, pos_label))
     n_categories = limits.size - 1
 
     def assign(values: AnyArray) -> IntArray:
@@ -532,12 +578,13 @@ def with_variations(
 class _Nominal(NamedTuple):
     """The nominal events, which say what a variation leaves out."""
 
-    score: ArrayLike
-    weight: ArrayLike
-    signal: BoolArray
-    classes: AnyArray
+    scored: ScoredEvents
     processes: Processes
-    named: bool  # whether processes were given
+
+    @classmethod
+    def of(cls, scored: ScoredEvents) -> _Nominal:
+        """Number the processes of the events."""
+        return cls(scored, number_processes(scored.arrays()[1], scored.process))
 
     def resolve(self, name: str, varied: Varied) -> tuple[AnyArray, Array, Processes]:
         """Scores, weights and processes of a variation."""
@@ -548,11 +595,12 @@ class _Nominal(NamedTuple):
             raise InputError(f"{name} has process but no y: give y for a sample of its own, or leave process out")
         processes = self._own(name, varied) if own else self.processes
         n_events = processes.codes.size
-        values = np.asarray(self.score if varied.score is None else varied.score)
+        score, _, nominal = self.scored.arrays()
+        values = np.asarray(score if varied.score is None else varied.score)
         if values.shape != (n_events,) or np.isnan(values).any():
             raise InputError(f"{name} score must be {n_events} numbers, got shape {values.shape} or NaN")
         try:
-            weight = check_weights(self.weight if varied.weight is None else varied.weight, n_events)
+            weight = check_weights(nominal if varied.weight is None else varied.weight, n_events)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         return values, weight, processes
@@ -562,13 +610,16 @@ class _Nominal(NamedTuple):
         labels = np.asarray(varied.y)
         if labels.ndim != 1 or labels.size == 0:
             raise InputError(f"{name} y must be one label per event, got shape {labels.shape}")
-        unknown = ~np.isin(labels, self.classes)
+        classes = [False, True] if labels.dtype == np.bool_ else list(self.scored.classes)
+        unknown = ~np.isin(labels, classes)
         if unknown.any():
-            seen = labels[unknown].tolist()[0]
-            raise InputError(f"{name} y has the label {seen!r}; the nominal events have {self.classes.tolist()}")
-        signal: BoolArray = labels == self.classes[1]
-        if self.named is (varied.process is None):
-            which = "no process, which the nominal events have" if self.named else "process, which the nominal lack"
+            raise InputError(
+                f"{name} y has the label {labels[unknown].tolist()[0]!r}; the nominal events have {classes}"
+            )
+        signal: BoolArray = labels == classes[1]
+        named = self.scored.process is not None
+        if named is (varied.process is None):
+            which = "no process, which the nominal events have" if named else "process, which the nominal lack"
             raise InputError(f"{name} has {which}: give process for both samples or for none")
         try:
             found = number_processes(signal, varied.process)
@@ -582,7 +633,7 @@ class _Nominal(NamedTuple):
             )
         codes = np.array([known.index(key) for key in found.names])
         for key, code, is_signal in zip(found.names, codes, found.signal, strict=True):
-            if self.named and is_signal != self.processes.signal[code]:
+            if named and is_signal != self.processes.signal[code]:
                 raise InputError(
                     f"{name} has the process {key!r} as signal or background where the nominal events do not"
                 )

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array
+from fivesigma.errors import InputError
+from fivesigma.significance import AMS2, GaussianBackground, RelativeBackground, Utility
 from fivesigma.significance.numerics import poisson_f
 
 BENT = 6  # systematics along which other minima are looked for
@@ -88,3 +90,37 @@ def deviance(n: Array, m: Array, b: Array, relative: Array | None = None) -> Ter
     if below.any():
         value, curvature = value + slope * (m - inside), np.where(below, 0.0, curvature)
     return Term(value, slope, curvature)
+
+
+class OwnUncertainty(NamedTuple):
+    """What a utility says of the background of every category: an offset, and one correlated uncertainty of it."""
+
+    offset: float
+    fraction: float
+    constant: float
+
+    @classmethod
+    def of(cls, utility: Utility) -> OwnUncertainty:
+        """Refuse utilities whose F is no likelihood ratio of counts."""
+        if isinstance(utility, GaussianBackground):
+            return cls(utility.b_reg, 0.0, utility.sigma)
+        if isinstance(utility, RelativeBackground):
+            return cls(utility.b_reg, utility.fraction, utility.fraction * utility.b_reg)
+        if not isinstance(utility, AMS2):
+            raise InputError(
+                f"systematics need utility AMS2, GaussianBackground or RelativeBackground, got {utility!r}; the "
+                "significance is a profiled likelihood ratio"
+            )
+        return cls(utility.b_reg, 0.0, 0.0)
+
+    @classmethod
+    def beside(cls, utility: Utility) -> OwnUncertainty:
+        """Read a measurement's: what is no likelihood ratio of counts is certain there."""
+        if isinstance(utility, AMS2 | GaussianBackground | RelativeBackground):
+            return cls.of(utility)
+        return cls(utility.b_reg, 0.0, 0.0)
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether there is an uncertainty."""
+        return self.fraction > 0 or self.constant > 0

@@ -358,27 +358,6 @@ def _look_swapped(score: Any, y: Any) -> bool:
     return values.ndim == labels.ndim == 1 and np.unique(values).size == 2 < np.unique(labels).size
 
 
-def arrays_of(
-    score: ArrayLike | ScoredEvents,
-    y: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    process: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike | None]:
-    """Score, labels, weights and process, whether they are given one by one or as scored events."""
-    if not isinstance(score, ScoredEvents):
-        if y is None or sample_weight is None:
-            raise InputError(
-                f"{'y' if y is None else 'sample_weight'} is None; an array of scores needs y and sample_weight, "
-                "unless ScoredEvents are given in its place"
-            )
-        return score, y, sample_weight, process
-    for name, given in (("y", y), ("sample_weight", sample_weight), ("pos_label", pos_label)):
-        if given is not None:
-            raise InputError(f"{name} is given beside ScoredEvents, which know labels and weights; leave it out")
-    return *score.arrays(), score.process if process is None else process
-
-
 def signal_probability(model: Any, events: Events) -> Array:
     """P(signal) of events whose columns are brought into the order in which the model was trained."""
     if not hasattr(model, "predict_proba"):

@@ -17,10 +17,10 @@ import fivesigma
 from fivesigma import ScoreCategories, categorise_scores
 from fivesigma._tools.files import digest_path
 from fivesigma._types import Array
-from fivesigma.categories.ratios.sample import check_sample
-from fivesigma.categories.several_signals import fit as regions_fit
-from fivesigma.categories.several_signals.fit import fit
-from fivesigma.categories.several_signals.rules import ArgmaxRule, LinearRule
+from fivesigma.categories.ratios.class_sample import check_sample
+from fivesigma.categories.several_signals import region_fit
+from fivesigma.categories.several_signals.region_fit import fit
+from fivesigma.categories.several_signals.region_rules import ArgmaxRule, LinearRule
 from fivesigma.errors import InputError, StoreError
 from tests.categories.several_signals.toys import PROCESSES, SIGNALS, Events, gaussians, significances
 from tests.damage import damage_value
@@ -81,11 +81,11 @@ def test_floors_hold_for_the_events_of_every_record(discard: bool, floor: float)
 
 def test_a_category_is_split_where_the_floors_cannot_be_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     events = gaussians(n=4000, seed=2, scatter=1.0)
-    settings = categorise_scores(*events, 1, **ROLES)._settings
+    settings = categorise_scores(*events, 1, **ROLES).settings
     sample = check_sample(*events, settings.roles)
-    monkeypatch.setattr(regions_fit, "repair_floors", lambda problem, rows: None)
+    monkeypatch.setattr(region_fit, "repair_floors", lambda problem, rows: None)
     found = fit(sample, replace(settings, n_categories=8)).search
-    monkeypatch.setattr(regions_fit, "_split_once", lambda rule, problem: [])
+    monkeypatch.setattr(region_fit, "_split_once", lambda rule, problem: [])
     assert None in fit(sample, replace(settings, n_categories=8)).search
     for n, rule in enumerate(found, 1):
         assert rule is not None
@@ -131,7 +131,7 @@ def test_it_never_ends_below_the_simple_way_where_it_was_judged(five: ScoreCateg
         assert record.judged.search is not None
         assert record.judged.simple is not None
         assert record.way == ("search" if record.judged.search > record.judged.simple else "argmax")
-        assert isinstance(record._rule, LinearRule if record.way == "search" else ArgmaxRule)
+        assert isinstance(record.region_rule, LinearRule if record.way == "search" else ArgmaxRule)
 
 
 @pytest.mark.parametrize("goal", ["geometric", "sum", "minimum"])
@@ -140,7 +140,7 @@ def test_no_record_is_below_the_simple_way_on_the_other_half(goal: str, seed: in
     """Both ways are fitted on each half here, and judged on the other by code of the test alone."""
     events = gaussians(n=600, seed=20 + seed, separation=1.0 + 0.5 * seed, scatter=0.5)
     found = categorise_scores(*events, 4, goal=goal, others=others, discard=seed != 1, **ROLES)
-    settings = found._settings
+    settings = found.settings
     sample = check_sample(*events, settings.roles)
     halves = sample.halves()
     first = np.concatenate([np.flatnonzero(events.process == name)[::2] for name in PROCESSES])
@@ -213,13 +213,13 @@ def test_one_signal_has_exact_intervals_of_the_calibrated_ratio() -> None:
     found = categorise_scores(
         scores, process, weight, 3, signals=["ggF"], processes=["ggF", "W", "Z"], min_effective=10
     )
-    rule = found._rule
+    rule = found.region_rule
     if isinstance(rule, LinearRule):
         ratio = rule.ratios.of(scores)[:, 0]
         category = found.assign(scores)
         order = np.argsort(ratio)
         assert (np.diff(category[order]) >= 0).all()
-        exact = fivesigma.categorise(ratio, process == "ggF", weight, 3)
+        exact = fivesigma.categorise(ratio, process == "ggF", weight, 3, rule="peak")
         assert found.value == pytest.approx(exact.significance, rel=1e-3)
 
 
@@ -263,10 +263,10 @@ def test_saved_and_loaded(events: Events, five: ScoreCategories, tmp_path: Path,
 def _simple(events: Events) -> ScoreCategories:
     """A record of the simple way."""
     searched = categorise_scores(*events, 3, **ROLES)
-    sample = check_sample(*events, searched._settings.roles)
-    rule = fit(sample, searched._settings).simple[-1]
+    sample = check_sample(*events, searched.settings.roles)
+    rule = fit(sample, searched.settings).simple[-1]
     assert rule is not None
-    return replace(searched, _rule=rule, path=()).evaluate(*events)
+    return replace(searched, region_rule=rule, path=()).evaluate(*events)
 
 
 def test_a_flipped_bit_in_saved_categories_is_noticed(five: ScoreCategories, tmp_path: Path) -> None:

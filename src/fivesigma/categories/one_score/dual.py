@@ -4,7 +4,6 @@ For fixed pulls theta the objective is a sum over categories, so dynamic program
 The best partition profiled over theta is never above that: max over partitions of min over theta of F <= max over
 partitions of F(theta), for any theta. So every theta bounds the optimum from above, every partition from below, and
 their distance is a certificate. Cutting planes choose the thetas: the next one is best for all partitions seen so far.
-The same holds for a mean of F over several thetas, which is the better bound where F has several minima.
 """
 
 from __future__ import annotations
@@ -13,31 +12,31 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.one_score.cells import Cells, uppers
+from fivesigma.categories.one_score.profiled import Cells
 from fivesigma.categories.one_score.survivors import Totals, settle, survivors
 from fivesigma.errors import InputError
-from fivesigma.likelihood.digits import enough_digits
-from fivesigma.likelihood.profile import Counts, expand
+from fivesigma.likelihood.profile import enough_digits
 
 MAX_CUTS = 12  # dynamic programs
-MAX_MIXTURES = 15  # means over pulls
 CLOSE = 1e-3  # gap in significance below which the search stops
 _SCALES = (0.0, 0.5, 1.0, 1.5)  # of the best pulls, at which the local search also starts
 _TEMPERATURES = (1e1, 1e2, 1e3, 1e4)
 _SWEEPS = 20
-_NO_SHARE = 1e-9
 
 
 class Optimum(NamedTuple):
-    """Edges of the best partition found, its F, its pulls, and a bound on the F of all partitions."""
+    """Edges of the best partition found, its F, its pulls, and a bound on the F of all partitions.
+
+    `candidates` are all partitions that were profiled, and their F.
+    """
 
     edges: IntArray
     objective: float
     theta: Array
     bound: float
+    candidates: dict[tuple[int, ...], float]
 
 
 @dataclass
@@ -47,8 +46,6 @@ class _Search:
     bound: float = np.inf
     found: dict[tuple[int, ...], tuple[float, Array]] = field(default_factory=dict)
     programs: list[Totals] = field(default_factory=list)
-    thetas: list[Array] = field(default_factory=list)
-    matrices: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.node_bound = np.full((self.n_categories, self.cells.n.size), np.inf)
@@ -64,12 +61,7 @@ class _Search:
 
     def totals(self, theta: Array) -> Totals:
         """Dynamic programs from both ends; partitions with an edge that cannot be in a better one are left out."""
-        self.thetas.append(theta)
-        self.matrices.append(self.cells.matrix(theta))
-        return self._program(self.matrices[-1], self.cells.penalty(theta))
-
-    def _program(self, G: Array, penalty: float) -> Totals:
-        k = self.n_categories
+        G, k = self.cells.matrix(theta), self.n_categories
         alive = self.node_bound >= self.best[1] if self.found else np.ones(self.node_bound.shape, dtype=np.bool_)
         down_to, below = np.full((2, k, G.shape[0]), -np.inf)
         down_to[0] = np.where(alive[0], G[:, 0], -np.inf)
@@ -77,9 +69,10 @@ class _Search:
         for i in range(1, k):
             down_to[i] = np.where(alive[i], (G + down_to[i - 1]).max(axis=1), -np.inf)
             below[i] = (G + np.where(alive[k - i], below[i - 1], -np.inf)[:, None]).max(axis=0)
-        self.programs.append(Totals(down_to, below, G, penalty))
-        self._tighten(self.programs[-1])
-        return self.programs[-1]
+        totals = Totals(down_to, below, G, self.cells.penalty(theta))
+        self.programs.append(totals)
+        self._tighten(totals)
+        return totals
 
     def _tighten(self, totals: Totals) -> None:
         """Lower the bound of all partitions, and of those with a certain k-th edge."""
@@ -133,28 +126,6 @@ class _Search:
             if value <= before * (1 + 1e-9):
                 break
 
-    def mix(self) -> bool:
-        """Bound all partitions by a mean of F over the thetas so far; return whether it may still fall.
-
-        Where F has several minima, one theta bounds those partitions badly that are good there and bad at another. The
-        mean that bounds the partitions so far best is the solution of a matrix game.
-        """
-        partitions = np.array(list(self.found))
-        payoff = np.stack([self.cells.at(theta, partitions) for theta in self.thetas], axis=1)
-        share = mixture(payoff)
-        used = np.flatnonzero(share > _NO_SHARE)
-        share = share[used] / share[used].sum()
-        G = sum(share[i] * self.matrices[t] for i, t in enumerate(used))
-        penalty = float(sum(share[i] * self.cells.penalty(self.thetas[t]) for i, t in enumerate(used)))
-        totals = self._program(np.asarray(G), penalty)
-        if totals.down_to[-1].max() == -np.inf:
-            return False
-        edges = self.backtrack(totals)
-        if tuple(edges.tolist()) in self.found:
-            return False
-        self.totals(self.add(edges)[1])
-        return True
-
     def close(self) -> None:
         """Settle all partitions that could still be better, if they are few enough."""
         best = self.best[1]
@@ -183,7 +154,7 @@ def search(cells: Cells, n_categories: int) -> Optimum:
     n_categories : int
     """
     at = _Search(cells, n_categories)
-    theta = np.zeros(cells.up.shape[0])
+    theta = np.zeros(cells.constant.size)
     for _ in range(MAX_CUTS):
         totals = at.totals(theta)
         if totals.down_to[-1].max() == -np.inf:
@@ -198,9 +169,6 @@ def search(cells: Cells, n_categories: int) -> Optimum:
         raise InputError(
             f"no {n_categories} categories are allowed on the smoothed yields; ask for fewer or lower limits"
         )
-    for _ in range(MAX_MIXTURES):
-        if at.gap < CLOSE or not at.mix():
-            break
     if at.gap >= CLOSE:
         starts = [np.array(p) for p in sorted(at.found, key=lambda p: -at.found[p][0])[:3]]
         for scale in _SCALES:
@@ -213,47 +181,32 @@ def search(cells: Cells, n_categories: int) -> Optimum:
     if at.gap >= CLOSE:
         at.close()
     edges_, value, theta = at.best
-    return Optimum(np.array(edges_), value, theta, max(at.bound, value))
-
-
-def mixture(payoff: Array) -> Array:
-    """Shares of the columns for which the largest mean over them, of any row, is smallest."""
-    n_rows, n_columns = payoff.shape
-    # Variables: the shares, and the value of the game.
-    found = linprog(
-        np.append(np.zeros(n_columns), 1.0),
-        A_ub=np.column_stack([payoff, -np.ones(n_rows)]),
-        b_ub=np.zeros(n_rows),
-        A_eq=np.append(np.ones(n_columns), 0.0)[None],
-        b_eq=[1.0],
-        bounds=[(0, None)] * n_columns + [(None, None)],
-    )
-    return np.asarray(found.x[:-1], dtype=np.float64) if found.status == 0 else np.full(n_columns, 1.0 / n_columns)
+    candidates = {edges: found[0] for edges, found in at.found.items()}
+    return Optimum(np.array(edges_), value, theta, max(at.bound, value), candidates)
 
 
 def minimax(cells: Cells, partitions: list[tuple[int, ...]], start: Array) -> Array:
     """Pulls at which the largest F of some partitions is smallest, by Newton steps on a soft maximum."""
-    lower = np.array(partitions)
-    counts, theta = cells.between(uppers(lower), lower), start
+    lower, theta = np.array(partitions), start
     for temperature in _TEMPERATURES:
         for _ in range(20):
-            value, gradient, hessian = _soft_maximum(counts, theta, temperature)
+            value, gradient, hessian = _soft_maximum(cells, lower, theta, temperature)
             step = np.linalg.solve(hessian, gradient)
             decrease, length = float(gradient @ step), 1.0
             if decrease < 1e-2 / temperature:
                 break
             while (
                 length > 1e-6
-                and _soft_maximum(counts, theta - length * step, temperature)[0] > value - 0.1 * length * decrease
+                and _soft_maximum(cells, lower, theta - length * step, temperature)[0] > value - 0.1 * length * decrease
             ):
                 length /= 2
             theta = np.maximum(theta - length * step, cells.least)
     return theta
 
 
-def _soft_maximum(counts: Counts, theta: Array, temperature: float) -> tuple[float, Array, Array]:
+def _soft_maximum(cells: Cells, partitions: IntArray, theta: Array, temperature: float) -> tuple[float, Array, Array]:
     """log(sum of exp(temperature F)) / temperature over the partitions, its gradient and its Hessian."""
-    at = expand(counts, np.broadcast_to(theta, (counts.n.shape[0], theta.size)))
+    at = cells.expand(partitions, theta)
     top = at.value.max()
     share = np.exp(temperature * (at.value - top))
     total = share.sum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,49 +12,50 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.one_score.between import as_one_score, combined_significance, edges_at, from_zero
-from fivesigma.categories.one_score.cells import Cells
-from fivesigma.categories.one_score.dual import search
-from fivesigma.categories.one_score.floors import check_floor_processes
-from fivesigma.categories.one_score.optimum import (
+from fivesigma.categories.floors import Floors
+from fivesigma.categories.one_score.dual import Optimum, search
+from fivesigma.categories.one_score.exact import (
     MAX_EDGES,
+    Grid,
     best_edges,
     best_totals,
     candidate_cuts,
-    check_limits,
+    combined_significance,
+    edges_at,
+    from_zero,
     grid_of,
 )
-from fivesigma.categories.one_score.record import (
-    Categories,
-    CategoriesInterval,
-    fill,
-    fill_files,
-)
-from fivesigma.categories.one_score.smooth import averaged, modelled
-from fivesigma.categories.one_score.uncertain import MAX_EDGES as MAX_EDGES_UNCERTAIN
-from fivesigma.categories.one_score.uncertain import (
+from fivesigma.categories.one_score.profiled import (
+    MAX_EDGES_PROFILED,
+    Cells,
     cells_of,
     is_profiled,
     merged,
     moved_background,
 )
+from fivesigma.categories.one_score.result import Categories, CategoriesInterval, fill, fill_files
+from fivesigma.categories.one_score.smooth import averaged, modelled
 from fivesigma.categories.ratios import fit_ratio
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.cut.binned import BinnedRanking
 from fivesigma.cut.ranking import Cuts, Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.own import OwnUncertainty
+from fivesigma.likelihood.measurement import uncertainty_of
 from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_size, yield_shifts
-from fivesigma.scored.scored_events import ScoredEvents, arrays_of, as_scored
+from fivesigma.likelihood.terms import OwnUncertainty
+from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
-from fivesigma.significance import AMS2, Utility, resolve_utility
+from fivesigma.significance import AMS2, SOverRootSB, Utility, resolve_utility
 
 __all__ = ["Categories", "CategoriesInterval", "categorise"]
 
-RULES = ("peak", "smooth")
+RULES = ("model", "peak")
+GOALS = ("discovery", "measurement")
 MIN_EFFECTIVE_UNCERTAIN = 25.0  # with systematics: the noise of fewer events' shifts would be fitted
 MAX_AUTO = 20  # categories beyond which "auto" does not look
 AUTO_REPLICAS = 100
+CANDIDATES = 64  # partitions met during the search that the events judge
+DISAGREE, LITTLE = 0.15, 0.1  # relative and absolute difference between modelled and real yields that is said
 
 
 def categorise(  # noqa: PLR0917 - the limits may be given in order, as documented
@@ -66,10 +68,11 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     min_effective: float | None = None,
     max_relative_mc_error: float | None = None,
     *,
-    rule: str | None = None,
+    rule: str = "model",
+    goal: str = "discovery",
     systematics: Systematics | None = None,
     free: Iterable[str] = (),
-    mc_statistics: bool = False,
+    mc_statistics: bool | None = None,
     correlated: bool = True,
     process: ArrayLike | None = None,
     floor_processes: Sequence[str] | None = None,
@@ -80,8 +83,9 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
 ) -> Categories:
     """Find the intervals of a score with the largest combined significance.
 
-    The optimum over at most 4,096 edges, which are weighted quantiles of the score, is exact. It follows the noise of
-    the events too: quote what `Categories.evaluate` finds on others.
+    The optimum over at most 4,096 edges, which are weighted quantiles of the score, is exact for the yields that drive
+    it. Quote what `Categories.evaluate` finds on other events. With systematics the partitions that the search has met
+    are also judged on the events as they are, and a difference is said.
 
     Parameters
     ----------
@@ -106,22 +110,25 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     max_relative_mc_error : float, optional
         Largest relative error of every category's background from the number of simulated events. An error r is an
         effective count of 1 / r^2.
-    rule : {"peak", "smooth"}, optional
-        ``"peak"`` takes the edges that are best on these events, fluctuations included. ``"smooth"`` takes the edges
-        that are best for modelled yields, smooth curves along the ranked events; fewer than 30 effective events of a
-        class, a score with few distinct values, yields that contradict the model by four standard errors, and yields
-        with systematics are averaged along the score instead, which leaves three tenths of their noise. The limits
-        hold for the yields as they are. Its significance is lower on these events and higher on others.
-        By default ``"peak"``, or ``"smooth"`` with systematics.
+    rule : {"model", "peak"}, default="model"
+        ``"model"`` takes the edges that are best for modelled yields, smooth curves along the ranked events; fewer than
+        30 effective events of a class, a score with few distinct values, yields that contradict the model by four
+        standard errors, and yields with systematics are averaged along the score instead, which leaves three tenths of
+        their noise. The floors hold for the yields as they are. ``"peak"`` takes the edges that are best on these
+        events, fluctuations included: its significance is higher on these events and lower on others.
+    goal : {"discovery", "measurement"}, default="discovery"
+        The largest significance, or the smallest uncertainty of the signal strength mu at mu = 1, for which the
+        systematics of the signal count as well. Without systematics the latter is the utility s / sqrt(s + b).
     systematics : mapping of str to (Varied, Varied or None) or Normalisation, optional
         For each name the events one standard deviation up and down, or an uncertain yield of some processes. The edges
         are then those with the largest profiled significance on at most 512 candidates. Each systematic is one pull
         for all categories and processes.
     free : iterable of str, default=()
         Names of systematics that have no constraint: only the categories measure them.
-    mc_statistics : bool, default=False
-        Whether the quoted significance has the statistics of the simulation, as pyhf's ``staterror``. They do not drive
-        the edges.
+    mc_statistics : bool, optional
+        Whether what is quoted has the statistics of the simulation, as pyhf's ``staterror``. They do not drive the
+        edges. By default where the background is uncertain, because noise between categories would else pass for a
+        constraint.
     correlated : bool, default=True
         Whether the uncertainty of `GaussianBackground` or `RelativeBackground` moves all categories together. It is
         then one more systematic: sigma events, or a fraction of the background, in every category. If False, every
@@ -163,18 +170,20 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     (True, True)
     """
     utility, free = resolve_utility(utility), tuple(free)
+    for name, value, known in (("rule", rule, RULES), ("goal", goal, GOALS)):
+        if value not in known:
+            raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
     if systematics is None and free:
         raise InputError(f"free names {free[0]!r}, and there are no systematics")
     uncertain = is_profiled(utility, None, systematics is not None, correlated)
-    if uncertain or mc_statistics:
+    if uncertain or mc_statistics or goal == "measurement":
         OwnUncertainty.of(utility)
-    rule = ("smooth" if uncertain else "peak") if rule is None else rule
-    if rule not in RULES:
-        raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
-    floor = (MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE) if min_effective is None else min_effective
-    limits = check_limits(min_background, floor, max_relative_mc_error)
+    if min_effective is None:
+        min_effective = MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE
+    floors = Floors.checked(min_background, min_effective, max_relative_mc_error, floor_processes)
     most = _check_number(n_categories)
     ranking: Cuts
+    scored: ScoredEvents | None = None
     fill_with: Callable[..., Categories]
     if isinstance(score, ScoredFiles):
         beside = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
@@ -186,69 +195,80 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
         ranking, fill_with = BinnedRanking(score).purest(), partial(fill_files, score)
     else:
-        score, y, sample_weight, process = arrays_of(score, y, sample_weight, process, pos_label)
         ratio = None
-        if np.ndim(score) == 2:
+        if not isinstance(score, ScoredEvents) and np.ndim(score) == 2:
             ratio = fit_ratio(score, y, sample_weight, process, processes, pos_label, calibrate=calibrate)
-            score, systematics = ratio.of(score), as_one_score(systematics, ratio)
+            score, systematics = ratio.of(score), ratio.of_systematics(systematics)
         elif processes is not None:
             raise InputError("processes names columns of class probabilities, and these scores are one per event")
-        ranking = rank_events(*as_scored(score, y, sample_weight, None, pos_label).arrays())
-        fill_with = partial(fill, ranking, process=process, ratio=ratio)
-    cuts = candidate_cuts(ranking, MAX_EDGES_UNCERTAIN if uncertain else MAX_EDGES)
+        scored = as_scored(score, y, sample_weight, process, pos_label)
+        floors.check_processes(scored.arrays()[1], scored.process)
+        ranking = rank_events(*scored.arrays())
+        fill_with = partial(fill, ranking, scored.process, ratio=ratio)
+    cuts = candidate_cuts(ranking, MAX_EDGES_PROFILED if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
-    if rule == "smooth":
+    if scored is not None and isinstance(ranking, Ranking):
+        grid = _with_floor(grid, floors.counting(ranking, scored.process), cuts)
+    raw = grid
+    if rule == "model":
         grid = averaged(grid) if uncertain else modelled(grid, ranking.variances(cuts)[0], ranking.last[cuts])
-    if floor_processes is not None and isinstance(ranking, Ranking):
-        floor_events = check_floor_processes(floor_processes, ranking, process)
-        grid, fill_with = floor_events.grid(grid, ranking, cuts), partial(fill_with, floor=floor_events)
-    plain = AMS2(utility.b_reg) if uncertain else utility
-    best = best_totals(grid, plain, limits, min(most, cuts.size))
+    sums: Utility = SOverRootSB(utility.b_reg) if goal == "measurement" else utility
+    plain = AMS2(utility.b_reg) if uncertain else sums
+    best = best_totals(grid, plain, floors, min(most, cuts.size))
     feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
     asked = 1 if n_categories == "auto" else most
     if feasible < asked:
         raise InputError(
-            f"{asked} categories do not fit: each needs {limits}, which at most {feasible} can have (all events have "
-            f"s = {ranking.s[-1]:g}, b = {ranking.b[-1]:g} and an effective background count of "
-            f"{ranking.effective_background:.3g}); ask for fewer categories or lower the limits"
+            f"{asked} categories do not fit: each needs s >= 0, {floors}, which at most {feasible} can have (all "
+            f"events have s = {ranking.s[-1]:g}, b = {ranking.b[-1]:g} and an effective background count of "
+            f"{ranking.effective_background:.3g}); ask for fewer categories or lower the floors"
         )
     filled = partial(
         fill_with,
         utility=utility,
         rule=rule,
-        limits=limits,
+        floors=floors,
+        goal=goal,
         held_out=False,
         correlated=correlated,
-        mc_statistics=mc_statistics,
+        mc_statistics=uncertain if mc_statistics is None else mc_statistics,
     )
     if uncertain:
         shifts = None
-        if systematics is not None and not isinstance(score, ScoredFiles):
-            shifts = yield_shifts(
-                edges_at(ranking, cuts),
-                score,
-                y,
-                sample_weight,
-                systematics,
-                free=free,
-                process=process,
-                pos_label=pos_label,
-            )
-        cells = cells_of(grid, shifts, limits, utility)
+        if systematics is not None and scored is not None:
+            shifts = yield_shifts(edges_at(ranking, cuts), scored, systematics=systematics, free=free)
+            check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+        cells = cells_of(grid, shifts, floors, utility, goal)
+        figure = uncertainty_of if goal == "measurement" else _root
+        real = None if rule == "peak" else cells_of(raw, shifts, floors, utility, goal)
         if n_categories == "auto":
-            most = _within_error_of_best(
-                partial(_with_systematics, partial(filled, mc_statistics=False), ranking, cuts, cells, shifts),
-                feasible,
-                random_state,
+            trial = partial(
+                _with_systematics, partial(filled, mc_statistics=False), ranking, cuts, cells, real, figure, shifts
             )
-        return _with_systematics(filled, ranking, cuts, cells, shifts, most)
+            most = _within_error_of_best(trial, feasible, random_state)
+        return _with_systematics(filled, ranking, cuts, cells, real, figure, shifts, most)
     if n_categories == "auto":
-        trials = [best_edges(grid, utility, limits, best, k) for k in range(1, feasible + 1)]
-        chosen = worthwhile(ranking, cuts, trials, utility, random_state)
+        trials = [best_edges(grid, sums, floors, best, k) for k in range(1, feasible + 1)]
+        chosen = worthwhile(ranking, cuts, trials, sums, random_state)
     else:
-        chosen = best_edges(grid, utility, limits, best, most)
-    bound = float(utility.from_objective(best[chosen.size - 1].max()))
-    return filled(edges_at(ranking, cuts[chosen - 1]), certificate=(bound, 0.0))
+        chosen = best_edges(grid, sums, floors, best, most)
+    F = float(best[chosen.size - 1].max())
+    bound = uncertainty_of(F) if goal == "measurement" else float(utility.from_objective(F))
+    return filled(edges_at(ranking, cuts[chosen - 1]), bound=bound, gap=0.0)
+
+
+def _root(F: float) -> float:
+    """Z of F."""
+    return float(np.sqrt(2 * max(F, 0.0)))
+
+
+def _with_floor(grid: Grid, counting: Ranking | None, cuts: IntArray) -> Grid:
+    """Floors on some processes alone; F is as before."""
+    if counting is None:
+        return grid
+    weight = np.where(counting.signal, 0.0, counting.weight)
+    b, b2 = (np.append(0.0, np.cumsum(w)[counting.last[cuts]]) for w in (weight, np.square(weight)))
+    return replace(grid, b2=b2, floor=b)
 
 
 def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
@@ -256,21 +276,47 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     ranking: Cuts,
     cuts: IntArray,
     cells: Cells,
+    real: Cells | None,
+    figure: Callable[[float], float],
     shifts: YieldShifts | None,
     n_categories: int,
 ) -> Categories:
-    """Choose the edges with the largest profiled significance."""
-    if shifts is not None:
-        check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+    """Choose the edges with the largest profiled F, by the modelled yields and by the events as they are."""
     optimum = search(cells, n_categories)
-    edges = edges_at(ranking, cuts[optimum.edges - 1])
-    bound, value = (float(np.sqrt(2 * F)) for F in (optimum.bound, optimum.objective))
+    chosen, said = (optimum, ()) if real is None else _judged(optimum, cells, real)
+    edges = edges_at(ranking, cuts[chosen.edges - 1])
+    bound, value = (figure(F) for F in (optimum.bound, chosen.objective))
     return filled(
         edges,
-        shifts=None if shifts is None else merged(shifts, cuts.size - optimum.edges[::-1], edges),
-        moved=moved_background(cells, optimum.theta, ranking.thresholds(cuts)),
-        certificate=(bound, bound - value),
+        shifts=None if shifts is None else merged(shifts, cuts.size - chosen.edges[::-1], edges),
+        moved=moved_background(cells, chosen.theta, ranking.thresholds(cuts)),
+        bound=bound,
+        gap=abs(bound - value),
+        said=said,
     )
+
+
+def _judged(optimum: Optimum, cells: Cells, real: Cells) -> tuple[Optimum, tuple[str, ...]]:
+    """Take the candidate that is best where it is worst: by the modelled yields, or by the events as they are.
+
+    The model may hide a boundary that the events have; the events alone would reward noise.
+    """
+    ordered = sorted(optimum.candidates, key=lambda edges: -optimum.candidates[edges])[:CANDIDATES]
+    modelled_F = np.array([optimum.candidates[edges] for edges in ordered])
+    real_F = np.array([float(real.lowest(np.array(edges), optimum.theta).objective) for edges in ordered])
+    best = int(np.minimum(modelled_F, real_F).argmax())
+    edges = np.array(ordered[best])
+    if best:
+        again = cells.lowest(edges)
+        optimum = optimum._replace(edges=edges, objective=float(again.objective), theta=again.theta)
+    promised, there = (float(np.sqrt(2 * max(F[best], 0.0))) for F in (modelled_F, real_F))
+    if promised - there <= max(DISAGREE * promised, LITTLE):
+        return optimum, ()
+    note = (
+        f"the smooth yields that chose these {edges.size} categories promise {promised:.3g} and the events have "
+        f"{there:.3g} (root of 2 F, without the statistics of the simulation): try another number of categories"
+    )
+    return optimum, (note,)
 
 
 def _check_number(n_categories: int | str) -> int:
@@ -310,8 +356,9 @@ def _within_error_of_best(found: Callable[[int], Categories], feasible: int, ran
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)  # said of the chosen categories alone
         trials = [found(k) for k in range(1, feasible + 1)]
-    z = np.array([trial.significance for trial in trials])
-    scatter = np.array([trial.replicas(AUTO_REPLICAS, random_state) for trial in trials])
+    power = -1 if trials[0].goal == "measurement" else 1  # of what is quoted: larger is then better
+    z = np.array([trial.figure for trial in trials]) ** power
+    scatter = np.array([trial.replicas(AUTO_REPLICAS, random_state) for trial in trials]) ** power
     best = int(z.argmax())
     losses = scatter[best] - scatter
     error = np.array([np.std(loss[np.isfinite(loss)]) if np.isfinite(loss).any() else 0.0 for loss in losses])

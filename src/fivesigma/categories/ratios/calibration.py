@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.ratios.cells import CHUNK, cells_of, means, sums
-from fivesigma.categories.ratios.sample import Roles, Sample
+from fivesigma.categories.ratios.class_sample import ClassSample, Roles
 from fivesigma.errors import InputError
 
 _SMALLEST = 1e-15  # probabilities below it are rounding
@@ -89,12 +89,12 @@ def _terms(z: Array, n_terms: int) -> Array:
     return np.concatenate([one, z, z[:, i] * z[:, j]], axis=1)
 
 
-def fit_ratios(sample: Sample, roles: Roles, prior: ArrayLike | None = None, *, calibrate: bool = True) -> Ratios:
+def fit_ratios(sample: ClassSample, roles: Roles, prior: ArrayLike | None = None, *, calibrate: bool = True) -> Ratios:
     """Fit the calibration to events.
 
     Parameters
     ----------
-    sample : Sample
+    sample : ClassSample
     roles : Roles
     prior : array-like of shape (n_columns,), optional
         Class shares that the classifier was trained with. Without it, they are found from the events.

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.ratios.sample import Sample, added
+from fivesigma.categories.ratios.class_sample import ClassSample, added
 
 CHUNK = 1 << 16  # events at a time, so that what is computed on the way stays small
 _GROWERS = 1 << 16  # events that grow the tree of cells, if there are more
@@ -157,7 +157,7 @@ def _halved(events: Array, n_axes: int, sizes: IntArray) -> tuple[IntArray, Arra
     return axis, ascending[axis, nodes, np.clip(middle, 0, np.maximum(count - 2, 0))]
 
 
-def information(ratios: Array, sample: Sample) -> Array:
+def information(ratios: Array, sample: ClassSample) -> Array:
     """Mass by which cells are halved: in equal parts the number of events and what each signal gains from them.
 
     Few events of high purity carry much of F; cells that hold the same number of events would be too coarse there.
@@ -171,7 +171,7 @@ def information(ratios: Array, sample: Sample) -> Array:
     return mass
 
 
-def sums(cell: IntArray, n_cells: int, sample: Sample) -> tuple[Array, Array]:
+def sums(cell: IntArray, n_cells: int, sample: ClassSample) -> tuple[Array, Array]:
     """Sums of weights by cell and class, and the sums that the floors need."""
     n_classes = sample.n_signals + 1
     yields = added(cell * n_classes + sample.classes, sample.weight, n_cells * n_classes)
@@ -186,14 +186,14 @@ def means(cell: IntArray, n_cells: int, values: Array) -> Array:
     return np.stack([np.bincount(cell, column, minlength=n_cells) / count for column in values.T], axis=1)
 
 
-def summed(ratios: Array, sample: Sample, cell: IntArray) -> Points:
+def summed(ratios: Array, sample: ClassSample, cell: IntArray) -> Points:
     """Events as cells."""
     n_cells = int(cell.max()) + 1
     centre = means(cell, n_cells, ratios)
     return Points(centre, densities(centre), *sums(cell, n_cells, sample))
 
 
-def floor_points(density: Array, sample: Sample, counting: IntArray) -> Points:
+def floor_points(density: Array, sample: ClassSample, counting: IntArray) -> Points:
     """Events that count for the floors as points of their own, without what the floors do not need."""
     weight = sample.weight[counting]
     empty = np.empty((counting.size, 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import AnyArray, Array
 from fivesigma.categories.ratios.calibration import Ratios, fit_ratios
-from fivesigma.categories.ratios.sample import Roles, check_sample, check_scores
+from fivesigma.categories.ratios.class_sample import Roles, check_sample, check_scores
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.likelihood.shifts import Systematics, Varied, with_variations
 from fivesigma.yields import split_labels
 
 
@@ -41,11 +42,21 @@ class OneRatio:
             return given
         return self.ratios.of(check_scores(given, len(self.processes)))[:, 0]
 
+    def of_systematics(self, systematics: Systematics | None) -> Systematics | None:
+        """Variations with one score per event."""
+        if systematics is None:
+            return None
+
+        def of(_: str, varied: Varied) -> Varied:
+            return varied if varied.score is None else replace(varied, score=self.of(varied.score))
+
+        return with_variations(systematics, of)
+
 
 def fit_ratio(  # noqa: PLR0917 - in the order of `categorise`
     scores: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
     process: ArrayLike | None,
     processes: Sequence[str] | None,
     pos_label: Any = None,
@@ -69,9 +80,11 @@ def fit_ratio(  # noqa: PLR0917 - in the order of `categorise`
         the classes in the training are found from the events.
     """
     shape = np.shape(scores)
-    for name, given in (("process", process), ("processes", processes)):
+    for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process), ("processes", processes)):
         if given is None:
             raise InputError(f"scores of shape {shape} need {name}={_MEANING[name]}")
+    assert y is not None
+    assert sample_weight is not None
     assert process is not None
     assert processes is not None
     columns = tuple(map(str, processes))
@@ -94,6 +107,8 @@ def fit_ratio(  # noqa: PLR0917 - in the order of `categorise`
 
 
 _MEANING = {
+    "y": "the labels",
+    "sample_weight": "the physics weights",
     "process": "the name of the process of each event",
     "processes": "the names of the columns",
 }

@@ -8,14 +8,14 @@ step is kept only if G rises.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma._types import Array, IntArray
+from fivesigma.categories.floors import Floors
 from fivesigma.categories.ratios.cells import Points
-from fivesigma.categories.ratios.sample import added_rows
+from fivesigma.categories.ratios.class_sample import added_rows
 from fivesigma.categories.several_signals.goal import Goal
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
@@ -23,38 +23,6 @@ _MAX_CLIMB = 40
 _MAX_REPAIRS = 3  # per category
 _MORE = 1.1  # times as much is asked for by a category that lost again what it had taken
 _ENOUGH = 1e-6  # relative gain below which a climb ends
-_SLACK = 1.0 - 1e-9  # sums of the same events in another order are as good
-
-
-@dataclass(frozen=True)
-class Floors:
-    """What every category must have of the processes that count."""
-
-    min_background: float = 0.0
-    min_effective: float = 0.0
-
-    def hold(self, first: Array, second: Array) -> BoolArray:
-        """Categories that have enough, from their sums of weights and of squared weights."""
-        held: BoolArray = first > 0
-        if self.min_background > 0:
-            held &= first >= self.min_background * _SLACK
-        if self.min_effective > 0:
-            held &= first * first >= self.min_effective * _SLACK * second
-        return held
-
-    def scaled(self, factor: float) -> Floors:
-        """Floors of a sample with `factor` times as many events for the same yields."""
-        return Floors(self.min_background, self.min_effective * factor)
-
-    def times(self, factor: float) -> Floors:
-        """Floors that ask for `factor` times as much."""
-        return Floors(self.min_background * factor, self.min_effective * factor)
-
-    def __str__(self) -> str:
-        words = [f"b >= {self.min_background:g}" if self.min_background > 0 else "b > 0"]
-        if self.min_effective > 0:
-            words.append(f"an effective background count of at least {self.min_effective:g}")
-        return " and ".join(words)
 
 
 class Problem(NamedTuple):

@@ -13,13 +13,12 @@ import fivesigma
 from fivesigma import significance
 from fivesigma._tools.files import check_digest, read_text, written_with_digest
 from fivesigma._types import Array
+from fivesigma.categories.floors import Floors
 from fivesigma.categories.ratios.calibration import Ratios
-from fivesigma.categories.ratios.sample import Roles
-from fivesigma.categories.several_signals.ascent import Floors
-from fivesigma.categories.several_signals.goal import Goal
-from fivesigma.categories.several_signals.record import Bound, Judged, ScoreCategories
-from fivesigma.categories.several_signals.rules import ArgmaxRule, LinearRule, Rule
-from fivesigma.categories.several_signals.settings import Settings
+from fivesigma.categories.ratios.class_sample import Roles
+from fivesigma.categories.several_signals.goal import Goal, Settings
+from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories
+from fivesigma.categories.several_signals.region_rules import ArgmaxRule, LinearRule, Rule
 from fivesigma.errors import StoreError, shortened
 from fivesigma.significance import FDivergence
 from fivesigma.yields.processes import ProcessYields
@@ -29,7 +28,7 @@ KIND, FORMAT = "fivesigma score categories", 1
 
 def write(record: ScoreCategories, path: Path) -> Path:
     """Write a record and its path."""
-    goal = record._settings.goal
+    goal = record.settings.goal
     if callable(goal.kind) or isinstance(goal.utility, FDivergence):
         raise StoreError("categories whose goal or utility is a function cannot be saved; a file holds no code")
     if not path.parent.is_dir():
@@ -45,7 +44,7 @@ def _content(record: ScoreCategories) -> dict[str, Any]:
         "kind": KIND,
         "format": FORMAT,
         "fivesigma": fivesigma.__version__,
-        "settings": _settings_to(record._settings),
+        "settings": _settings_to(record.settings),
         "records": [_record_to(each) for each in (*record.path, record)],
     }
 
@@ -81,7 +80,7 @@ def read(path: Path) -> ScoreCategories:
 
 def _fits(record: ScoreCategories) -> bool:
     """Whether the parts of a record fit each other, and events can be put into its categories."""
-    n, roles = len(record._rule), record._settings.roles
+    n, roles = len(record.region_rule), record.settings.roles
     sums = [column for row in record.by_process.values() for column in row[1:]]
     if not all(column.shape == (n,) for column in (*sums, record.effective_b, record.b)):
         return False
@@ -130,7 +129,7 @@ def _settings_from(given: dict[str, Any]) -> Settings:
 
 def _record_to(record: ScoreCategories) -> dict[str, Any]:
     return {
-        "rule": _rule_to(record._rule),
+        "rule": _rule_to(record.region_rule),
         "by_process": {
             name: [row.signal, row.sum_of_weights.tolist(), row.sum_of_squares.tolist(), row.events.tolist()]
             for name, row in record.by_process.items()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fivesigma._types import Array
+from fivesigma.categories.floors import Floors
+from fivesigma.categories.ratios.class_sample import Roles
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.significance import AMS2, Utility
 
@@ -150,3 +152,22 @@ class Goal:
         background = v.sum(axis=1, keepdims=True)
         own = u - background + v if self.others == "background" else u
         return np.concatenate([own, -background], axis=1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a search is asked for; `prior` are class shares that were checked."""
+
+    roles: Roles
+    goal: Goal
+    floors: Floors
+    n_categories: int
+    discard: bool
+    prior: Array | None
+    calibrate: bool
+
+    @property
+    def argmax_prior(self) -> Array:
+        """Shares by which the simple way divides; as they are if no prior was given."""
+        n = len(self.roles.columns)
+        return np.ones(n) if self.prior is None else self.prior

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from fivesigma._types import Array
-from fivesigma.categories.ratios.sample import added_rows
+from fivesigma.categories.ratios.class_sample import added_rows
 from fivesigma.categories.several_signals.ascent import Problem, State, climb, keep, state_of
 
 _TRIALS = 3  # splits that are followed up by a climb

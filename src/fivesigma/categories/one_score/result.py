@@ -4,65 +4,61 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above
-from fivesigma._tools.extras import need
 from fivesigma._tools.summary import Summary, digits
-from fivesigma._types import Array, IntArray
-from fivesigma.categories.one_score.between import (
-    as_one_score,
-    combined_significance,
+from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma.categories.floors import Floors
+from fivesigma.categories.one_score.dual import best_at
+from fivesigma.categories.one_score.exact import (
+    Grid,
+    best_edges,
+    best_totals,
+    candidate_cuts,
     edges_at,
     events_above,
     from_zero,
-    one_score,
-    valid_objective,
 )
-from fivesigma.categories.one_score.dual import best_at
-from fivesigma.categories.one_score.floors import FloorProcesses
-from fivesigma.categories.one_score.optimum import Grid, Limits, best_edges, best_totals, candidate_cuts
-from fivesigma.categories.one_score.smooth import averaged, modelled
-from fivesigma.categories.one_score.uncertain import (
+from fivesigma.categories.one_score.profiled import (
     Moved,
     is_profiled,
     replica_cells,
+    replica_precisions,
     replica_values,
 )
+from fivesigma.categories.one_score.smooth import averaged, modelled
 from fivesigma.categories.ratios import OneRatio
+from fivesigma.categories.workspace import histogram_of, to_pyhf
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.cut.bootstrap import interval_ends, replica_intervals
 from fivesigma.cut.ranking import Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
+from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
 from fivesigma.likelihood.profile import Counts, lowest
 from fivesigma.likelihood.shifts import (
     Systematics,
     YieldShifts,
     check_size,
     counts_of,
+    derivatives_of,
     scaled,
     significance_of,
     yield_shifts,
 )
-from fivesigma.scored.scored_events import ScoredEvents, arrays_of, as_scored
+from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
-from fivesigma.significance import AMS2, Utility
-from fivesigma.yields import (
-    ProcessYields,
-    check_weights,
-    class_sums,
-    number_processes,
-    process_yields,
-    rescale,
-    split_labels,
-    valid_yields,
-)
+from fivesigma.significance import AMS2, SOverRootSB, Utility
+from fivesigma.yields import ProcessYields, class_sums, number_processes, process_yields, valid_yields
 
 BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
+_MATTERS = 0.1  # share of F from which the signal of a category matters
+DOMINATED = 3.0  # effective signal events below which a few heavy ones make the signal of a category
 
 
 class CategoriesInterval(NamedTuple):
@@ -70,6 +66,13 @@ class CategoriesInterval(NamedTuple):
 
     significance: tuple[float, float]
     edges: Array
+
+
+class _Events(NamedTuple):
+    """The events of a record, which replicas are drawn from; their processes are in the order of the input."""
+
+    ranking: Ranking
+    process: AnyArray | None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -81,56 +84,95 @@ class Categories:
     edges : array of shape (n_categories + 1,)
         Ascending; category i holds ``edges[i] <= score < edges[i + 1]``. The last is infinity. Events below the first,
         which may be minus infinity, are discarded.
-    s, b : arrays of shape (n_categories,)
-        Yields; b holds no b_reg.
-    effective_s, effective_b : arrays of shape (n_categories,)
-        Effective counts (sum of w)^2 / sum of w^2.
-    significance : float
-        Of all categories together: h(sum of F), which is the root of the sum of squares for h(F) = sqrt(2 F). With
-        systematics it is profiled over them, as `fivesigma.profiled_significance` is.
+    by_process : mapping of str to ProcessYields
+        ``"signal"`` and ``"background"`` if no processes were given.
+    utility : Utility
+    rule : {"model", "peak"}
+        How the edges were chosen.
+    floors : Floors
+        What every category must have.
+    goal : {"discovery", "measurement"}
+        What the edges were chosen for.
+    held_out : bool
+        False if the edges were chosen on these very events, so that the significance is too high.
     shifts : YieldShifts or None
         Yields under the systematics, in these categories.
     bound : float or None
-        Significance that no such categories with edges on the grid and within the limits can exceed, for the yields
-        that drove the search: with ``rule="smooth"`` the smooth ones. None if the edges were chosen on other events.
+        For the yields that drove the search (with ``rule="model"`` the modelled ones): significance that no such
+        categories with edges on the grid and within the floors can exceed, or, with ``goal="measurement"``, the
+        uncertainty that none can fall below. None if the edges were chosen on other events.
     gap : float or None
-        The bound less the significance of these edges for the same yields; zero if they are the optimum.
-    ratio : OneRatio or None
-        How class probabilities become the score, if the edges were chosen on them.
+        Distance of these edges from the bound for the same yields; zero if they are the optimum.
     mc_statistics : bool
         Whether the statistics of the simulation are in the significance, as pyhf's ``staterror``.
-    by_process : mapping of str to ProcessYields
-        ``"signal"`` and ``"background"`` if no processes were given.
-    held_out : bool
-        False if the edges were chosen on these very events, so that the significance is too high.
+    correlated : bool
+        Whether the uncertainty of the utility's background moves all categories together.
+    ratio : OneRatio or None
+        How class probabilities become the score, if the edges were chosen on them.
     notes : tuple of str
-        A sentence for each category whose yields should not be believed.
+        A sentence for each category whose yields should not be believed, and for each odd systematic.
     """
 
     edges: Array
-    s: Array
-    b: Array
-    effective_s: Array
-    effective_b: Array
-    significance: float
     by_process: Mapping[str, ProcessYields]
-    held_out: bool
-    notes: tuple[str, ...]
     utility: Utility
     rule: str
-    _limits: Limits
-    _ranking: Ranking | None
+    floors: Floors
+    goal: str = "discovery"
+    held_out: bool = False
     shifts: YieldShifts | None = None
     bound: float | None = None
     gap: float | None = None
     mc_statistics: bool = False
     correlated: bool = True
     ratio: OneRatio | None = None
-    _moved: Moved | None = None
-    _floor: FloorProcesses | None = None
+    notes: tuple[str, ...] = ()
+    _events: _Events | None = field(init=False, default=None)
+    _moved: Moved | None = field(init=False, default=None)
+
+    @cached_property
+    def s(self) -> Array:
+        """Signal of each category."""
+        return class_sums(self.by_process, signal=True)[0]
+
+    @cached_property
+    def b(self) -> Array:
+        """Background of each category, without b_reg."""
+        return class_sums(self.by_process, signal=False)[0]
+
+    @property
+    def effective_s(self) -> Array:
+        """Effective signal count (sum of w)^2 / sum of w^2 of each category."""
+        return effective_counts(*class_sums(self.by_process, signal=True))
+
+    @property
+    def effective_b(self) -> Array:
+        """Effective background count of each category."""
+        return effective_counts(*class_sums(self.by_process, signal=False))
+
+    @cached_property
+    def significance(self) -> float:
+        """Significance of all categories together.
+
+        h(sum of F), which is the root of the sum of squares for h(F) = sqrt(2 F). With systematics it is profiled over
+        them, as `fivesigma.profiled_significance` is.
+        """
+        if self._profiled:
+            return significance_of(self._counts())
+        return float(self.utility.from_objective(valid_objective(self.utility, self.s, self.b).sum()))
+
+    @cached_property
+    def uncertainty(self) -> float:
+        """Expected uncertainty of the signal strength mu at mu = 1, from the Hessian of the Asimov likelihood."""
+        return uncertainty_of(float(profile_measurement(self._derivatives()).objective))
 
     def __len__(self) -> int:
-        return self.s.size
+        return self.edges.size - 1
+
+    @property
+    def figure(self) -> float:
+        """What the edges were chosen for: the significance, or the uncertainty of mu."""
+        return self.uncertainty if self.goal == "measurement" else self.significance
 
     def _summary(self) -> Summary:
         """Yields and significance of each category, as `repr` and notebooks show them."""
@@ -140,10 +182,14 @@ class Categories:
         if self.shifts is not None or self.mc_statistics:
             names = [*([] if self.shifts is None else self.shifts.up), *["simulation"][: self.mc_statistics]]
             notes.append(f"profiled over {', '.join(names)}; {self.known_background:.4f} if the background were known")
+        measured = self.goal == "measurement"
         if self.bound is not None and self.gap is not None:
-            notes.append(f"no such categories exceed {self.bound:.4f} in the search, {self.gap:.4f} above these")
+            which = "fall below" if measured else "exceed"
+            beside = "below" if measured else "above"
+            notes.append(f"no such categories {which} {self.bound:.4f} in the search, {self.gap:.4f} {beside} these")
+        figure = f"uncertainty of mu {self.uncertainty:.4f}" if measured else f"significance {self.significance:.4f}"
         return Summary(
-            f"{len(self)} categories, significance {self.significance:.4f} {where}, {self.utility!r}",
+            f"{len(self)} categories, {figure} {where}, {self.utility!r}",
             ("", "from", "to", "s", "b", "Z", "eff. b"),
             [
                 (str(k), f"{low:.6g}", f"{high:.6g}", digits(s), digits(b), f"{z:.4f}", f"{n:,.1f}")
@@ -190,9 +236,15 @@ class Categories:
         theta = lowest(self._counts()).theta
         return dict(zip(self.shifts.up, theta[: len(self.shifts.up)].tolist(), strict=True))
 
+    @property
+    def _variance(self) -> Array | None:
+        return class_sums(self.by_process, signal=False)[1] if self.mc_statistics else None
+
     def _counts(self) -> Counts:
-        variance = class_sums(self.by_process, signal=False)[1] if self.mc_statistics else None
-        return counts_of(self.utility, self.s, self.b, self.shifts, variance)
+        return counts_of(self.utility, self.s, self.b, self.shifts, self._variance)
+
+    def _derivatives(self) -> Derivatives:
+        return derivatives_of(self.utility, self.s, self.b, self.shifts, self._variance)
 
     @property
     def by_category(self) -> Array:
@@ -212,7 +264,7 @@ class Categories:
         int array of shape (n_events,)
             From 0 to ``len(self) - 1``, or -1 for a discarded event.
         """
-        values = np.asarray(one_score(score, self.ratio), dtype=np.float64)
+        values = np.asarray(self._one_score(score), dtype=np.float64)
         missing = np.isnan(values)
         if missing.any():
             raise InputError(
@@ -264,53 +316,57 @@ class Categories:
                 f"the edges were chosen with the systematics {', '.join(self.shifts.up)}: give systematics= of these "
                 "events as well, or {} to leave them out"
             )
+        options = {
+            "utility": self.utility,
+            "rule": self.rule,
+            "floors": self.floors,
+            "goal": self.goal,
+            "held_out": True,
+            "mc_statistics": self.mc_statistics if mc_statistics is None else mc_statistics,
+            "correlated": self.correlated,
+            "ratio": self.ratio,
+        }
         if isinstance(score, ScoredFiles):
             if self.ratio is not None:
                 raise InputError("the edges were chosen on class probabilities; ScoredFiles hold one score per event")
             if systematics or yields is not None:
                 raise InputError("ScoredFiles have their own yields and no systematics; leave both out here")
-            return fill_files(
-                score,
-                self.edges,
-                utility=self.utility,
-                rule=self.rule,
-                limits=self._limits,
-                held_out=True,
-                mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
-                correlated=self.correlated,
-                moved=self._moved,
-            )
-        score, y, weight, process = arrays_of(score, y, sample_weight, process, pos_label)
-        score, systematics = one_score(score, self.ratio), as_one_score(systematics, self.ratio)
+            return fill_files(score, self.edges, moved=self._moved, **options)
+        if not isinstance(score, ScoredEvents):
+            score = self._one_score(score)
+        elif self.ratio is not None:
+            raise InputError("the edges were chosen on class probabilities; ScoredEvents hold one score per event")
+        given = scored = as_scored(score, y, sample_weight, process, pos_label)
+        if self.ratio is not None:
+            systematics = self.ratio.of_systematics(systematics)
         if yields is not None:
-            signal, _ = split_labels(y, pos_label)
-            given = check_weights(weight, signal.size)
-            weight = rescaled = rescale(given, signal, yields)
-            factors = [float(np.divide(*(w[c].sum() for w in (rescaled, given)))) for c in (signal, ~signal)]
+            _, signal, before = given.arrays()
+            scored = given.scaled_to(*yields)
+            after = scored.arrays()[2]
+            factors = [float(after[c].sum() / before[c].sum()) for c in (signal, ~signal)]
             systematics = scaled(systematics, signal, *factors) if systematics else systematics
-        ranking = rank_events(*as_scored(score, y, weight, None, pos_label).arrays())
         shifts = None
         if systematics is not None:
             if free is None:
                 free = [] if self.shifts is None else [name for name in self.shifts.free if name in systematics]
-            shifts = yield_shifts(
-                self.edges, score, y, weight, systematics, free=free, process=process, pos_label=pos_label
-            )
+            shifts = yield_shifts(self.edges, scored, systematics=systematics, free=free)
+            check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
         return fill(
-            ranking,
-            self.edges,
-            process,
-            utility=self.utility,
-            rule=self.rule,
-            limits=self._limits,
-            held_out=True,
-            shifts=shifts,
-            mc_statistics=self.mc_statistics if mc_statistics is None else mc_statistics,
-            correlated=self.correlated,
-            ratio=self.ratio,
-            moved=self._moved,
-            floor=None if self._floor is None else FloorProcesses.of(self._floor.names, ranking, process),
+            rank_events(*scored.arrays()), scored.process, self.edges, moved=self._moved, shifts=shifts, **options
         )
+
+    def _one_score(self, score: ArrayLike) -> ArrayLike:
+        """Scores as they are, or the ratio of class probabilities."""
+        if np.ndim(score) == 2 and self.ratio is None:
+            raise InputError(
+                f"score has shape {np.shape(score)}, and the edges were chosen on one score per event; give that one"
+            )
+        if self.ratio is not None and np.ndim(score) != 2:
+            raise InputError(
+                f"score has shape {np.shape(score)}; the edges were chosen on class probabilities of "
+                f"{', '.join(map(repr, self.ratio.processes))}: give these"
+            )
+        return score if self.ratio is None else self.ratio.of(score)
 
     def interval(self, level: float = 0.68, n_boot: int = 200, random_state: int = 0) -> CategoriesInterval:
         """Bootstrap intervals of the significance in these categories, and of the edges.
@@ -334,7 +390,8 @@ class Categories:
             Replicas in which a category keeps no background are excluded.
         """
         quantiles = interval_ends(level, n_boot)
-        ranking = self._events
+        ranking, process = self._replicated()
+        counting = self.floors.counting(ranking, process)
         bounds = events_above(ranking, self.edges)
         own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
         cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
@@ -345,28 +402,28 @@ class Categories:
         s2, b2 = ranking.replicas(cuts, n_boot, random_state, squares=True)
         edges, thresholds = [], ranking.thresholds(cuts)
         grids = list(map(Grid, s, b, from_zero(b2)))
-        if self.rule == "smooth":
+        if self.rule == "model":
             grids = [
                 modelled(grid, squares, ranking.last[cuts]) if self._moved is None else averaged(grid)
                 for grid, squares in zip(grids, s2, strict=True)
             ]
-        if self._floor is not None:
-            counting = self._floor.ranking(ranking)
+        if counting is not None:
             floor, floor2 = (
                 from_zero(counting.replicas(cuts, n_boot, random_state, squares=squares)[1])
                 for squares in (False, True)
             )
             grids = [replace(grid, floor=f, b2=f2) for grid, f, f2 in zip(grids, floor, floor2, strict=True)]
+        sums = SOverRootSB(self.utility.b_reg) if self.goal == "measurement" else self.utility
         for replica in grids:
             if self._moved is not None:
-                cells = replica_cells(replica, self._moved, thresholds, self._limits, self.utility)
+                cells = replica_cells(replica, self._moved, thresholds, self.floors, self.utility, self.goal)
                 moved = best_at(cells, len(self), np.ones(1))
                 if moved is not None:
                     edges.append(edges_at(ranking, cuts[moved - 1]))
                 continue
-            best = best_totals(replica, self.utility, self._limits, len(self))
+            best = best_totals(replica, sums, self.floors, len(self))
             if best[-1].max() > -np.inf:
-                chosen = best_edges(replica, self.utility, self._limits, best, len(self))
+                chosen = best_edges(replica, sums, self.floors, best, len(self))
                 edges.append(edges_at(ranking, cuts[chosen - 1]))
         refusal = f"no replica of these events allows {len(self)} categories"
         return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal))
@@ -381,27 +438,37 @@ class Categories:
         random_state : int, default=0
             Seed; the same seed draws the same replicas of the same events, so that edges can be compared in pairs.
         """
-        ranking = self._events
+        ranking, _ = self._replicated()
         bounds = events_above(ranking, self.edges)
         cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
         s, b = (from_zero(v) for v in ranking.replicas(cuts, n_boot, random_state))
         return self._replica_significance(s, b, np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds))
 
-    @property
-    def _events(self) -> Ranking:
+    def _replicated(self) -> _Events:
         """All events, which replicas are drawn from."""
-        if self._ranking is None:
+        if self._events is None:
             raise InputError("an interval needs all events in memory; read the files with ScoredEvents.read")
-        return self._ranking
+        return self._events
 
     def _replica_significance(self, s: Array, b: Array, at: IntArray) -> Array:
-        if not self._profiled:
-            return combined_significance(self.utility, s, b, at)
+        """What is quoted, of replicas whose running yields are given: the significance, or the uncertainty of mu."""
         s, b = (np.diff(v[:, at], axis=1)[:, ::-1] for v in (s, b))
-        rows, valid = ((s >= 0) & (b > 0)).all(axis=1), (self.s >= 0) & (self.b > 0)
+        rows, valid = valid_yields(s, b).all(axis=1), (self.s >= 0) & (self.b > 0)
         z = np.full(rows.size, np.nan)
-        if valid.all() and rows.any():
-            z[rows] = replica_values(self._counts(), s[rows], b[rows], self.utility.b_reg)
+        if not rows.any():
+            return z
+        if self.goal == "measurement" or self._profiled:
+            if not valid.all():
+                return z
+            offset = self.utility.b_reg
+            if self.goal == "measurement":
+                counts = self.s + self.b + offset
+                n = s[rows] + b[rows] + offset
+                z[rows] = 1 / replica_precisions(self._derivatives(), s[rows], n, counts)
+            else:
+                z[rows] = replica_values(self._counts(), s[rows], b[rows], offset)
+        else:
+            z[rows] = self.utility.from_objective(self.utility.objective(s[rows], b[rows]).sum(axis=1))
         return z
 
     @property
@@ -410,13 +477,11 @@ class Categories:
 
     def to_hist(self) -> Any:
         """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
-        hist = need("hist")
-        process = hist.axis.StrCategory(list(self.by_process), name="process")
-        category = hist.axis.Integer(0, len(self), name="category", underflow=False, overflow=False)
-        out = hist.Hist(process, category, storage=hist.storage.Weight(), label="expected events")
-        for i, rows in enumerate(self.by_process.values()):
-            out.view()[i] = np.stack([rows.sum_of_weights, rows.sum_of_squares], axis=-1)
-        return out
+        return histogram_of(self.by_process)
+
+    def to_pyhf(self, **options: Any) -> dict[str, Any]:
+        """Describe the categories as a HistFactory workspace; see `fivesigma.to_pyhf`."""
+        return to_pyhf(self, **options)
 
     def plot(self, ax: Any = None, *, data: ArrayLike | None = None, ratio: Any = None, **label: Unpack[Label]) -> Any:
         """Draw the expected events of every category, backgrounds stacked and signal as a line.
@@ -461,18 +526,28 @@ class Categories:
         return ax
 
 
-def fill(ranking: Ranking, edges: Array, process: ArrayLike | None, **options: Any) -> Categories:
-    """Sum up what each category keeps of ranked events."""
+def effective_counts(total: Array, squares: Array) -> Array:
+    """Effective counts of sums of weights and of squared weights."""
+    return np.divide(total * total, squares, out=np.zeros_like(total), where=squares > 0)
+
+
+def valid_objective(utility: Utility, s: Array, b: Array) -> Array:
+    """F of each category, zero where it is not valid."""
+    valid = valid_yields(s, b)
+    F = np.zeros(s.shape)
+    F[valid] = utility.objective(s[valid], b[valid])
+    return F
+
+
+def fill(ranking: Ranking, process: AnyArray | None, edges: Array, **options: Any) -> Categories:
+    """Sum up what each category keeps of ranked events, whose processes are in the order of the input."""
     bounds = events_above(ranking, edges)
     n = edges.size - 1
-    given = None if process is None else np.asarray(process)
-    if given is not None and given.shape == ranking.order.shape:
-        given = given[ranking.order]
-    processes = number_processes(ranking.signal, given)
+    processes = number_processes(ranking.signal, None if process is None else process[ranking.order])
     kept = slice(0, bounds[-1])
     category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
     by_process = process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
-    return _filled(by_process, edges, ranking, **options)
+    return _filled(by_process, edges, _Events(ranking, process), **options)
 
 
 def fill_files(files: ScoredFiles, edges: Array, **options: Any) -> Categories:
@@ -483,61 +558,28 @@ def fill_files(files: ScoredFiles, edges: Array, **options: Any) -> Categories:
 def _filled(
     by_process: Mapping[str, ProcessYields],
     edges: Array,
-    ranking: Ranking | None,
+    events: _Events | None,
     *,
-    utility: Utility,
-    rule: str,
-    limits: Limits,
-    held_out: bool,
-    shifts: YieldShifts | None = None,
-    mc_statistics: bool = False,
-    correlated: bool = True,
-    ratio: OneRatio | None = None,
     moved: Moved | None = None,
-    floor: FloorProcesses | None = None,
-    certificate: tuple[float, float] | None = None,
+    said: tuple[str, ...] = (),
+    **options: Any,
 ) -> Categories:
-    n = edges.size - 1
-    s, s2 = class_sums(by_process, signal=True)
-    b, b2 = class_sums(by_process, signal=False)
-    effective_s, effective_b = (np.divide(v * v, v2, out=np.zeros(n), where=v2 > 0) for v, v2 in ((s, s2), (b, b2)))
-    notes = _notes(edges, s, b, effective_b)
-    for note in notes:
+    notes = _notes(edges, *(class_sums(by_process, signal=signal) for signal in (True, False)))
+    for note in (*notes, *said):
         warnings.warn(note, SmallSampleWarning, stacklevel=4)
-    if is_profiled(utility, shifts, mc_statistics, correlated):
-        significance = significance_of(counts_of(utility, s, b, shifts, b2 if mc_statistics else None))
-    else:
-        significance = float(utility.from_objective(valid_objective(utility, s, b).sum()))
-    if shifts is not None and held_out:
-        check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
-    said = () if shifts is None else shifts.notes()
-    return Categories(
-        edges,
-        s,
-        b,
-        effective_s,
-        effective_b,
-        significance,
-        by_process,
-        held_out,
-        (*notes, *said),
-        utility,
-        rule,
-        limits,
-        ranking,
-        shifts,
-        None if certificate is None else certificate[0],
-        None if certificate is None else certificate[1],
-        mc_statistics,
-        correlated,
-        ratio,
-        moved,
-        floor,
-    )
+    shifts = options.get("shifts")
+    odd = () if shifts is None else shifts.notes()
+    found = Categories(edges, by_process, notes=(*notes, *said, *odd), **options)
+    object.__setattr__(found, "_events", events)  # no parameters of a frozen dataclass
+    object.__setattr__(found, "_moved", moved)
+    return found
 
 
-def _notes(edges: Array, s: Array, b: Array, effective_b: Array) -> tuple[str, ...]:
+def _notes(edges: Array, signal: tuple[Array, Array], background: tuple[Array, Array]) -> tuple[str, ...]:
     out = []
+    (s, _), (b, _) = signal, background
+    effective_s, effective_b = effective_counts(*signal), effective_counts(*background)
+    F = valid_objective(AMS2(), s, b)
     for i in range(s.size):
         where = f"category {i}, [{edges[i]:.6g}, {edges[i + 1]:.6g}),"
         if not valid_yields(s[i], b[i]):
@@ -548,4 +590,6 @@ def _notes(edges: Array, s: Array, b: Array, effective_b: Array) -> tuple[str, .
                 f"{where} has {effective_b[i]:.3g} effective background events{error}: too few to believe its "
                 "significance"
             )
+        elif effective_s[i] < DOMINATED and F[i] > _MATTERS * F.sum():
+            out.append(f"{where} has {effective_s[i]:.3g} effective signal events: a few heavy ones make its signal")
     return tuple(out)

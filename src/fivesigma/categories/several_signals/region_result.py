@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 
 from fivesigma._tools.drawing import Label
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.ratios.sample import Sample, added, check_sample, check_scores
-from fivesigma.categories.several_signals.goal import Goal
-from fivesigma.categories.several_signals.rules import Rule
-from fivesigma.categories.several_signals.settings import Settings
+from fivesigma.categories.ratios.class_sample import ClassSample, added, check_sample, check_scores
+from fivesigma.categories.several_signals.goal import Goal, Settings
+from fivesigma.categories.several_signals.region_rules import Rule
+from fivesigma.categories.workspace import histogram_of, to_pyhf
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.yields.processes import Processes, ProcessYields, process_yields
@@ -100,8 +100,8 @@ class ScoreCategories:
     path: tuple[ScoreCategories, ...]
     held_out: bool
     notes: tuple[str, ...]
-    _rule: Rule
-    _settings: Settings
+    region_rule: Rule
+    settings: Settings
 
     def __len__(self) -> int:
         return self.b.size
@@ -109,25 +109,23 @@ class ScoreCategories:
     @property
     def way(self) -> str:
         """``"search"``, or ``"argmax"`` if the simple way was the better of the two."""
-        return self._rule.name
+        return self.region_rule.name
 
     @property
     def signals(self) -> tuple[str, ...]:
         """Names of the signals."""
-        return self._settings.roles.signals
+        return self.settings.roles.signals
 
     @property
     def processes(self) -> tuple[str, ...]:
         """Names of the columns of the scores."""
-        return self._settings.roles.columns
+        return self.settings.roles.columns
 
     def __repr__(self) -> str:
         where = "on held-out events" if self.held_out else "on the events that chose them"
         way = "search" if self.way == "search" else "class by argmax and exact intervals"
         words = ", ".join(f"Z({name}) = {z:.4f}" for name, z in self.z.items())
-        lines = [
-            f"{len(self)} categories by {way}, goal ({self._settings.goal.name}) {self.value:.4f} {where}: {words}"
-        ]
+        lines = [f"{len(self)} categories by {way}, goal ({self.settings.goal.name}) {self.value:.4f} {where}: {words}"]
         if None not in self.judged[:2]:
             lines.append(
                 f"{self.judged.how} goal: search {self.judged.search:.4f}, simple way {self.judged.simple:.4f}; "
@@ -152,7 +150,7 @@ class ScoreCategories:
         int array of shape (n_events,)
             From 0 to ``len(self) - 1``, or -1 for a discarded event.
         """
-        return self._rule.assign(check_scores(scores, len(self.processes)))
+        return self.region_rule.assign(check_scores(scores, len(self.processes)))
 
     def evaluate(
         self,
@@ -177,11 +175,13 @@ class ScoreCategories:
         ScoreCategories
             A category in which a signal is negative or has no background is excluded from that signal's Z.
         """
-        sample = check_sample(scores, process, sample_weight, self._settings.roles)
+        sample = check_sample(scores, process, sample_weight, self.settings.roles)
         if yields is not None:
             sample = sample.scaled(_factors(sample, yields))
-        category = self._rule.assign(sample.scores)
-        return filled(sample, category, self._rule, self._settings, held_out=True, bound=self.bound, judged=self.judged)
+        category = self.region_rule.assign(sample.scores)
+        return filled(
+            sample, category, self.region_rule, self.settings, held_out=True, bound=self.bound, judged=self.judged
+        )
 
     def plot(
         self,
@@ -191,20 +191,19 @@ class ScoreCategories:
         scores: ArrayLike | None = None,
         **label: Unpack[Label],
     ) -> Any:
-        """Draw the regions in two ratios of probabilities; see `fivesigma.categories.several_signals.figure.draw`."""
-        from fivesigma.categories.several_signals.figure import draw
+        """Draw the regions in two ratios of probabilities; see `region_figure.draw`."""
+        from fivesigma.categories.several_signals.region_figure import draw
 
         given = None if scores is None else check_scores(scores, len(self.processes))
         return draw(self, ax, axes, given, **label)
 
-    def to_pyhf(self, *, staterror: bool = True, channel: str = "categories", data: ArrayLike | None = None) -> Any:
-        """Describe the categories as a HistFactory workspace with one strength per signal.
+    def to_hist(self) -> Any:
+        """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
+        return histogram_of(self.by_process)
 
-        See `fivesigma.categories.several_signals.workspace.to_pyhf`.
-        """
-        from fivesigma.categories.several_signals.workspace import to_pyhf
-
-        return to_pyhf(self, staterror=staterror, channel=channel, data=data)
+    def to_pyhf(self, **options: Any) -> dict[str, Any]:
+        """Describe the categories as a HistFactory workspace with one strength per signal; see `fivesigma.to_pyhf`."""
+        return to_pyhf(self, **options)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the categories, with their path, as JSON; the file appears whole or not at all."""
@@ -220,7 +219,7 @@ class ScoreCategories:
         return read(Path(path))
 
 
-def _factors(sample: Sample, yields: Mapping[str, float]) -> Array:
+def _factors(sample: ClassSample, yields: Mapping[str, float]) -> Array:
     """Factor of each process from its yield to the full one."""
     factor = np.ones(len(sample.names))
     have = sample.process_yields
@@ -241,7 +240,7 @@ def _objective(goal: Goal, yields: Array) -> Array:
     return total
 
 
-def goal_of(sample: Sample, category: IntArray, n_categories: int, goal: Goal) -> float:
+def goal_of(sample: ClassSample, category: IntArray, n_categories: int, goal: Goal) -> float:
     """Goal of events in categories."""
     n_classes = sample.n_signals + 1
     index = (category + 1) * n_classes + sample.classes
@@ -250,7 +249,7 @@ def goal_of(sample: Sample, category: IntArray, n_categories: int, goal: Goal) -
 
 
 def filled(
-    sample: Sample,
+    sample: ClassSample,
     category: IntArray,
     rule: Rule,
     settings: Settings,

@@ -77,7 +77,7 @@ def added_rows(index: IntArray, rows: Array, n: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ClassSample:
     """Checked events.
 
     Attributes
@@ -120,11 +120,11 @@ class Sample:
         """Sums of weights by process."""
         return added(self.process, self.weight, len(self.names))
 
-    def scaled(self, factor: Array) -> Sample:
+    def scaled(self, factor: Array) -> ClassSample:
         """Multiply the weights of each process."""
         return replace(self, weight=self.weight * factor[self.process])
 
-    def part(self, members: IntArray | BoolArray) -> Sample:
+    def part(self, members: IntArray | BoolArray) -> ClassSample:
         """Some of the events, with their weights as they are."""
         return replace(self, scores=self.scores[members], weight=self.weight[members], process=self.process[members])
 
@@ -134,12 +134,12 @@ class Sample:
         counts = self.weight[self.floor[self.process]]
         return float(counts.sum() ** 2 / np.square(counts).sum()) if counts.any() else 0.0
 
-    def scaled_to(self, full: Array) -> Sample:
+    def scaled_to(self, full: Array) -> ClassSample:
         """Scale each process to its full yield."""
         have = self.process_yields
         return self.scaled(np.divide(full, have, out=np.ones_like(full), where=have != 0))
 
-    def thinned(self, most: int) -> Sample:
+    def thinned(self, most: int) -> ClassSample:
         """Every so many-th event of each class, so that no class has more than `most`; weights as they are."""
         classes = self.classes
         if np.bincount(classes).max() <= most:
@@ -147,7 +147,7 @@ class Sample:
         each = [np.flatnonzero(classes == c) for c in range(self.n_signals + 1)]
         return self.part(np.concatenate([events[:: -(-events.size // most)] for events in each]))
 
-    def halves(self) -> tuple[Sample, Sample]:
+    def halves(self) -> tuple[ClassSample, ClassSample]:
         """Every second event of each process and the rest, both scaled to the full yields of the processes.
 
         Two events that follow each other in the input never depend on a seed for their half.
@@ -201,7 +201,7 @@ def _numbered(labels: AnyArray) -> tuple[list[str], IntArray]:
             return seen, codes
 
 
-def check_sample(scores: ArrayLike, process: ArrayLike, sample_weight: ArrayLike, roles: Roles) -> Sample:
+def check_sample(scores: ArrayLike, process: ArrayLike, sample_weight: ArrayLike, roles: Roles) -> ClassSample:
     """Check events against their roles.
 
     Every column needs events of its name. One background column without any may stand for all processes that no column
@@ -236,4 +236,4 @@ def check_sample(scores: ArrayLike, process: ArrayLike, sample_weight: ArrayLike
         if name not in names:
             raise InputError(f"floor_processes has {name!r}, of which there are no events{did_you_mean(name, names)}")
     floor = np.array([name not in roles.signals and (roles.floor is None or name in roles.floor) for name in names])
-    return Sample(given, weight, names, code, len(roles.signals), floor)
+    return ClassSample(given, weight, names, code, len(roles.signals), floor)

@@ -9,17 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import Array
+from fivesigma.categories.floors import Floors
 from fivesigma.categories.ratios.calibration import check_prior
 from fivesigma.categories.ratios.cells import densities
-from fivesigma.categories.ratios.sample import Roles, Sample, check_sample
-from fivesigma.categories.several_signals.ascent import Floors
-from fivesigma.categories.several_signals.fit import Fit, bound_of_any, bounds, fit
-from fivesigma.categories.several_signals.goal import Goal
-from fivesigma.categories.several_signals.record import Bound, Judged, ScoreCategories, filled, goal_of
-from fivesigma.categories.several_signals.rules import Rule, Seen, most_probable
-from fivesigma.categories.several_signals.settings import Settings
+from fivesigma.categories.ratios.class_sample import ClassSample, Roles, check_sample
+from fivesigma.categories.several_signals.goal import Goal, Settings
+from fivesigma.categories.several_signals.region_fit import Fit, bound_of_any, bounds, fit
+from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories, filled, goal_of
+from fivesigma.categories.several_signals.region_rules import Rule, Seen, most_probable
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
-from fivesigma.errors import InputError, is_number
+from fivesigma.errors import InputError
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
 _JUDGES = 1 << 16  # events of a class that judge; more would not make the choice surer
@@ -120,7 +119,7 @@ def categorise_scores(
     settings = Settings(
         roles,
         Goal(goal, others, resolve_utility(utility)),
-        check_floors(min_background, min_effective),
+        Floors.checked(min_background, min_effective),
         _check_number(n_categories),
         bool(discard),
         None if prior is None else check_prior(prior, len(roles.columns)),
@@ -159,14 +158,6 @@ def categorise_scores(
     return replace(path[-1], path=tuple(path[:-1]))
 
 
-def check_floors(min_background: float, min_effective: float) -> Floors:
-    """Check the floors."""
-    for name, value in (("min_background", min_background), ("min_effective", min_effective)):
-        if not (is_number(value) and 0 <= value < np.inf):
-            raise InputError(f"{name} must be finite and >= 0, got {value!r}")
-    return Floors(float(min_background), float(min_effective))
-
-
 def _check_names(name: str, given: Sequence[str]) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InputError(f"{name} must be a list of names, got {given!r}")
@@ -179,7 +170,7 @@ def _check_number(n_categories: object) -> int:
     return int(n_categories)
 
 
-def _judged(sample: Sample, settings: Settings) -> list[Judged]:
+def _judged(sample: ClassSample, settings: Settings) -> list[Judged]:
     """Goal of both ways on the half of the events that they were not fitted on."""
     thin = sample.thinned(_JUDGES).scaled_to(sample.process_yields)
     halves = thin.halves()

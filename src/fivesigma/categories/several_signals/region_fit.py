@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fivesigma._types import Array, IntArray
+from fivesigma.categories.floors import Floors
 from fivesigma.categories.ratios.calibration import Ratios, fit_ratios
 from fivesigma.categories.ratios.cells import Points, cells_of, densities, floor_points, information, summed
-from fivesigma.categories.ratios.sample import Sample, added
-from fivesigma.categories.several_signals.ascent import Floors, Problem, State, climb, repair_floors, state_of
-from fivesigma.categories.several_signals.goal import Goal
+from fivesigma.categories.ratios.class_sample import ClassSample, added
+from fivesigma.categories.several_signals.ascent import Problem, State, climb, repair_floors, state_of
+from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.growth import first, one_more, polish, rearrange, splits
-from fivesigma.categories.several_signals.intervals import best_intervals
-from fivesigma.categories.several_signals.rules import ArgmaxRule, Category, LinearRule, Seen, most_probable
-from fivesigma.categories.several_signals.settings import Settings
-from fivesigma.categories.several_signals.simple import simple_way
+from fivesigma.categories.several_signals.region_rules import ArgmaxRule, Category, LinearRule, Seen, most_probable
+from fivesigma.categories.several_signals.simple_way import best_intervals, simple_way
 
 _CELLS_PER_CATEGORY = 100
 _LEAST_CELLS = 1024
@@ -46,7 +45,7 @@ class Fit:
     events: Seen
 
 
-def fit(sample: Sample, settings: Settings) -> Fit:
+def fit(sample: ClassSample, settings: Settings) -> Fit:
     """Find categories both ways, of one to the number asked for."""
     goal, floors, discard, most = settings.goal, settings.floors, settings.discard, settings.n_categories
     calibration = fit_ratios(sample, settings.roles, settings.prior, calibrate=settings.calibrate)
@@ -160,7 +159,7 @@ def _held(category: Category, counting: IntArray, problem: Problem, n: int) -> b
     return bool(problem.floors.hold(*(added(number, w, n + 1)[1:] for w in problem.points.floor.T)).all())
 
 
-def bounds(density: Array, sample: Sample, settings: Settings) -> Array:
+def bounds(density: Array, sample: ClassSample, settings: Settings) -> Array:
     """Largest F of each signal alone, with one category and more: exact intervals of its own ratio.
 
     Returns

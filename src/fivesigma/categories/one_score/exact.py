@@ -11,50 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.cut.ranking import Cuts
-from fivesigma.errors import InputError
+from fivesigma._types import Array, IntArray
+from fivesigma.categories.floors import Floors
+from fivesigma.cut.ranking import Cuts, Ranking
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
 MAX_EDGES = 4096
 _ROWS = 32  # right ends handled at once: their pairs stay in the cache while all categories pass over them
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What every category must reach, besides s >= 0 and b > 0."""
-
-    min_background: float
-    min_effective: float
-
-    def __str__(self) -> str:
-        words = ["s >= 0", f"b >= {self.min_background:g}" if self.min_background > 0 else "b > 0"]
-        if self.min_effective > 0:
-            words.append(f"an effective background count of at least {self.min_effective:g}")
-        return f"{', '.join(words[:-1])} and {words[-1]}"
-
-    def allow(self, s: Array, b: Array, b2: Array) -> BoolArray:
-        """Categories that are allowed, from their yields and the sum of their squared background weights."""
-        slack = 1.0 - 1e-9  # sums of the same events in another order are as good
-        allowed = valid_yields(s, b)
-        if self.min_background > 0:
-            allowed &= b >= self.min_background * slack
-        if self.min_effective > 0:
-            allowed &= b * b >= self.min_effective * slack * b2
-        return allowed
-
-
-def check_limits(min_background: float, min_effective: float, max_relative_mc_error: float | None) -> Limits:
-    """Check the limits; a relative error r of the background is an effective count of 1 / r^2."""
-    for name, value in (("min_background", min_background), ("min_effective", min_effective)):
-        if not 0 <= value < np.inf:
-            raise InputError(f"{name} must be finite and >= 0, got {value!r}")
-    if max_relative_mc_error is not None:
-        if not max_relative_mc_error >= 1e-50:
-            raise InputError(f"max_relative_mc_error must be > 0, and at least 1e-50, got {max_relative_mc_error!r}")
-        min_effective = max(min_effective, max_relative_mc_error**-2)
-    return Limits(float(min_background), float(min_effective))
 
 
 @dataclass(frozen=True)
@@ -68,9 +32,9 @@ class Grid:
     heaviest : float
         Background weight that no event exceeds, infinity if some weights are negative.
     smooth : (array, array), optional
-        Running yields with less noise; they replace s and b in F, but not in the limits.
+        Running yields with less noise; they replace s and b in F, but not in the floors.
     floor : array of shape (n_edges + 1,), optional
-        Background that counts for the limits, if not all of it does; b2 is then of the same events.
+        Background that counts for the floors, if not all of it does; b2 is then of the same events.
     """
 
     s: Array
@@ -82,10 +46,10 @@ class Grid:
 
     @property
     def counted(self) -> Array:
-        """Background that counts for the limits."""
+        """Background that counts for the floors."""
         return self.b if self.floor is None else self.floor
 
-    def objective(self, utility: Utility, limits: Limits, first: int, stop: int) -> Array:
+    def objective(self, utility: Utility, floors: Floors, first: int, stop: int) -> Array:
         """F of every category with its lower edge in [first, stop) and its upper edge in [0, stop).
 
         Returns
@@ -99,9 +63,9 @@ class Grid:
         if self.heaviest < np.inf:
             # Without negative weights sum w^2 <= max w * sum w: with enough background all else is fulfilled.
             # A share of all of it keeps differences of smoothed yields away from rounding.
-            enough = max(limits.min_background, limits.min_effective * self.heaviest, 1e-12 * self.b[-1])
+            enough = max(floors.min_background, floors.min_effective * self.heaviest, 1e-12 * self.b[-1])
             n = int(np.searchsorted(self.counted[:first], self.counted[first] - enough))
-        forbidden = ~limits.allow(*(v[first:stop, None] - v[None, n:stop] for v in (self.s, self.counted, self.b2)))
+        forbidden = ~floors.allow(*(v[first:stop, None] - v[None, n:stop] for v in (self.s, self.counted, self.b2)))
         forbidden[:, first - n :] |= ~np.tri(stop - first, k=-1, dtype=np.bool_)
         if self.smooth is not None or self.floor is not None:
             forbidden |= ~valid_yields(s[:, n:], b[:, n:])
@@ -142,7 +106,7 @@ def grid_of(ranking: Cuts, cuts: IntArray) -> Grid:
     return Grid(s, b, b2, ranking.heaviest if rising else np.inf)
 
 
-def best_totals(grid: Grid, utility: Utility, limits: Limits, n_categories: int) -> Array:
+def best_totals(grid: Grid, utility: Utility, floors: Floors, n_categories: int) -> Array:
     """Largest sum of F over k + 1 categories that together keep what is above each edge.
 
     Returns
@@ -154,7 +118,7 @@ def best_totals(grid: Grid, utility: Utility, limits: Limits, n_categories: int)
     best = np.full((n_categories, n), -np.inf)
     for first in range(1, n, _ROWS):
         stop = min(first + _ROWS, n)
-        F = grid.objective(utility, limits, first, stop)
+        F = grid.objective(utility, floors, first, stop)
         best[0, first:stop] = F[:, 0]
         for k in range(1, n_categories):
             # Rows of this block need the row below from the same block: it is complete, as k - 1 came first.
@@ -162,12 +126,39 @@ def best_totals(grid: Grid, utility: Utility, limits: Limits, n_categories: int)
     return best
 
 
-def best_edges(grid: Grid, utility: Utility, limits: Limits, best: Array, n_categories: int) -> IntArray:
+def best_edges(grid: Grid, utility: Utility, floors: Floors, best: Array, n_categories: int) -> IntArray:
     """Grid indices of the edges of the best `n_categories`, from the tightest to the loosest, without the open end."""
     edges = np.empty(n_categories, dtype=np.intp)
     edges[-1] = best[n_categories - 1].argmax()
     for k in range(n_categories - 1, 0, -1):
         end = int(edges[k])
-        F = grid.objective(utility, limits, end, end + 1)[0]
+        F = grid.objective(utility, floors, end, end + 1)[0]
         edges[k - 1] = (F + best[k - 1, : end + 1]).argmax()
     return edges
+
+
+def edges_at(ranking: Cuts, cuts: IntArray) -> Array:
+    """Ascending edges for cuts from the tightest to the loosest; the cut that keeps all events is minus infinity."""
+    lower = np.where(cuts == ranking.last.size - 1, -np.inf, ranking.thresholds(cuts))
+    return np.append(lower[::-1], np.inf)
+
+
+def events_above(ranking: Ranking, edges: Array) -> IntArray:
+    """Numbers of events at or above each edge, from the highest edge, which has none, to the lowest."""
+    ascending = ranking.score[ranking.order[::-1]]
+    above: IntArray = ascending.size - np.searchsorted(ascending, edges[:-1])
+    return np.append(0, above[::-1])
+
+
+def from_zero(running: Array) -> Array:
+    """Running sums with a first column of zeros: what lies above the edge that keeps nothing."""
+    return np.pad(running, ((0, 0), (1, 0)))
+
+
+def combined_significance(utility: Utility, s: Array, b: Array, at: IntArray) -> Array:
+    """Z of all categories between the columns `at` of running sums, row by row; NaN where one is not valid."""
+    s, b = np.diff(s[:, at], axis=1), np.diff(b[:, at], axis=1)
+    valid = valid_yields(s, b).all(axis=1)
+    z = np.full(valid.size, np.nan)
+    z[valid] = utility.from_objective(utility.objective(s[valid], b[valid]).sum(axis=1))
+    return z

@@ -12,7 +12,7 @@ from fivesigma._types import Array
 from fivesigma.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from fivesigma.categories.several_signals.record import ScoreCategories
+    from fivesigma.categories.several_signals.region_result import ScoreCategories
 
 _POINTS = 400
 _RANGE = 8.0  # of the logarithms, to both sides, if no events say otherwise
@@ -79,7 +79,7 @@ def draw(
             ax.text(grid_x[where], grid_y[where], number, color=colour, ha="center", va="center", fontsize="small")
     ax.set_xlabel(f"log(p({x}) / p(background))")
     ax.set_ylabel(f"log(p({y}) / p(background))")
-    title = f"{len(categories)} categories, {categories._settings.goal.name} goal {categories.value:.3f}"
+    title = f"{len(categories)} categories, {categories.settings.goal.name} goal {categories.value:.3f}"
     ax.set_title(title, pad=2 * ax.title.get_size() if label else None)
     draw_label(ax, **label)
     return ax

@@ -1,0 +1,108 @@
+"""Floors: what every category must have of the background, and of which processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fivesigma._types import Array, BoolArray
+from fivesigma.cut.ranking import Ranking
+from fivesigma.errors import InputError, is_number
+from fivesigma.yields import valid_yields
+
+_SLACK = 1.0 - 1e-9  # sums of the same events in another order are as good
+_NEEDS_PROCESS = "floor_processes needs process, the name of the process of each event"
+
+
+@dataclass(frozen=True)
+class Floors:
+    """What every category must have.
+
+    Attributes
+    ----------
+    min_background : float
+        Background yield.
+    min_effective : float
+        Effective background count (sum of w)^2 / sum of w^2.
+    processes : tuple of str, optional
+        Backgrounds that count; by default all.
+    """
+
+    min_background: float = 0.0
+    min_effective: float = 0.0
+    processes: tuple[str, ...] | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        min_background: float,
+        min_effective: float,
+        max_relative_mc_error: float | None = None,
+        processes: Sequence[str] | None = None,
+    ) -> Floors:
+        """Check what a user gave; a relative error r of the background is an effective count of 1 / r^2."""
+        for name, value in (("min_background", min_background), ("min_effective", min_effective)):
+            if not (is_number(value) and 0 <= value < np.inf):
+                raise InputError(f"{name} must be finite and >= 0, got {value!r}")
+        if max_relative_mc_error is not None:
+            if not max_relative_mc_error >= 1e-50:
+                raise InputError(
+                    f"max_relative_mc_error must be > 0, and at least 1e-50, got {max_relative_mc_error!r}"
+                )
+            min_effective = max(min_effective, max_relative_mc_error**-2)
+        return cls(float(min_background), float(min_effective), None if processes is None else tuple(processes))
+
+    def __str__(self) -> str:
+        words = [f"b >= {self.min_background:g}" if self.min_background > 0 else "b > 0"]
+        if self.min_effective > 0:
+            words.append(f"an effective background count of at least {self.min_effective:g}")
+        return " and ".join(words)
+
+    def hold(self, b: Array, b2: Array) -> BoolArray:
+        """Categories that have enough, from the sums of weights and of squared weights of what counts."""
+        held: BoolArray = b > 0
+        if self.min_background > 0:
+            held &= b >= self.min_background * _SLACK
+        if self.min_effective > 0:
+            held &= b * b >= self.min_effective * _SLACK * b2
+        return held
+
+    def allow(self, s: Array, b: Array, b2: Array) -> BoolArray:
+        """Categories that have enough and are valid."""
+        return valid_yields(s, b) & self.hold(b, b2)
+
+    def scaled(self, factor: float) -> Floors:
+        """Floors of a sample with `factor` times as many events for the same yields."""
+        return replace(self, min_effective=self.min_effective * factor)
+
+    def times(self, factor: float) -> Floors:
+        """Floors that ask for `factor` times as much."""
+        return replace(self, min_background=self.min_background * factor, min_effective=self.min_effective * factor)
+
+    def counting(self, ranking: Ranking, process: ArrayLike | None) -> Ranking | None:
+        """Return the same events without the weights of backgrounds that do not count; None if all count."""
+        if self.processes is None:
+            return None
+        if process is None:
+            raise InputError(_NEEDS_PROCESS)
+        counts = np.isin(np.asarray(process).astype(np.str_), list(self.processes))[ranking.order]
+        return replace(ranking, weight=np.where(counts | ranking.signal, ranking.weight, 0.0))
+
+    def check_processes(self, signal: BoolArray, process: ArrayLike | None) -> None:
+        """Refuse processes that are signal, or of which there are no events."""
+        if self.processes is None:
+            return
+        if process is None:
+            raise InputError(_NEEDS_PROCESS)
+        names = np.asarray(process).astype(np.str_)
+        if names.shape != signal.shape:
+            raise InputError(f"process has shape {names.shape} for {signal.size} events")
+        for name in self.processes:
+            own = names == name
+            if not own.any():
+                raise InputError(f"floor_processes has {name!r}, of which there are no events")
+            if signal[own].any():
+                raise InputError(f"floor_processes has the signal {name!r}; only background can count for a floor")
