@@ -298,6 +298,15 @@ def test_parameters_are_scikit_learn_s() -> None:
     assert clone(model).set_params(estimator__C=0.5).estimator.C == 0.5
 
 
+def test_it_says_which_systematics_the_data_constrain(events: Events, fitted: ProfiledClassifier) -> None:
+    scored = ScoredEvents(fitted.held_out_score_, events.is_signal, events.weight, process=events.process)
+    shifts = fivesigma.yield_shifts(bin_edges(scored.score, events.is_signal, events.weight), scored, systematics=Z)
+    assert fitted.constraints_ == pytest.approx(shifts.constraints(), rel=1e-9)
+    assert f"the data constrain Z to {fitted.constraints_['Z']:.2f} of its size" in fitted.choice_
+    free = small().fit(events, systematics=Z, free=["Z"])
+    assert "constrain" not in free.choice_
+
+
 def test_it_can_judge_itself_with_systematics(events: Events, fitted: ProfiledClassifier) -> None:
     scored = scored_variations(fitted, events.is_signal, Z)
     assert scored == Z
