@@ -292,6 +292,16 @@ def test_the_default_booster_finds_its_number_of_trees() -> None:
     assert trees[1] == trees[0] // 2
 
 
+def test_it_is_no_member_of_a_pool(events: Events) -> None:
+    with pytest.raises(InputError, match="learns from systematics that a pool does not hand on"):
+        fivesigma.CascadePool([("profiled", small())], random_state=0).fit(events)
+
+
+def test_a_report_takes_it(events: Events, fitted: ProfiledClassifier, tmp_path: Path) -> None:
+    page = fivesigma.report(fitted, toy(1000, seed=3), systematics=Z)
+    assert fitted.choice_.partition(";")[0] in page.write(tmp_path / "report.html").read_text()
+
+
 def test_parameters_are_scikit_learn_s() -> None:
     model = small(goal="measurement", cv=3)
     assert clone(model).get_params()["goal"] == "measurement"

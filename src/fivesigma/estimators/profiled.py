@@ -274,8 +274,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         if self.cut == "zero":
             raise InputError("cut='zero' is the sign of a margin, which this score does not have: use another cut")
-        if not isinstance(sample, VariedSample):  # as a member of a pool
-            sample = VariedSample(**_fields(sample))
+        assert isinstance(sample, VariedSample)  # as `fit` makes it
         split_seed, search_seed, *seeds = spread_seeds(self.random_state, 4)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
         rows = np.concatenate([rows for _, rows in splits])
