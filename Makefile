@@ -49,10 +49,10 @@ release-check:  ## wheel and sdist, and the tests of the sdist in a fresh enviro
 	cd build/release/sdist && ../venv/bin/python $(INSTALL) --build-constraint constraints.txt --group test ".[all]"
 	cd build/release/sdist && SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 ../venv/bin/python $(PYTEST) $(TESTS)
 
-bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/benchmarks.md
+bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/validation/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-study: $(READY)  ## the study of docs/study.md: make study DATA=folder-of-events; resumes where it was stopped
+study: $(READY)  ## the study of docs/validation/study.md: make study DATA=folder-of-events; resumes where it was stopped
 	$(BIN)/python -m benchmarks.studies.study all $(DATA) --jobs 2
 	$(BIN)/python -m benchmarks.studies.study figures
 

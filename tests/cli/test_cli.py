@@ -133,6 +133,7 @@ class TestFrontDoor:
         assert added("all") == set().union(*(added(extra[1:]) for extra in shown)) - {
             "xgboost",
             "catboost",
+            "fsspec-xrootd",
         }
 
         def missing(name: str) -> str:

@@ -207,14 +207,14 @@ class ScoreCategories:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the categories, with their path, as JSON; the file appears whole or not at all."""
-        from fivesigma.categories.several_signals.files import write
+        from fivesigma.categories.several_signals.region_files import write
 
         return write(self, Path(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ScoreCategories:
         """Read what `save` wrote."""
-        from fivesigma.categories.several_signals.files import read
+        from fivesigma.categories.several_signals.region_files import read
 
         return read(Path(path))
 
