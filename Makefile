@@ -8,13 +8,19 @@ TESTS ?= tests --pyargs fivesigma
 # SCIPY_ARRAY_API: without it scikit-learn skips one of its checks. One thread: small fits only wait for more.
 PYTEST := -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: coverage demo test quick lint docs bench study study-screening release-check format browser clean
+.PHONY: coverage demo test test-oldest test-newest quick lint docs bench study study-screening release-check format browser clean
 
 demo: $(READY)  ## the main job on the embedded default
 	$(BIN)/fivesigma demo
 
 test: $(READY)  ## all tests, warnings are errors
 	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+
+test-oldest: .venv-oldest/ready  ## all tests with the lowest versions that pyproject.toml allows
+	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python $(PYTEST)
+
+test-newest: .venv-newest/ready  ## all tests with the newest versions that there are; rm -r .venv-newest looks for them again
+	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 .venv-newest/bin/python $(PYTEST)
 
 quick: $(READY)  ## README, documentation and layers, in seconds
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_readme.py tests/test_docs.py tests/test_layers.py
@@ -43,10 +49,10 @@ release-check:  ## wheel and sdist, and the tests of the sdist in a fresh enviro
 	cd build/release/sdist && ../venv/bin/python $(INSTALL) --build-constraint constraints.txt --group test ".[all]"
 	cd build/release/sdist && SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 ../venv/bin/python $(PYTEST) $(TESTS)
 
-bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/benchmarks.md
+bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/validation/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-study: $(READY)  ## the study of docs/study.md: make study DATA=folder-of-events; resumes where it was stopped
+study: $(READY)  ## the study of docs/validation/study.md: make study DATA=folder-of-events; resumes where it was stopped
 	$(BIN)/python -m benchmarks.studies.study all $(DATA) --jobs 2
 	$(BIN)/python -m benchmarks.studies.study figures
 
@@ -69,9 +75,21 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --group dev --editable ".[all]"
 	touch $@
 
+.venv-oldest/ready: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --group test --editable ".[all,catboost]"
+	touch $@
+
+.venv-newest/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	.venv-newest/bin/python -m pip install --quiet --group test --editable ".[all,catboost]"
+	touch $@
+
 $(DOCS_READY): $(READY)
 	$(BIN)/python $(INSTALL) --group docs
 	touch $@
 
 clean:
-	rm -rf docs/_build docs/api/generated .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf docs/_build docs/api/generated .venv .venv-oldest .venv-newest build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -19,7 +19,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
-PAGE = HERE.parent / "docs" / "benchmarks.md"
+PAGE = HERE.parent / "docs" / "validation" / "benchmarks.md"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def load() -> dict[str, Any]:
 
 
 def write_page() -> None:
-    """Put the tables between their markers in docs/benchmarks.md; the text around them is left alone."""
+    """Put the tables between their markers in docs/validation/benchmarks.md; the text around them is left alone."""
     page = PAGE.read_text()
     results = load()
     for module in sorted({name.partition(".")[0] for name in results}):

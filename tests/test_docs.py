@@ -162,6 +162,18 @@ def test_python_versions_are_those_of_the_workflow() -> None:
     assert project["requires-python"] == f">={named[0]}"
 
 
+def test_the_oldest_versions_are_the_bounds_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(line for extra in project["optional-dependencies"].values() for line in extra),
+    ]
+    bounds = dict(re.findall(r"^([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)$", "\n".join(wanted), re.MULTILINE))
+    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "constraints-oldest.txt").read_text(), re.MULTILINE))
+    assert bounds.pop("xgboost") == bounds["xgboost-cpu"], "the same module"
+    assert pinned == {name: f"{bound}.0.0"[: len(pinned[name])] for name, bound in bounds.items()}
+
+
 @pytest.mark.parametrize("file", sorted([*ROOT.glob(".github/**/*.yml"), *ROOT.glob(".*.y*ml")]), ids=lambda p: p.name)
 def test_settings_are_valid_yaml(file: Path) -> None:
     assert isinstance(pytest.importorskip("yaml").safe_load(file.read_text()), dict)

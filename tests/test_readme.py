@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import re
 from pathlib import Path
@@ -56,5 +55,7 @@ def test_calls_of_the_tables_fit_their_signatures(call: str) -> None:
         node = node.func.value  # the first of a chain of calls
     assert isinstance(node, ast.Call)
     name = ast.unparse(node.func)
-    function: Any = functools.reduce(getattr, name.split("."), fivesigma)
+    function: Any = fivesigma
+    for part in name.split("."):
+        function = getattr(function, part)
     inspect.signature(function).bind(*node.args, **{str(word.arg): word.value for word in node.keywords})

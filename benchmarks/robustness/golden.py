@@ -29,7 +29,7 @@ from fivesigma.datasets import Events, make_htautau
 
 SEEDS = range(6)
 RULES = ("model", "plateau", "peak", "smooth")
-CATEGORY_RULES = ("smooth", "peak")
+CATEGORY_RULES = ("model", "peak")
 Found = Iterator[tuple[str, str]]
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma.analysis.configuration import Settings
-from fivesigma.analysis.edge_choice import Variations, choose, cross_fitted, edges_of, shifts_in
+from fivesigma.analysis.configuration import AnalysisSettings
+from fivesigma.analysis.edge_choice import Variations, choose_categories, cross_fitted, edges_of, shifts_in
 from fivesigma.scored.scored_events import ScoredEvents
 
-SETTINGS = Settings(region="SR", features=("x",), event_number="n", folds=5, categories=4, min_effective=25.0)
+SETTINGS = AnalysisSettings(region="SR", features=("x",), event_number="n", folds=5, categories=4, min_effective=25.0)
 LARGE, SAMPLES = 300_000, 5
 
 
@@ -44,7 +44,7 @@ def sample(n: int, seed: int) -> tuple[ScoredEvents, Variations]:
 def compare(n: int, seed: int, large: tuple[ScoredEvents, Variations]) -> tuple[float, ...]:
     """Significance in sample, cross-fitted, and of the same edges on the large sample."""
     nominal, variations = sample(n, seed)
-    edges = edges_of(choose(nominal, variations, SETTINGS))
+    edges = edges_of(choose_categories(nominal, variations, SETTINGS))
     quoted: Any = cross_fitted(nominal, variations, SETTINGS, edges, advance=lambda *_: None)
     seen, true = shifts_in(edges, nominal, variations), shifts_in(edges, *large)
     return seen.significance, quoted.significance, true.significance

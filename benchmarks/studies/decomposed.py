@@ -1,13 +1,12 @@
 """The decomposed learner against one weighted fit with a tuned cut: same trees, same splits, same events.
 
 ``python -m benchmarks.studies.decomposed simulated|real|time events folder`` trains what is missing in the folder
-and prints
-the figures of docs/decomposed.md. `simulated` trains on set t and quotes set b of a parquet file with the columns of
-the 2014 challenge; `real` cross-fits the challenge's own csv file; `time` compares processor times on set t.
+and prints the figures of docs/validation/decomposed.md. `simulated` trains on set t and quotes set b of a parquet file
+with the columns of the 2014 challenge; `real` cross-fits the challenge's own csv file; `time` compares processor times
+on set t.
 
 Gains and their errors are those of benchmarks/studies/protocol.py; seeds draw another part of the training events
-and other
-trees.
+and other trees.
 """
 
 from __future__ import annotations

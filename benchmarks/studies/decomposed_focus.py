@@ -4,7 +4,7 @@
 folds of
 set t of a file with the columns of the 2014 challenge, for several seeds, keeps the scores in the folder, resumes where
 it was stopped, and prints the gain over the decomposed learner as it is. Set b is not read. The derivations are in
-docs/decomposed.md; all variants are XGBoost with the same number of trees.
+docs/validation/decomposed.md; all variants are XGBoost with the same number of trees.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.studies.profiled run DATA [PART ...] [SEEDS]`` trains, and adds to ``profiled.json`` after every
 seed: it can be killed, and the same call resumes. DATA is the folder of ``htautau_pythia8.parquet``.
-``python -m benchmarks.studies.profiled page`` puts tables and figures into
+``python -m benchmarks.studies.profiled_page`` puts tables and figures into
 docs/explanation/systematics-in-the-training.md.
 
 Systematics are the energy of the hadronic tau (3 %; missing momentum and all derived features follow), W (10 %),
@@ -12,7 +12,8 @@ test events. Edges are chosen on one half and quoted on the other, both ways; ea
 Naive edges do not know the systematics. The limit is the plain score with naive edges if the background were known.
 
 Parts: ``exact`` (toys whose densities are known), ``pythia-N`` and ``toy-N`` (N training events), ``size-X`` (25,000
-events of Pythia with systematics of X times their size), ``thirty`` (26 more systematics).
+events of Pythia with systematics of X times their size), ``none`` (without any), ``thirty`` (26 more systematics), and
+``picture`` (yields by process in bins of both scores).
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ import numpy as np
 from benchmarks.studies.protocol import read_set
 from benchmarks.studies.study.data import SIMULATED
 from benchmarks.studies.systematic_categories import tau_energy_scale
-from fivesigma import Normalisation, ProfiledClassifier, ScoredEvents, Varied, categorise
+from fivesigma import Normalisation, ProfiledClassifier, ScoredEvents, Varied, categorise, yield_shifts
 from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import SmallSampleWarning
+from fivesigma.estimators.held_out_bins import bin_edges
 from fivesigma.likelihood.least_favourable import least_favourable, likelihood_ratio
 from fivesigma.likelihood.shifts import Systematics
 
@@ -154,6 +156,20 @@ def compare(
     return out | {key: float(np.mean(values)) for key, values in found.items()}
 
 
+def picture(train: Events, test: Events, seed: int) -> dict[str, Any]:
+    """Yields by process in bins of the plain score and of t."""
+    model = ProfiledClassifier(random_state=seed, n_jobs=1).fit(train, systematics=four(train))
+    plain = np.mean([m.signal_probability(test.X) for m in model.models_], axis=0)
+    out: dict[str, Any] = {}
+    for name, score in (("plain", plain), ("t", model.decision_function(test))):
+        edges = bin_edges(score, test.is_signal, test.weight)
+        filled = yield_shifts(
+            edges, ScoredEvents(score, test.is_signal, test.weight, process=test.process), systematics={}
+        )
+        out[name] = {process: rows.sum_of_weights.tolist() for process, rows in filled.nominal.items()}
+    return out
+
+
 def exact(seed: int) -> dict[str, Any]:
     """Fifty categories of t and of s/b on a toy whose densities are known, over the significance without binning."""
     from tests.likelihood.test_least_favourable import random_toy
@@ -190,6 +206,12 @@ def parts(folder: str) -> dict[str, Callable[[int], dict[str, Any]]]:
         out[f"toy-{n}"] = partial(toy, n)
     for size in SIZES:
         out[f"size-{size:g}"] = partial(pythia, N_SIZES, partial(four, size=size), (10,))
+
+    def picture_of(seed: int) -> dict[str, Any]:
+        train = read_set(path, "t")
+        return picture(train.split(N_SIZES / len(train), random_state=seed)[1], read_set(path, "b"), seed)
+
+    out["picture"] = picture_of
     out["none"] = partial(pythia, N_SIZES, lambda _: {}, (10,))
     out["thirty"] = partial(pythia, N_SIZES, thirty, (10,))
     return out
@@ -211,11 +233,9 @@ def run(folder: str, asked: list[str], n_seeds: int) -> None:
 
 def main() -> None:
     warnings.simplefilter("ignore", SmallSampleWarning)
-    command, *rest = sys.argv[1:] or ["page"]
-    if command == "run":
-        folder, *names = rest
-        n_seeds = int(names.pop()) if names and names[-1].isdigit() else SEEDS
-        run(folder, names, n_seeds)
+    _, folder, *names = sys.argv[1:]
+    n_seeds = int(names.pop()) if names and names[-1].isdigit() else SEEDS
+    run(folder, names, n_seeds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How difficult the toy is: the largest AMS that plain XGBoost finds, as quoted in docs/simulation.md.
+"""How difficult the toy is: the largest AMS that plain XGBoost finds, as quoted in docs/validation/simulation.md.
 
 Run it with ``python -m benchmarks.studies.simulation_difficulty``; add ``--real FILE`` for the challenge's events.
 """

@@ -1,4 +1,4 @@
-"""Compare the toy's columns with the real events' and write the table of docs/simulation.md.
+"""Compare the toy's columns with the real events' and write the table of docs/validation/simulation.md.
 
 Run it with ``python -m benchmarks.studies.simulation_table FILE``, FILE being the challenge's CSV or a part of it.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fivesigma.datasets import Events
 
-PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "validation" / "simulation.md"
 START, END = "<!-- table: start -->", "<!-- table: end -->"
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CLASSES = (("s", "Signal"), ("b", "Background"))

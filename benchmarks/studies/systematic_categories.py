@@ -31,7 +31,7 @@ from fivesigma import profiled_significance
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.categories import categorise
 from fivesigma.categories.one_score.dual import search
-from fivesigma.categories.one_score.profiled import Cells, DiscoveryCells, merged
+from fivesigma.categories.one_score.profiled_cells import Cells, DiscoveryCells, merged
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.likelihood.profile import Counts, lowest
 from fivesigma.likelihood.shifts import Systematics, Varied, YieldShifts, yield_shifts

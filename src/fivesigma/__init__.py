@@ -13,6 +13,7 @@ _NAMES = {
     "analysis": "analyse",
     "cascade.rounds": "History Round",
     "categories": "Categories categorise",
+    "categories.datacard": "to_combine",
     "categories.several_signals": "ScoreCategories categorise_scores",
     "categories.workspace": "discovery_significance to_pyhf write_workspace",
     "cut": "CutScan scan",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from fivesigma.analysis import analyse as analyse
     from fivesigma.cascade.rounds import History as History, Round as Round
     from fivesigma.categories import Categories as Categories, categorise as categorise
+    from fivesigma.categories.datacard import to_combine as to_combine
     from fivesigma.categories.several_signals import (
         ScoreCategories as ScoreCategories,
         categorise_scores as categorise_scores,

@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 
 from fivesigma import Varied, categorise, yield_shifts
-from fivesigma.analysis.configuration import Settings
-from fivesigma.analysis.edge_choice import Variations, change, choose, cross_fitted, edges_of, scale, shifts_in, take
+from fivesigma.analysis.configuration import AnalysisSettings
+from fivesigma.analysis.edge_choice import (
+    Variations,
+    change,
+    choose_categories,
+    cross_fitted,
+    edges_of,
+    scale,
+    shifts_in,
+    take,
+)
 from fivesigma.scored.scored_events import ScoredEvents
 
-SETTINGS = Settings(
+SETTINGS = AnalysisSettings(
     region="SR", features=("x",), event_number="n", folds=3, categories=3, min_effective=10.0, model="plain"
 )
 
@@ -47,7 +56,7 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
     nominal: ScoredEvents, variations: Variations, uncertain: bool
 ) -> None:
     given = variations if uncertain else {}
-    edges = edges_of(choose(nominal, given, SETTINGS))
+    edges = edges_of(choose_categories(nominal, given, SETTINGS))
     found = cross_fitted(nominal, given, SETTINGS, edges, advance=lambda *_: None)
     totals = {True: np.zeros(3), False: np.zeros(3)}
     for k in range(3):
@@ -81,7 +90,7 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
 
 
 def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: ScoredEvents, variations: Variations) -> None:
-    edges = edges_of(choose(nominal, variations, SETTINGS))
+    edges = edges_of(choose_categories(nominal, variations, SETTINGS))
     quoted = cross_fitted(nominal, variations, SETTINGS, edges, advance=lambda *_: None)
     seen = shifts_in(edges, nominal, variations)
     assert set(quoted.up) == {"shift", "A"}
@@ -109,7 +118,7 @@ def test_shifts_are_those_of_yield_shifts(nominal: ScoredEvents, variations: Var
 @pytest.mark.parametrize("number", ["cut", "auto"])
 def test_numbers_of_categories(nominal: ScoredEvents, variations: Variations, number: str) -> None:
     settings = replace(SETTINGS, categories=number)
-    edges = edges_of(choose(nominal, variations, settings))
+    edges = edges_of(choose_categories(nominal, variations, settings))
     quoted = cross_fitted(nominal, variations, settings, edges, advance=lambda *_: None)
     assert edges[-1] == np.inf
     assert len(quoted.yields(signal=True)) == len(edges) - 1

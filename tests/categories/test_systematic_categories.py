@@ -22,7 +22,7 @@ from fivesigma._types import Array, IntArray
 from fivesigma.categories import Categories
 from fivesigma.categories.one_score.dual import search
 from fivesigma.categories.one_score.exact import candidate_cuts, grid_of
-from fivesigma.categories.one_score.profiled import cells_of
+from fivesigma.categories.one_score.profiled_cells import make_cells
 from fivesigma.categories.one_score.smooth import averaged
 from fivesigma.categories.workspace import discovery_significance, to_pyhf
 from fivesigma.cut.ranking import rank_events
@@ -148,7 +148,7 @@ def test_bound_and_gap_compare_like_with_like() -> None:
     cuts = candidate_cuts(ranking, 512)
     grid = averaged(grid_of(ranking, cuts))
     fine = np.append(np.append(-np.inf, ranking.thresholds(cuts[:-1])[::-1]), np.inf)
-    cells = cells_of(grid, yield_shifts(fine, *sample, systematics, process=process), smooth.floors, AMS2())
+    cells = make_cells(grid, yield_shifts(fine, *sample, systematics, process=process), smooth.floors, AMS2())
     chosen = np.searchsorted(-fine[::-1], -smooth.edges[:-1])[::-1]
     value = float(np.sqrt(2 * cells.lowest(chosen).objective))
     assert smooth.bound is not None

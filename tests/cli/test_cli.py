@@ -133,6 +133,7 @@ class TestFrontDoor:
         assert added("all") == set().union(*(added(extra[1:]) for extra in shown)) - {
             "xgboost",
             "catboost",
+            "fsspec-xrootd",
         }
 
         def missing(name: str) -> str:
@@ -189,6 +190,10 @@ def test_categorise_quotes_other_events_and_writes_a_workspace(folder: Path, tmp
     workspace = json.loads((tmp_path / "workspace.json").read_text())
     assert {s["name"] for s in workspace["channels"][0]["samples"]} >= {"ztautau", "ttbar"}
     assert "is there already" in bad("categorise", *arguments, "--pyhf", tmp_path / "workspace.json")
+    good("categorise", *arguments, "--combine", tmp_path / "cards")
+    assert "autoMCStats" in (tmp_path / "cards" / "datacard.txt").read_text()
+    assert "holds a datacard already" in bad("categorise", *arguments, "--combine", tmp_path / "cards")
+    good("categorise", *arguments, "--combine", tmp_path / "cards", "--force")
     assert cli("categorise", tmp_path / "train.csv", "-k", "many").exit_code == 2
 
 

@@ -71,10 +71,9 @@ def test_scan_score_and_categorise_part_by_part(folder: Path, more: tuple[str, .
     whole, streamed = _json("scan", one, *more), _json("scan", several, "--stream", *more)
     assert streamed["cut"] == whole["cut"]
     assert streamed["significance"] == pytest.approx(whole["significance"], rel=1e-12)
-    assert streamed["cut_interval"] is None
-    low, high = streamed["significance_interval"]
-    width = whole["significance_interval"][1] - whole["significance_interval"][0]
-    assert high - low == pytest.approx(width, rel=0.4)
+    for name in ("significance_interval", "cut_interval"):
+        width = whole[name][1] - whole[name][0]
+        assert streamed[name] == pytest.approx(whole[name], abs=0.25 * width)
     for choice in ((), ("--cut", "0.51"), ("--fraction", "0.2")):
         whole = _json("score", one, *choice, *more)
         streamed = _json("score", several, "--stream", *choice, *more)
@@ -111,9 +110,9 @@ def test_options_that_need_all_events(folder: Path, tmp_path: Path, options: tup
 
 
 def test_what_a_stream_cannot_draw(folder: Path, tmp_path: Path) -> None:
-    assert "rule='smooth' needs every cut" in bad("scan", folder / "scores-*.parquet", "--stream", "--rule", "model")
-    said = bad("scan", folder / "scores-*.parquet", "--stream", "--plot", tmp_path / "x.png")
-    assert "--plot draws every cut, which --stream does not have; leave one of them out" in said
+    assert "rule='smooth' needs every cut" in bad("scan", folder / "scores-*.parquet", "--stream", "--rule", "smooth")
+    good("scan", folder / "scores-*.parquet", "--stream", "--plot", tmp_path / "x.png")
+    assert (tmp_path / "x.png").stat().st_size > 1000
 
 
 def test_a_failed_prediction_leaves_nothing(folder: Path, tmp_path: Path) -> None:

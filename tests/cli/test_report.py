@@ -232,3 +232,19 @@ def test_samples_have_systematics_of_their_own(tmp_path: Path, train: Events, te
     wrong = run_report(*words[:-4], "--systematic", f"JES={up['ttbar']}", "-o", tmp_path / "s.html")
     assert wrong.exit_code == 2
     assert "@PROCESS" in wrong.stderr
+
+
+def test_the_selection_of_the_training_is_remembered(folder: Path, train: Events, test_events: Events) -> None:
+    """And said; --where none takes all events."""
+    read = fivesigma.load_events(
+        write_events(train, folder / "train.parquet"), features=["PRI_*"], cut="PRI_jet_num >= 1"
+    )
+    model = fivesigma.GrownCascadeClassifier(n_trees=10, b_reg=10.0, random_state=0, n_jobs=1).fit(read)
+    fivesigma.save(model, folder / "jets")
+    words = (folder / "jets", folder / "the events.parquet", "-o", folder / "jets.html")
+    jets = test_events[test_events.table(["PRI_jet_num"])[:, 0] >= 1]
+    for more, events in (((), jets), (("--where", "none"), test_events)):
+        result = run_report(*words, "--force", *more)
+        assert result.exit_code == 0, result.output
+        assert f"significance {model.significance(events):.4f}" in result.stdout
+        assert ("note: As in training: cut 'PRI_jet_num >= 1'" in result.stderr) is (not more)

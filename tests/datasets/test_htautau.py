@@ -136,7 +136,7 @@ def test_difficulty_is_that_of_the_challenge(toy: Events) -> None:
     pytest.importorskip("xgboost")
     from benchmarks.studies.simulation_difficulty import difficulty
 
-    found = difficulty(toy, n_trees=100, eta=0.1)  # a cheaper version of the one in docs/simulation.md
+    found = difficulty(toy, n_trees=100, eta=0.1)  # a cheaper version of the one in docs/validation/simulation.md
     assert 2.9 < found.smoothed <= found.ams < 4.5
     assert found.weighted_auc == pytest.approx(0.93, abs=0.015)
 

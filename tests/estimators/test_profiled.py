@@ -292,10 +292,29 @@ def test_the_default_booster_finds_its_number_of_trees() -> None:
     assert trees[1] == trees[0] // 2
 
 
+def test_it_is_no_member_of_a_pool(events: Events) -> None:
+    with pytest.raises(InputError, match="learns from systematics that a pool does not hand on"):
+        fivesigma.CascadePool([("profiled", small())], random_state=0).fit(events)
+
+
+def test_a_report_takes_it(events: Events, fitted: ProfiledClassifier, tmp_path: Path) -> None:
+    page = fivesigma.report(fitted, toy(1000, seed=3), systematics=Z)
+    assert fitted.choice_.partition(";")[0] in page.write(tmp_path / "report.html").read_text()
+
+
 def test_parameters_are_scikit_learn_s() -> None:
     model = small(goal="measurement", cv=3)
     assert clone(model).get_params()["goal"] == "measurement"
     assert clone(model).set_params(estimator__C=0.5).estimator.C == 0.5
+
+
+def test_it_says_which_systematics_the_data_constrain(events: Events, fitted: ProfiledClassifier) -> None:
+    scored = ScoredEvents(fitted.held_out_score_, events.is_signal, events.weight, process=events.process)
+    shifts = fivesigma.yield_shifts(bin_edges(scored.score, events.is_signal, events.weight), scored, systematics=Z)
+    assert fitted.constraints_ == pytest.approx(shifts.constraints(), rel=1e-9)
+    assert f"the data constrain Z to {fitted.constraints_['Z']:.2f} of its size" in fitted.choice_
+    free = small().fit(events, systematics=Z, free=["Z"])
+    assert "constrain" not in free.choice_
 
 
 def test_it_can_judge_itself_with_systematics(events: Events, fitted: ProfiledClassifier) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fivesigma import Varied, categorise
+from fivesigma import AMS2, Normalisation, Varied, categorise, yield_shifts
 from fivesigma._types import Array, IntArray
 from fivesigma.likelihood.least_favourable import (
     efficient_direction,
@@ -19,6 +19,7 @@ from fivesigma.likelihood.least_favourable import (
     likelihood_ratio,
 )
 from fivesigma.likelihood.profile import Counts, lowest
+from fivesigma.likelihood.shifts import Systematics, counts_of
 
 
 class Toy(NamedTuple):
@@ -182,3 +183,32 @@ def test_the_uncertainty_is_that_of_the_likelihood() -> None:
     rows = np.vstack([toy.s, toy.shifts])  # derivatives of n in mu and in each pull
     hessian = (rows / n) @ rows.T + np.diag([0.0, 1.0, 0.0, 1.0])
     assert found.value == pytest.approx(np.sqrt(np.linalg.inv(hessian)[0, 0]), rel=1e-8)
+
+
+def test_constraints_are_those_of_the_hessian_of_the_likelihood() -> None:
+    rng = np.random.default_rng(0)
+    process = np.repeat(["H", "W", "Z"], 50)
+    score, weight = rng.uniform(size=150), rng.uniform(1, 3, 150)
+    tilt = np.where(process == "H", 1.0, 1 + 0.2 * score) * weight
+    given: Systematics = {
+        "Z": Normalisation("Z", 0.2),
+        "tilt": (Varied(weight=tilt), None),
+        "W": Normalisation("W", None),
+    }
+    shifts = yield_shifts([0, 0.2, 0.4, 0.6, 0.8, 1], score, process == "H", weight, given, process=process)
+    s, b = shifts.yields(signal=True), shifts.yields(signal=False)
+    counts = counts_of(AMS2(), s, b, shifts)
+
+    def likelihood(at: Array) -> float:
+        m = at[0] * s + b + counts.shifts(at[None, 1:])[0][0]
+        return float((m - (s + b) * np.log(m)).sum() + (at[1] ** 2 + at[2] ** 2) / 2)
+
+    steps, here = 1e-4 * np.eye(4), np.array([1.0, 0, 0, 0])
+
+    def second(i: int, j: int) -> float:
+        signs = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+        return sum(p * q * likelihood(here + p * steps[i] + q * steps[j]) for p, q in signs) / 4e-8
+
+    hessian = np.array([[second(i, j) for j in range(4)] for i in range(4)])
+    widths = np.sqrt(np.diag(np.linalg.inv(hessian)))[1:]
+    np.testing.assert_allclose(list(shifts.constraints().values()), widths, rtol=1e-3)

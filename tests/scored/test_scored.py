@@ -261,7 +261,7 @@ def test_both_or_half_of_the_arrays_are_refused(scored: ScoredEvents) -> None:
             yield_shifts([0.0, 1.0], scored, systematics={}, **given)
     with pytest.raises(InputError, match="y is None; an array of scores needs labels"):
         scan(score)
-    with pytest.raises(InputError, match="sample_weight is None; an array of scores needs y and sample_weight"):
+    with pytest.raises(InputError, match=r"sample_weight is None; .* np\.ones\(len\(y\)\)"):
         categorise(score, signal)
 
 

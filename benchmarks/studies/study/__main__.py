@@ -1,9 +1,9 @@
 """The study of cascades: ``python -m benchmarks.studies.study screening|peers|confirm|scaling|all DATA [--jobs 2]``.
 
 Each stage trains what its cache lacks, with a bar, and writes its part of benchmarks/studies/study/results.json; it
-can be
-stopped and started again at any time. A cache belongs to one state of the settings: remove it after changing them.
-``python -m benchmarks.studies.study figures`` draws docs/figures and writes the tables of docs/study.md from that file.
+can be stopped and started again at any time. A cache belongs to one state of the settings: remove it after changing
+them. ``python -m benchmarks.studies.study figures`` draws docs/figures and writes the tables of
+docs/validation/study.md from that file.
 """
 
 from __future__ import annotations

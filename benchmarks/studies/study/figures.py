@@ -1,4 +1,4 @@
-"""Figures of docs/study.md, drawn from results.json alone."""
+"""Figures of docs/validation/study.md, drawn from results.json alone."""
 
 from __future__ import annotations
 

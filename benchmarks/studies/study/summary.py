@@ -1,4 +1,4 @@
-"""From the scores of finished runs to the figures of docs/study.md: what is in results.json."""
+"""From the scores of finished runs to the figures of docs/validation/study.md: what is in results.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of docs/study.md, written between their markers from results.json alone."""
+"""Tables of docs/validation/study.md, written between their markers from results.json alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.studies.study.stages import load
 
-PAGE = Path(__file__).parents[3] / "docs" / "study.md"
+PAGE = Path(__file__).parents[3] / "docs" / "validation" / "study.md"
 
 Found = dict[str, Any]
 

@@ -22,6 +22,8 @@ EXTRAS = {
     "torch": ("torch", "safetensors"),
     "root": ("uproot",),
     "parquet": ("polars",),
+    "remote": ("fsspec", "aiohttp"),
+    "xrootd": ("fsspec", "fsspec-xrootd"),
     "plot": ("matplotlib", "mplhep"),
     "report": ("jinja2",),
     "stats": ("pyhf", "hist"),
@@ -32,7 +34,8 @@ EXTRAS = {
     "higgsml": ("polars", "pooch"),
 }
 
-_MODULE_OF = {"xgboost-cpu": "xgboost", "pyyaml": "yaml"}  # where it is not the name of the distribution
+# Where the module has not the name of the distribution.
+_MODULE_OF = {"xgboost-cpu": "xgboost", "pyyaml": "yaml", "fsspec-xrootd": "fsspec_xrootd"}
 # The extra that is named for a module: the first that adds it, unless a smaller one does or it comes with another.
 EXTRA_OF = {
     **{_MODULE_OF.get(name, name): extra for extra, names in reversed(EXTRAS.items()) for name in names},

@@ -15,7 +15,7 @@ from fivesigma.analysis.configuration import (
     BLOCK,
     DIRECTIONS,
     Analysis,
-    Settings,
+    AnalysisSettings,
     acts,
     holds,
     listed,
@@ -52,7 +52,7 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
     if block is None:
         raise InputError(f"{where} has no block {BLOCK!r}{did_you_mean(BLOCK, map(str, rest))}")
     _let_cabinetry_check(rest, where)
-    analysis = Analysis(rest, Settings.read(block))
+    analysis = Analysis(rest, AnalysisSettings.read(block))
     _check_names(analysis)
     _check_regions(analysis)
     _check_samples(analysis)

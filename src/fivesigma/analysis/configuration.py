@@ -14,7 +14,7 @@ from fivesigma.datasets.expression import Expression
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.estimators.make import MODELS
 
-__all__ = ["BLOCK", "CUT", "DIRECTIONS", "Analysis", "Settings"]
+__all__ = ["BLOCK", "CUT", "DIRECTIONS", "Analysis", "AnalysisSettings"]
 
 BLOCK = "Fivesigma"
 CUT = "cut"
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class AnalysisSettings:
     """What our block says.
 
     Attributes
@@ -70,7 +70,7 @@ class Settings:
     min_background: float | None = None
 
     @classmethod
-    def read(cls, block: Any) -> Settings:
+    def read(cls, block: Any) -> AnalysisSettings:
         """Read the block of a configuration."""
         block = numbers_in(block)
         if isinstance(block, dict):
@@ -119,7 +119,9 @@ def _check_what_is_trained(block: Mapping[str, Any]) -> None:
         Expression(score, "Score")
     elif model not in MODELS and not Path(model).is_dir():
         hint = did_you_mean(str(model), MODELS)
-        raise InputError(f"the Model must be one of {', '.join(MODELS)}, or a folder, got {shortened(repr(model))}{hint}")
+        raise InputError(
+            f"the Model must be one of {', '.join(MODELS)}, or a folder, got {shortened(repr(model))}{hint}"
+        )
     elif model not in MODELS and "ModelOptions" in block:
         raise InputError(f"{BLOCK} has ModelOptions for {model!r}, which is trained already; leave them out")
     for key in ("Features", "EventNumber"):
@@ -140,12 +142,12 @@ class Analysis:
     ----------
     config : dict
         The part of cabinetry.
-    settings : Settings
+    settings : AnalysisSettings
         Our block.
     """
 
     config: dict[str, Any]
-    settings: Settings
+    settings: AnalysisSettings
 
     @property
     def regions(self) -> list[dict[str, Any]]:

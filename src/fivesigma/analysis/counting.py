@@ -17,16 +17,16 @@ import numpy as np
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.analysis.configuration import Analysis
-from fivesigma.analysis.histograms import Filled, Histograms, Key, fill
+from fivesigma.analysis.histograms import Filled, Histograms, Key, fill_histogram
 from fivesigma.analysis.ntuple_reader import Entries, Reader, check_finite, texts_of
 from fivesigma.analysis.templates import Template, by_tree
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["Counts", "count", "notes_on", "regions_inside", "table", "write_csv"]
+__all__ = ["RegionCounts", "count", "notes_on", "regions_inside", "table", "write_csv"]
 
 
 @dataclass(eq=False)
-class Counts:
+class RegionCounts:
     """What was counted.
 
     Attributes
@@ -71,7 +71,7 @@ def count(
     *,
     hidden: str | None,
     advance: Callable[[int, str], None],
-) -> Counts:
+) -> RegionCounts:
     """Look at every tree.
 
     Parameters
@@ -82,7 +82,7 @@ def count(
     advance : callable
         Gets one step for each tree.
     """
-    out = Counts(folds=np.zeros((2, analysis.settings.folds)))
+    out = RegionCounts(folds=np.zeros((2, analysis.settings.folds)))
     edges = {r["Name"]: np.array(r["Binning"], dtype=np.float64) for r in analysis.regions if "Binning" in r}
     for trees in by_tree(templates).values():
         for tree, users in trees.items():
@@ -104,7 +104,9 @@ def count(
                 found = np.array([rows.sum(), weight.sum(), (weight**2).sum(), len(entries)])
                 out.sums[template.key] = out.sums.get(template.key, np.zeros(4)) + found
                 if not template.needs_score:
-                    filled = fill(edges[template.region], entries.values[template.variable][rows], weight[rows])
+                    filled = fill_histogram(
+                        edges[template.region], entries.values[template.variable][rows], weight[rows]
+                    )
                     out.filled[template.key] = _sum(out.filled.get(template.key), filled)
                 if template.region == analysis.settings.region and template.systematic is None and not template.is_data:
                     _check_signs(analysis, template, weight)
@@ -157,7 +159,7 @@ def _check_signs(analysis: Analysis, template: Template, weight: Array) -> None:
         )
 
 
-def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: Counts) -> None:
+def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: RegionCounts) -> None:
     """Refuse samples, regions and folds without events, and variations without a relative size."""
     sums, settings = counts.sums, analysis.settings
     for template in templates:
@@ -188,7 +190,7 @@ def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: Cou
                 )
 
 
-def notes_on(counts: Counts, templates: Sequence[Template]) -> list[str]:
+def notes_on(counts: RegionCounts, templates: Sequence[Template]) -> list[str]:
     """What is odd, and not refused; one line for each kind and systematic."""
     notes = []
     if counts.shared:

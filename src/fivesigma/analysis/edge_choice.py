@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, Settings, acts, modifier_of
+from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, AnalysisSettings, acts, modifier_of
 from fivesigma.analysis.histograms import Key
 from fivesigma.categories import Categories, categorise
 from fivesigma.cut.best_cut import scan
@@ -19,7 +19,7 @@ from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, YieldShifts, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
-__all__ = ["Variations", "choose", "cross_fitted", "nominal_events", "shifts_in", "variations_of"]
+__all__ = ["Variations", "choose_categories", "cross_fitted", "nominal_events", "shifts_in", "variations_of"]
 
 #: By name the events up and down, where without the latter yields mirror those of the former; or an uncertain yield.
 Variations = Mapping[str, tuple[ScoredEvents, ScoredEvents | None] | Normalisation]
@@ -95,7 +95,9 @@ def folds_of(events: ScoredEvents, n_folds: int) -> IntArray:
     return fold_numbers(n_folds, np.asarray(events.ids))
 
 
-def choose(nominal: ScoredEvents, variations: Variations, settings: Settings, number: int | None = None) -> Any:
+def choose_categories(
+    nominal: ScoredEvents, variations: Variations, settings: AnalysisSettings, number: int | None = None
+) -> Any:
     """Categories or the cut with the largest profiled significance; without a number that of the settings.
 
     Returns
@@ -124,7 +126,7 @@ def edges_of(found: Any) -> Array:
 def cross_fitted(
     nominal: ScoredEvents,
     variations: Variations,
-    settings: Settings,
+    settings: AnalysisSettings,
     edges: Array,
     *,
     advance: Callable[[int, str], None],
@@ -164,14 +166,14 @@ def cross_fitted(
     return shifts_in(np.arange(number + 1.0), category(nominal), change(variations, category))
 
 
-def _at_most(nominal: ScoredEvents, variations: Variations, settings: Settings, number: int) -> Array:
+def _at_most(nominal: ScoredEvents, variations: Variations, settings: AnalysisSettings, number: int) -> Array:
     """Edges of as many categories as these events allow, up to the number."""
     for k in range(number, 1, -1):
         try:
-            return edges_of(choose(nominal, variations, settings, k))
+            return edges_of(choose_categories(nominal, variations, settings, k))
         except InputError:  # the floors cannot be met so often with fewer events
             continue
-    return edges_of(choose(nominal, variations, settings, 1))
+    return edges_of(choose_categories(nominal, variations, settings, 1))
 
 
 def shifts_in(edges: Array, nominal: ScoredEvents, variations: Variations) -> YieldShifts:

@@ -14,7 +14,7 @@ from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 
-__all__ = ["Filled", "Histograms", "Key", "fill", "read_histograms", "table_of", "write_histograms"]
+__all__ = ["Filled", "Histograms", "Key", "fill_histogram", "read_histograms", "table_of", "write_histograms"]
 
 #: Region, sample, systematic and direction.
 Key = tuple[str, str, str | None, str | None]
@@ -34,7 +34,7 @@ class Filled(NamedTuple):
 Histograms = dict[Key, Filled]
 
 
-def fill(edges: Array, values: Array, weight: Array) -> Filled:
+def fill_histogram(edges: Array, values: Array, weight: Array) -> Filled:
     """A histogram of half-open bins, as cabinetry fills it: what lies outside is dropped."""
     place = np.searchsorted(edges, values, side="right") - 1
     n_bins = len(edges) - 1

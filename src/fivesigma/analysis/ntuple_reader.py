@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.analysis.configuration import Settings
+from fivesigma.analysis.configuration import AnalysisSettings
 from fivesigma.analysis.templates import SCORE, Template, Tree
 from fivesigma.datasets.blocks import read_blocks
 from fivesigma.datasets.columns import Columns, Kind, Plan, Source, require
@@ -63,7 +63,7 @@ class Entries:
 class Reader:
     """Reads trees with the features of an analysis, which the first tree settles."""
 
-    def __init__(self, settings: Settings, first: Template) -> None:
+    def __init__(self, settings: AnalysisSettings, first: Template) -> None:
         self.settings = settings
         self._sources: dict[Tree, Source] = {}
         keep = [] if settings.event_number is None else [settings.event_number]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fivesigma.analysis.configuration import Analysis, Settings, find_named
+from fivesigma.analysis.configuration import Analysis, AnalysisSettings, find_named
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
@@ -61,7 +61,7 @@ def training_events(reader: Reader, analysis: Analysis, templates: Sequence[Temp
     return Events.concatenate(parts)
 
 
-def make_region_model(settings: Settings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:
+def make_region_model(settings: AnalysisSettings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:
     """Make the estimator of all folds that the block asks for."""
     shared: dict[str, Any] = {"random_state": 0, "utility": "ams2"}
     shared |= {name: value for name, value in settings.options.items() if name in _SHARED}
@@ -96,7 +96,7 @@ class GivenScore(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.history_: list[Any] = []
 
 
-def check_model(settings: Settings) -> None:
+def check_model(settings: AnalysisSettings) -> None:
     """Refuse parameters that the training would refuse when it begins."""
     if settings.score is not None or settings.model not in MODELS:
         return

@@ -18,7 +18,7 @@ from fivesigma._tools.files import read_text, written_whole
 from fivesigma.analysis.schema import check_schema
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["STEPS", "Record", "Step", "digest"]
+__all__ = ["STEPS", "Record", "StepRecord", "digest"]
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
@@ -28,7 +28,7 @@ _LEFT = re.compile(r"\.(\d+-.+|model-.+|train-.+)")  # what a killed run leaves 
 
 
 @dataclass
-class Step:
+class StepRecord:
     """One step.
 
     Attributes
@@ -56,12 +56,12 @@ class Record:
     Attributes
     ----------
     folder : Path
-    steps : dict of str to Step
+    steps : dict of str to StepRecord
         By name, those that are done.
     """
 
     folder: Path
-    steps: dict[str, Step] = field(default_factory=dict)
+    steps: dict[str, StepRecord] = field(default_factory=dict)
     _files: dict[str, tuple[int, int, str]] = field(default_factory=dict)
 
     @classmethod
@@ -91,7 +91,7 @@ class Record:
             raise InputError(f"{path} cannot be read as a record of an analysis: {err}; {advice}") from err
         if content["digest"] != _digest_of(content):
             raise InputError(f"{path} was damaged, or changed by hand, so that nothing of it is quoted; {advice}")
-        steps = {name: Step(**content["steps"][name]) for name in STEPS if name in content["steps"]}
+        steps = {name: StepRecord(**content["steps"][name]) for name in STEPS if name in content["steps"]}
         return cls(folder, steps, {name: (a, b, c) for name, (a, b, c) in content["files"].items()})
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class Record:
             # The schema has refused names that lead outside; a folder that became a link since is not followed.
             if path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(inside):
                 path.unlink()
-        self.steps[name] = Step(inputs, outputs, found, ran=True)
+        self.steps[name] = StepRecord(inputs, outputs, found, ran=True)
         self.write()
 
     def outputs(self, *names: str) -> list[dict[str, str]]:

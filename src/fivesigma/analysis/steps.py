@@ -18,7 +18,14 @@ from fivesigma.analysis import all_regions, counting, edge_choice, workspace_che
 from fivesigma.analysis import cabinetry_workspace as cab
 from fivesigma.analysis.analysis_file import read_analysis
 from fivesigma.analysis.configuration import CUT, Analysis, holds, name_of_data
-from fivesigma.analysis.histograms import Filled, Histograms, fill, read_histograms, table_of, write_histograms
+from fivesigma.analysis.histograms import (
+    Filled,
+    Histograms,
+    fill_histogram,
+    read_histograms,
+    table_of,
+    write_histograms,
+)
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.region_model import GivenScore, check_model, make_region_model, training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
@@ -252,7 +259,7 @@ class _Run:
     @cached_property
     def chosen(self) -> Any:
         """Categories or the cut of the chosen region."""
-        return edge_choice.choose(self.nominal, self.variations, self.analysis.settings)
+        return edge_choice.choose_categories(self.nominal, self.variations, self.analysis.settings)
 
     @property
     def trees(self) -> list[Any]:
@@ -374,7 +381,7 @@ class _Run:
                 events = self.scored.get(template.key)
                 empty = (np.empty(0), np.empty(0))
                 score, weight = empty if events is None else (events.score, events.arrays()[2])
-                filled[template.key] = fill(binning[template.region], score, weight)
+                filled[template.key] = fill_histogram(binning[template.region], score, weight)
         workspace_checks.check_relative(self.templates, filled)
         together = [self._with_others(shifts, filled) for shifts in (quoted, seen)]
         found = {

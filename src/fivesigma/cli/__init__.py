@@ -13,6 +13,7 @@ from fivesigma.cli.categorise import categorise
 from fivesigma.cli.demo import demo
 from fivesigma.cli.env import env
 from fivesigma.cli.export import export
+from fivesigma.cli.fair_universe import fair_universe
 from fivesigma.cli.higgsml import higgsml
 from fivesigma.cli.options import INTERRUPTED
 from fivesigma.cli.predict import predict
@@ -67,5 +68,18 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (demo, train, predict, score, scan, categorise, report_command, analyse, export, higgsml, env):
+for _command in (
+    demo,
+    train,
+    predict,
+    score,
+    scan,
+    categorise,
+    report_command,
+    analyse,
+    export,
+    higgsml,
+    fair_universe,
+    env,
+):
     main.add_command(_command)

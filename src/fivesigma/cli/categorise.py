@@ -1,4 +1,4 @@
-"""``fivesigma categorise``: the best categories of a score, and a workspace for pyhf."""
+"""``fivesigma categorise``: the best categories of a score, a workspace for pyhf and a datacard for combine."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _ONE_SIGNAL = (
     "yields",
     "replicas",
     "stream",
+    "combine",
 )
 
 
@@ -67,6 +68,8 @@ def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
 @scores_options
 @stream_option
 @click.option("--pyhf", type=click.Path(path_type=Path), metavar="FILE", help="Write a HistFactory workspace (JSON).")
+@click.option("--combine", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="Write datacard.txt and shapes.root for combine.")  # fmt: skip
 @force_option
 def categorise(
     scores: Path,
@@ -92,6 +95,7 @@ def categorise(
     as_json: bool,
     stream: bool,
     pyhf: Path | None,
+    combine: Path | None,
     force: bool,
 ) -> None:
     """Find the categories of the score in SCORES with the largest combined significance.
@@ -153,6 +157,8 @@ def categorise(
         interval = found.interval(n_boot=replicas).significance
     if pyhf is not None:
         fivesigma.write_workspace(fivesigma.to_pyhf(found), pyhf)
+    if combine is not None:
+        fivesigma.to_combine(found, combine, force=force)
     if as_json:
         result: dict[str, Any] = {
             "edges": [None if abs(e) == float("inf") else e for e in found.edges.tolist()],

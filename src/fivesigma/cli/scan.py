@@ -11,7 +11,6 @@ import click
 from fivesigma._tools.files import written_whole
 from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
 from fivesigma.cli.systematics import of_scores, parsed, systematic_option
-from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
     from fivesigma.cut.best_cut import CutScan
@@ -19,10 +18,27 @@ if TYPE_CHECKING:
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 
 
+class RuleName(click.ParamType):  # type: ignore[type-arg] # in older versions it takes none
+    """One of the rules of the registry, which is not imported before it is needed."""
+
+    name = "rule"
+
+    def get_metavar(self, *_: Any) -> str:
+        """What the help shows."""
+        from fivesigma.cut.rules import RULES
+
+        return f"[{'|'.join(RULES)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse other names, as a choice does."""
+        from fivesigma.cut.rules import RULES
+
+        return click.Choice(list(RULES)).convert(value, param, ctx)
+
+
 @click.command(epilog="Example: fivesigma scan scores.parquet --b-reg 10 --plot scan.png")
 @click.argument("scores", type=click.Path(path_type=Path))
-@click.option("--rule", type=click.Choice(["model", "plateau", "peak", "smooth"]), default="model", show_default=True,
-              help="How the best cut is chosen.")  # fmt: skip
+@click.option("--rule", type=RuleName(), default="model", show_default=True, help="How the best cut is chosen.")
 @systematic_option
 @scores_options
 @stream_option
@@ -57,8 +73,6 @@ def scan(
     asked = parsed(systematics)
     if plot is not None:
         check_output(plot, force=force)
-    if plot is not None and stream:
-        raise InputError("--plot draws every cut, which --stream does not have; leave one of them out")
     if stream and asked:
         raise click.UsageError("--systematic needs all events in memory; leave --stream out.")
     kind: Any = fivesigma.ScoredFiles if stream else fivesigma.ScoredEvents.read
@@ -67,19 +81,16 @@ def scan(
     best = fivesigma.scan(read, utility=resolve_utility(utility, b_reg), rule=rule, systematics=varied)
     for note in best.notes:
         click.echo(f"note: {note}", err=True)
-    if stream:
-        interval: Any = (best.significance - best.error, best.significance + best.error), None
-    else:
-        interval = tuple(best.interval(n_boot=replicas))
+    interval = best.interval(n_boot=replicas)
     if plot is not None:
         _draw(best, plot)
     if as_json:
         found: dict[str, Any] = {
             "cut": best.cut,
-            "cut_interval": interval[1],
+            "cut_interval": interval.cut,
             "fraction": best.fraction,
             "significance": best.significance,
-            "significance_interval": interval[0],
+            "significance_interval": interval.significance,
             "s": best.s,
             "b": best.b,
             "effective_b": best.effective_background,
@@ -99,12 +110,11 @@ def scan(
         click.echo(
             f"{curve.fraction[i]:>10.4f} {curve.cut[i]:>12.6g} {curve.s[i]:>12.6g} {curve.b[i]:>12.6g} {z:>13}{mark}"
         )
-    low, high = interval[0]
+    low, high = interval.significance
     click.echo(f"significance  {best.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
     if asked:
         click.echo(f"profiled      over {', '.join(best.systematics)}; {best.known_background:.4f} if b were known")
-    around = "" if interval[1] is None else f"  [{interval[1][0]:.6g}, {interval[1][1]:.6g}]"
-    click.echo(f"cut           {best.cut:.6g}{around}")
+    click.echo(f"cut           {best.cut:.6g}  [{interval.cut[0]:.6g}, {interval.cut[1]:.6g}]")
     click.echo(f"utility       {best.utility!r}")
 
 

@@ -17,12 +17,11 @@ from fivesigma.cut.ranking import Cuts, rank_events
 from fivesigma.cut.rules import DEFAULT_RULE, RULES, choose, seen_by
 from fivesigma.cut.yield_model import MIN_EVENTS
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.shifts import Systematics, check_size
+from fivesigma.likelihood.shifts import Systematics, check_shifts
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
-from fivesigma.yields import check_size as check_size_of
-from fivesigma.yields import significance_or_nan
+from fivesigma.yields import check_size, significance_or_nan
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
@@ -117,7 +116,7 @@ def scan(
     ranking = few_cuts(ranking)
     valid = _valid(ranking, floor)
     shifts = shifts_of(ranking, scored, systematics, free)
-    notes = check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+    notes = check_shifts(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
     profiled = ProfiledCuts.of(ranking, shifts, utility, smooth=rule == "model", mc_statistics=mc_statistics)
     z = np.full(valid.size, np.nan)
     z[valid] = profiled.value(np.flatnonzero(valid), ranking.s[valid], ranking.b[valid])
@@ -147,7 +146,7 @@ def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, *, min_effe
             f"{', '.join(map(repr, RULES_OF_BINS))}, or read the events into memory with ScoredEvents.read"
         )
     if largest := max(-ranking.sums.extremes[0], ranking.sums.extremes[1]):
-        check_size_of(largest, "background weight")
+        check_size(largest, "background weight")
     floor = _default_floor(ranking.cuts().effective_background) if min_effective is None else min_effective
     cuts, z, chosen, used = find_cut(ranking, utility, rule, floor)
     return _warn_of_few(CutScan(cuts, z, chosen, utility, used), rule, floor)

@@ -19,7 +19,7 @@ from fivesigma.significance import AMS2, Utility
 from fivesigma.yields import significance_or_nan, standard_errors
 
 MAX_BLOCKS = 4096  # cuts on which a bootstrap is resolved
-MAX_PROFILED = 256  # the same with systematics
+MAX_PROFILED = 128  # the same with systematics
 MAX_MODELLED = 200  # replicas whose yields are modelled: enough for an interval that is known to a tenth of its width
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fivesigma._types import Array, IntArray
+from fivesigma.cut.moving_average import MovingAverage
 from fivesigma.cut.ranking import Cuts, Ranking
 from fivesigma.cut.rules import Seen, grid_ranks
 from fivesigma.cut.yield_model import RankedYields, smooth_shares
@@ -20,6 +21,7 @@ from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
 MOST_CUTS = 4096  # that are profiled
+_MOST = 0.95  # share of the background by which a smooth variation can lower it
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +37,8 @@ class ProfiledCuts:
     up, down : arrays of shape (n_cuts, n_systematics)
         Shifts at one standard deviation.
     relative : array of shape (n_cuts,) or None
-        Relative variance of the background from the statistics of the simulation, if that is profiled too.
+        Relative variance of the background from the statistics of the simulation, if that is profiled too. The noise
+        that is left in smooth variations is a part of it: a shift is known no better than that.
     own : OwnUncertainty
         Of the utility.
     """
@@ -52,8 +55,13 @@ class ProfiledCuts:
         """Sum up, and average if they are to be smooth, variations of which `shifts` has the cells between the cuts."""
         positive = np.where(cuts.b > 0, cuts.b, np.inf)  # a cut without background is not valid
         up, down = (np.stack([np.cumsum(pair[k][::-1]) for pair in shifts.background_shifts()], axis=1) for k in (0, 1))
-        up, down = (_smooth(cuts, side) if smooth else side / positive[:, None] for side in (up, down))
-        relative = cuts.variances(np.arange(cuts.last.size))[1] / positive**2 if mc_statistics else None
+        noise = np.zeros(cuts.last.size)
+        if smooth:
+            (up, of_up), (down, of_down) = _smooth(cuts, up), _smooth(cuts, down)
+            noise = (of_up + of_down).sum(axis=1) / 2
+        else:
+            up, down = up / positive[:, None], down / positive[:, None]
+        relative = cuts.variances(np.arange(cuts.last.size))[1] / positive**2 + noise if mc_statistics else None
         return cls(up, down, relative, OwnUncertainty.of(utility))
 
     def value(self, at: IntArray, s: Array, b: Array) -> Array:
@@ -94,14 +102,31 @@ class ProfiledCuts:
         return np.hypot(self.value(at, s + np.sqrt(s2), b) - z, self.value(at, s, b + np.sqrt(b2)) - z)
 
 
-def _smooth(cuts: Cuts, shifts: Array) -> Array:
-    """Running shifts, of shape (n_cuts, n_systematics), as smooth shares of the background."""
+def _smooth(cuts: Cuts, shifts: Array) -> tuple[Array, Array]:
+    """Running shifts, of shape (n_cuts, n_systematics), as smooth shares of the background, and their variances.
+
+    Few events cannot be modelled, and are left as they are. Where the model of the background is wrong, as for scores
+    with few values, the shares are averaged along the score instead.
+    """
     at = np.unique(np.append(np.searchsorted(cuts.last, grid_ranks(cuts.n_events)), cuts.last.size - 1))
     fraction = cuts.fraction
     measured = RankedYields(fraction[at], cuts.s[at], cuts.b[at], *cuts.variances(at))
-    shares = smooth_shares(measured, shifts[at])
+    raw = shifts / np.where(cuts.b > 0, cuts.b, np.inf)[:, None]
+    if not measured.can_be_modelled:
+        return raw, np.zeros(raw.shape)
+    if measured.contradict(*measured.by_fraction()):
+        s, b = np.append(0.0, cuts.s), np.append(0.0, cuts.b)
+        average = MovingAverage.of(s, b)
+        if average is not None:
+            moved = [average.shift(b, np.append(0.0, shift), noise=0.0)[1:] for shift in shifts.T]
+            raw = np.stack(moved, axis=1) / np.where(cuts.b > 0, cuts.b, np.inf)[:, None]
+        return raw, np.zeros(raw.shape)
     position = np.log(fraction)
-    return np.stack([np.interp(position, position[at], share) for share in shares.T], axis=1)
+    shares, variances = (
+        np.stack([np.interp(position, position[at], column) for column in found.T], axis=1)
+        for found in smooth_shares(measured, shifts[at])
+    )
+    return np.maximum(shares, -_MOST), variances
 
 
 def few_cuts(ranking: Ranking) -> Ranking:

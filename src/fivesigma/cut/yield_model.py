@@ -123,12 +123,13 @@ class RankedYields:
         return signal
 
 
-def smooth_shares(measured: RankedYields, shifts: Array) -> Array:
+def smooth_shares(measured: RankedYields, shifts: Array) -> tuple[Array, Array]:
     """Running shifts of the background as shares of it, with as much of their noise taken out as there is.
 
-    The share of each cell is a penalised spline of the Gaussian quantile of the fraction, by weighted least squares.
-    How smooth it is, each systematic decides by itself, by generalised cross-validation: other weights of the same
-    events have hardly any noise and are followed closely, while scores that move carry events across a cut both ways.
+    The share of each cell is a penalised spline of the Gaussian quantile of the background's efficiency, by weighted
+    least squares. How smooth it is, each systematic decides by itself, by generalised cross-validation: other weights
+    of the same events have hardly any noise and are followed closely, while scores that move carry events across a cut
+    both ways.
 
     Parameters
     ----------
@@ -136,6 +137,11 @@ def smooth_shares(measured: RankedYields, shifts: Array) -> Array:
         The nominal yields.
     shifts : array of shape (n_cuts, n_systematics)
         Of the background above each cut.
+
+    Returns
+    -------
+    shares, variances : arrays of shape (n_cuts, n_systematics)
+        Running shares, and the variances that noise leaves in them.
     """
     total = measured.background_by_fraction()
     b = np.diff(total, prepend=0.0)
@@ -151,15 +157,18 @@ def smooth_shares(measured: RankedYields, shifts: Array) -> Array:
     share = np.diff(shifts, axis=0, prepend=0.0) / b[:, None]
     coefficients = own.T @ (weight[:, None] * share)
     best = np.full(shifts.shape[1], np.inf)
-    smooth = np.zeros(share.shape)
-    for strength in np.geomspace(1e-6, 1e9, 46) / max(float(np.median(values)), 1e-300) * 1e-3:
+    smooth, variance = np.zeros((2, *share.shape))
+    running = np.cumsum(b[:, None] * own, axis=0) / total[:, None]
+    for strength in np.geomspace(1e-9, 1e6, 46) / float(np.median(values)):
         shrunk = 1 / (1 + strength * values)
         fitted = own @ (shrunk[:, None] * coefficients)
         freedom = b.size - shrunk.sum()
-        score = np.square(root * (share - fitted)).sum(axis=0) / freedom**2
-        better = score < best
-        best[better], smooth[:, better] = score[better], fitted[:, better]
-    return np.asarray(np.cumsum(b[:, None] * smooth, axis=0) / total[:, None])
+        noise = np.square(root * (share - fitted)).sum(axis=0) / freedom
+        better = noise / freedom < best
+        best[better] = noise[better] / freedom
+        smooth[:, better] = running @ (shrunk[:, None] * coefficients[:, better])
+        variance[:, better] = (np.square(running) @ shrunk)[:, None] * noise[better]
+    return smooth, variance
 
 
 def _mean_weights(total: Array, squares: Array) -> Array:

@@ -15,7 +15,7 @@ from fivesigma.cut.rules import DEFAULT_RULE
 from fivesigma.cut.score_bins import SAMPLE, BinSums, Part, ScoreBins
 from fivesigma.dask.launch import connected
 from fivesigma.dask.parts import as_part
-from fivesigma.dask.watch import Member
+from fivesigma.dask.watch import Member, ask, gather, wait_for
 from fivesigma.errors import InputError
 from fivesigma.significance import AMS2, Utility, resolve_utility
 from fivesigma.yields import check_weights, name_rows, split_labels
@@ -45,7 +45,7 @@ def _aligned(**columns: Any) -> dict[str, list[Any]]:
 
 
 def place(
-    client: Any, members: Sequence[Member], X: Any, y: Any, sample_weight: Any
+    client: Any, members: Sequence[Member], X: Any, y: Any, sample_weight: Any, *, timeout: float
 ) -> tuple[list[tuple[Member, Any]], Any]:
     """Have the partitions computed and kept where Dask puts them, and tell which worker has which.
 
@@ -65,17 +65,10 @@ def place(
     part, addresses = need("dask").delayed(as_part), [member.address for member in members]
     tasks = [part(k, blocks["X"][k], blocks["y"][k], weights[k]) for k in range(n)]
     futures = client.compute(tasks, workers=addresses)
-    try:
-        with client.as_current():
-            need("distributed").wait(futures)
-        for future in futures:
-            if future.status == "error":
-                future.result()
-    except InputError:
-        raise
-    except Exception as err:
-        raise InputError(f"the partitions cannot be computed: {type(err).__name__}: {err}") from err
-    holders = client.who_has(futures)
+    wait_for(client, futures, timeout, members)
+    for failed in [future for future in futures if future.status != "finished"][:1]:
+        gather(client, [failed], timeout)
+    holders = ask(timeout, client.who_has, futures)
     own: dict[str, list[Any]] = {address: [] for address in addresses}
     for future in futures:
         held = [address for address in holders.get(future.key, ()) if address in own]
@@ -111,6 +104,7 @@ def scan(
     min_effective: float | None = None,
     pos_label: Any = None,
     client: Any = None,
+    timeout: float = 300.0,
 ) -> CutScan:
     """Scan all cuts on the score of Dask collections, in passes over their partitions, and choose one.
 
@@ -122,6 +116,8 @@ def scan(
         As in `fivesigma.scan`; the rule "smooth" needs all events in one place and is refused.
     client : distributed.Client or str, optional
         The cluster, or the address of its scheduler; by default the client that was opened last.
+    timeout : float, default=300
+        Seconds after which a scheduler that does not answer is given up.
 
     Returns
     -------
@@ -134,13 +130,12 @@ def scan(
         delayed = need("dask").delayed
         n = len(blocks["score"])
         raw = opened.compute([delayed(_column)(block) for block in blocks["y"]])
-        labels = sorted(
-            {label for own in opened.gather(opened.map(_labels, raw, pure=False)) for label in own}, key=str
-        )
+        found = gather(opened, opened.map(_labels, raw, pure=False), timeout)
+        labels = sorted({label for own in found for label in own}, key=str)
         signal = split_labels(np.array(labels), pos_label)[1][1]
         weights = blocks["sample_weight"]
         tasks = [delayed(_partition)(k, blocks["score"][k], raw[k], weights[k], signal) for k in range(n)]
-        ranking = _ClusterRanking(opened, opened.compute(tasks))
+        ranking = _ClusterRanking(opened, opened.compute(tasks), timeout)
         return scan_binned(ranking, utility, rule, min_effective=min_effective)
 
 
@@ -156,6 +151,8 @@ def _partition(number: int, score: Any, y: AnyArray, weight: Any, signal: Any) -
     score = _column(score)
     if not score.size == y.size == _column(weight).size:
         raise InputError(f"partition {number} has {score.size} scores and {y.size} labels; partition all alike")
+    if score.dtype.kind not in "biuf":
+        raise InputError(f"score must be one number per event, got {score.dtype} in partition {number}")
     if score.size and np.isnan(score.min()):
         raise InputError(f"score is NaN in {name_rows(np.isnan(score))} of partition {number}")
     given = check_weights(_column(weight), score.size) if score.size else np.empty(0)
@@ -165,13 +162,13 @@ def _partition(number: int, score: Any, y: AnyArray, weight: Any, signal: Any) -
 class _ClusterRanking(BinnedRanking):
     """A ranking whose partitions stay with the workers; sums and a few events come to the client."""
 
-    def __init__(self, client: Any, parts: list[Any]) -> None:
-        self._client, self._futures = client, parts
+    def __init__(self, client: Any, parts: list[Any], timeout: float) -> None:
+        self._client, self._futures, self._timeout = client, parts, timeout
         super().__init__(parts)
 
     def _each(self, work: Any, *given: Any) -> list[Any]:
         tasks = [self._client.submit(work, part, *given, pure=False) for part in self._futures]
-        return list(self._client.gather(tasks))
+        return gather(self._client, tasks, self._timeout)
 
     def _sample(self) -> tuple[AnyArray, int]:
         found = self._each(_some_scores, -(-SAMPLE // len(self.parts)))

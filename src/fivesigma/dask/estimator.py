@@ -164,7 +164,7 @@ class GrownCascadeClassifier(Ordinary):
 
             if reading:
                 raise InputError(f"{next(iter(reading))} belongs to files, and X is a {type(X).__name__}")
-            shares, described = place(client, members, X, y, sample_weight)
+            shares, described = place(client, members, X, y, sample_weight, timeout=self.timeout)
         checkpoint = Checkpoint.of(self, self._checkpoint_interval(), described, columns)
         try:
             job = Job(

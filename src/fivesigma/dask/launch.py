@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from logging import CRITICAL
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +20,13 @@ from fivesigma.cascade.rounds import Round
 from fivesigma.dask.group import Group, said_of
 from fivesigma.dask.parts import EventParts
 from fivesigma.dask.share import LocalEvents
-from fivesigma.dask.watch import Member, Watch
+from fivesigma.dask.watch import Member, Watch, ask
 from fivesigma.dask.worker import GIVE_UP, KEEP_ON, SILENT, STOP, Channel, Job, Trained, train_share
 from fivesigma.errors import InputError
 
 _POLL = 0.2  # seconds between two looks at the messages of the workers
 _EVERY = 0.5  # seconds between two messages of a worker about its rounds
+_GOODBYE = 5.0  # seconds that the client waits when it ends
 _PATIENCE = 30  # seconds that a worker waits for an answer of the scheduler
 
 
@@ -174,8 +176,8 @@ def run_group(
     distributed = need("distributed")
     talk = _Talk(f"fivesigma-said-{uuid.uuid4().hex}", f"fivesigma-wish-{uuid.uuid4().hex}")
     queue, wish = distributed.Queue(talk.said, client=client), distributed.Variable(talk.wish, client=client)
-    wish.set(KEEP_ON)
-    tracker = client.run_on_scheduler(_start_tracker, len(shares), int(timeout))
+    ask(timeout, wish.set, KEEP_ON)
+    tracker = ask(timeout, client.run_on_scheduler, _start_tracker, len(shares), int(timeout))
     tracker["dmlc_timeout"] = int(timeout)
     members = [member for member, _ in shares]
     futures = [
@@ -200,7 +202,7 @@ def run_group(
 
     def listen() -> None:
         nonlocal n_heard
-        for message in queue.get(batch=True):  # what is there, without waiting
+        for message in ask(timeout, partial(queue.get, batch=True)):  # what is there, without waiting for more
             kind, content = pickle.loads(message)
             if kind == "checkpoint":
                 listener.kept(*content)
@@ -208,7 +210,7 @@ def run_group(
             for r in content:
                 n_heard += 1
                 if listener.heard(r):
-                    wish.set(STOP)
+                    ask(timeout, wish.set, STOP)
 
     try:
         while not watch.all_done():
@@ -216,7 +218,7 @@ def run_group(
             time.sleep(_POLL)
         listen()
         watch.raise_cause()
-        trained: Trained = futures[0].result()
+        trained: Trained = ask(timeout, futures[0].result)
         for r in trained.fitted["history_"][n_heard:]:
             listener.heard(r)
     except BaseException:
@@ -227,6 +229,6 @@ def run_group(
         return trained
     finally:
         with suppress(Exception):  # the scheduler may be gone
-            wish.set(GIVE_UP)  # for those that are still at work
-            client.cancel(futures, force=True)
+            ask(_GOODBYE, wish.set, GIVE_UP)  # for those that are still at work
+            ask(_GOODBYE, partial(client.cancel, futures, force=True))
             queue.close()

@@ -13,7 +13,7 @@ from fivesigma.dask.group import Group
 from fivesigma.datasets.folds import hashed
 from fivesigma.datasets.stream import Chunk, held_out_rows
 from fivesigma.errors import InputError
-from fivesigma.yields import check_size, learner_weights, rescaling
+from fivesigma.yields import check_size, learner_weights, name_rows, rescaling
 
 _BINS = 1  # of the hash that draws the sample: any number but those of splits, which are not combined with it
 
@@ -247,6 +247,9 @@ def _distinct(several: list[AnyArray]) -> list[Any]:
     """Labels of some arrays, without sorting them."""
     found: list[Any] = []
     for values in several:
+        unknown = values != values  # noqa: PLR0124 - NaN
+        if np.any(unknown):
+            raise InputError(f"y is NaN in {name_rows(np.asarray(unknown, dtype=np.bool_))} of a worker's events")
         rest = values
         for label in found:
             rest = rest[rest != label]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from fivesigma._tools.extras import need
 from fivesigma.dask.group import PeerError, said_of
 from fivesigma.errors import InputError
+
+Answer = TypeVar("Answer")
 
 _POLL = 0.2  # seconds between two looks for workers that are late
 _GRACE = 0.3  # share of the timeout during which the true cause of a failure may still turn up
@@ -33,19 +38,75 @@ class Member(NamedTuple):
         return f"worker {self.name} at {self.address}"
 
 
+def ask(timeout: float, question: Callable[..., Answer], *given: Any) -> Answer:
+    """Ask the scheduler something; one sentence if it is gone, or if no answer comes in time.
+
+    Calls of a Dask client wait without an end for a scheduler that is frozen. So the question is asked in a thread of
+    its own, which is left behind if it waits for ever.
+    """
+    answers: queue.SimpleQueue[tuple[Answer | None, BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put((question(*given), None))
+        except BaseException as err:  # it is raised below
+            answers.put((None, err))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        answer, error = answers.get(timeout=timeout)
+    except queue.Empty:
+        raise ClusterError(
+            f"the Dask scheduler has not answered for {timeout:g} s, the timeout: it is frozen or cannot be reached"
+        ) from None
+    if isinstance(error, OSError | TimeoutError | need("distributed.comm").CommClosedError):
+        raise ClusterError(f"the Dask scheduler does not answer: {said_of(error)}") from error
+    if error is not None:
+        raise error
+    return cast("Answer", answer)
+
+
+def wait_for(client: Any, futures: Sequence[Any], timeout: float, members: Sequence[Member] = ()) -> None:
+    """Wait for tasks while the scheduler answers and, if they can run nowhere else, while these workers live."""
+    while not all(future.done() for future in futures):
+        seen = seen_workers(client, timeout)
+        if not seen:
+            raise ClusterError("the Dask cluster has lost all of its workers")
+        for member in members:
+            if member.address not in seen:
+                raise ClusterError(f"{member} was lost while partitions were computed")
+            if seen[member.address].silent > _SILENT * timeout:
+                raise ClusterError(
+                    f"{member} has given no sign of life for {seen[member.address].silent:.0f} s while partitions were "
+                    "computed: it is frozen or cannot be reached"
+                )
+        time.sleep(_POLL)
+
+
+def gather(client: Any, futures: Sequence[Any], timeout: float, members: Sequence[Member] = ()) -> list[Any]:
+    """Results of tasks, or one sentence about what went wrong."""
+    wait_for(client, futures, timeout, members)
+    try:
+        return list(ask(timeout, client.gather, futures))
+    except InputError:
+        raise
+    except Exception as err:
+        raise InputError(f"the partitions cannot be computed: {said_of(err)}") from err
+
+
 def living(client: Any, timeout: float) -> list[Member]:
     """Workers that give a sign of life, in the order of their names; those that are late are waited for."""
-    seen = seen_workers(client)
+    seen = seen_workers(client, timeout)
     while any(_LATE * timeout < s.silent < _SILENT * timeout for s in seen.values()):
         time.sleep(_POLL)
-        seen = seen_workers(client)
+        seen = seen_workers(client, timeout)
     found = [Member(a, str(s.name), s.threads) for a, s in seen.items() if s.silent < _SILENT * timeout]
     if not found:
         raise ClusterError(f"the Dask cluster has no worker that answers ({len(seen)} are known); start some")
     return sorted(found, key=lambda member: (len(member.name), member.name, member.address))
 
 
-class Seen(NamedTuple):
+class SeenWorker(NamedTuple):
     """What the scheduler knows of a worker: seconds since its last sign of life, bytes of memory, and so on."""
 
     name: Any
@@ -69,12 +130,9 @@ def _look(dask_scheduler: Any) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def seen_workers(client: Any) -> dict[str, Seen]:
+def seen_workers(client: Any, timeout: float) -> dict[str, SeenWorker]:
     """What the scheduler knows of each worker, by address."""
-    try:
-        return {address: Seen(*found) for address, found in client.run_on_scheduler(_look).items()}
-    except (OSError, need("distributed.comm").CommClosedError) as err:
-        raise ClusterError(f"the Dask scheduler does not answer ({said_of(err)})") from err
+    return {address: SeenWorker(*found) for address, found in ask(timeout, client.run_on_scheduler, _look).items()}
 
 
 class Watch:
@@ -83,7 +141,7 @@ class Watch:
     def __init__(self, client: Any, members: list[Member], futures: list[Any], timeout: float) -> None:
         self._client, self._members, self._futures, self._timeout = client, members, futures, timeout
         self._looked = self._failed_at = -1.0
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenWorker] = {}
         self._lost: dict[int, str] = {}
 
     def all_done(self) -> bool:
@@ -101,7 +159,7 @@ class Watch:
         return bool(self._lost or waited or any(self._own_error(future) for future in failed))
 
     def _look(self) -> None:
-        seen = seen_workers(self._client)
+        seen = seen_workers(self._client, self._timeout)
         for at, (member, future) in enumerate(zip(self._members, self._futures, strict=True)):
             if future.done():
                 continue
@@ -157,7 +215,9 @@ class Watch:
             )
         if failed:
             self._look()
-            for at in (at for at in failed if self._members[at].address not in seen_workers(self._client)):
+            for at in (
+                at for at in failed if self._members[at].address not in seen_workers(self._client, self._timeout)
+            ):
                 raise ClusterError(f"{self._members[at]} was lost: {self._why_gone(self._members[at])}")
             err = self._futures[failed[0]].exception()
             raise ClusterError(f"{self._members[failed[0]]}: {said_of(err)}") from err

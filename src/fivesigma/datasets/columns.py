@@ -49,7 +49,7 @@ NEVER_FEATURES = (
     ),
     *("pass*", "flag*", "trig*", "hlt*", "l1_*", "l1simulation*", "xtrig*", "is_*", "dsid", "mcchannelnumber"),
     *("gen*", "ngen*", "*fiducialgen*", "lhe*", "nlhe*", "htxs*", "*truth*", "mc_*", "MC[a-z]*", "pileup*"),
-    *("eventinfo*", "*Up", "*Down", "*_up", "*_down", "*__1up", "*__1down"),
+    *("index_ref", "eventinfo*", "*Up", "*Down", "*UpDelta*", "*_up", "*_down", "*__1up", "*__1down"),
 )
 
 
@@ -337,6 +337,8 @@ def require(name: str, source: Source, advice: str = "") -> None:
     if name not in source.names:
         hint = did_you_mean(name, source.names)
         known = hint or f"; it has {some(source.names)}"
+        if re.search(r"'[^'?]*[:/ -][^']*'", hint):
+            known += " (in an expression such a name stands in backticks)"
         raise InputError(f"no column {shortened(repr(name))} in {source.name}{known}{advice}")
 
 

@@ -68,7 +68,8 @@ def rows_to_know_again(X: Any, known: AnyArray | None = None) -> AnyArray:
     out = np.zeros(0, dtype=np.uint64) if known is None else known
     try:
         for begin in range(0, X.shape[0], _AT_ONCE):
-            rows = row_digests(np.asarray(X[begin : begin + _AT_ONCE], dtype=np.float32))
+            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite for all of its rows
+                rows = row_digests(np.asarray(X[begin : begin + _AT_ONCE], dtype=np.float32))
             out = np.unique(np.concatenate([out, rows]))[:MOST_ROWS]
     except (TypeError, ValueError):
         return out

@@ -38,7 +38,10 @@ class RootTree:
         with self._opened() as file:
             self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
             found = file[self.tree]
-            types = {str(k): str(v) for k, v in found.typenames().items()}
+            if "RNTuple" in type(found).__name__:  # its fields can be read by their names, and parts of fields cannot
+                types = {str(key): str(found[key].typename) for key in found.keys(recursive=False)}
+            else:
+                types = {str(key): str(kind) for key, kind in found.typenames().items()}
             self.n_entries = int(found.num_entries)
         self.names = tuple(types)
         self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
@@ -102,7 +105,7 @@ class RootTree:
         if tree is None:
             say = "choose one with tree= or --tree" if trees else "there is nothing to read"
             raise InputError(f"{self.name} must have one tree, but its trees are: {listed}; {say}")
-        if tree not in trees:
+        if re.sub(r";\d+$", "", tree) not in trees:  # nominal;1 is the first version of nominal
             hint = did_you_mean(tree, trees)
             raise InputError(f"no tree {tree!r} in {self.name}; its trees are: {listed}{hint}")
         return tree

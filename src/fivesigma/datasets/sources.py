@@ -15,6 +15,7 @@ import numpy as np
 
 from fivesigma._tools.files import DIGEST, check_digest
 from fivesigma.datasets.columns import require
+from fivesigma.datasets.remote import fetched, is_remote
 from fivesigma.datasets.root import RootTree, stored_sum
 from fivesigma.datasets.tables import CsvFile, ParquetFile
 from fivesigma.errors import InputError, did_you_mean, is_number
@@ -268,12 +269,11 @@ def _targets(path: Paths) -> Iterator[Target]:
         for item in path:
             yield from _targets(item)
         return
-    text = os.path.expandvars(Path(path).expanduser())
-    name, _, tree = text.rpartition(".root:")
-    if name:
-        yield from (Target(item, tree) for item in _matching(Path(f"{name}.root")))
-    else:
-        yield from (Target(item) for item in _matching(Path(text)))
+    text = os.path.expandvars(path if is_remote(str(path)) else Path(path).expanduser())
+    name, mark, tree = str(text).rpartition(".root:")
+    file = f"{name}.root" if mark else str(text)
+    for place in fetched(file) if is_remote(file) else [Path(file)]:
+        yield from (Target(item, tree if mark else None) for item in _matching(place))
 
 
 def _matching(file: Path) -> list[Path]:

@@ -197,7 +197,7 @@ class Choice(NamedTuple):
     comparisons: dict[str, tuple[float, float]]
 
 
-def name_of(members: Sequence[str]) -> str:
+def blend_name(members: Sequence[str]) -> str:
     """Name of a blend."""
     return " + ".join(members)
 
@@ -222,7 +222,7 @@ def choose_blend(scores: Mapping[str, Array], gauge: TuningEvents, random_state:
     blends, z = compare_blends(scores, gauge, random_state)
     with np.errstate(invalid="ignore"):
         over_all, over_first = gains(z - z[:, -1:]), gains(z - z[:, :1])
-    comparisons = {name_of(m): pair for m, pair in zip(blends, over_first, strict=True)}
+    comparisons = {blend_name(m): pair for m, pair in zip(blends, over_first, strict=True)}
     better = [k for k, (gain, error) in enumerate(over_all) if gain > error]
     chosen = max(better, key=lambda k: over_all[k][0], default=len(blends) - 1)
     return Choice(blends[chosen], comparisons)

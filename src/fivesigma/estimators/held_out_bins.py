@@ -9,9 +9,10 @@ import numpy as np
 
 from fivesigma._types import Array, BoolArray
 from fivesigma.estimators.moved_events import FoldedEvents, TrainingSystematic
-from fivesigma.likelihood.least_favourable import Solution, efficient_direction
+from fivesigma.likelihood.least_favourable import Solution
+from fivesigma.likelihood.measurement import profile_measurement, uncertainty_of
 from fivesigma.likelihood.profile import lowest
-from fivesigma.likelihood.shifts import Normalisation, Varied, YieldShifts, counts_of, yield_shifts
+from fivesigma.likelihood.shifts import Normalisation, Varied, YieldShifts, counts_of, derivatives_of, yield_shifts
 from fivesigma.significance import AMS2
 
 N_BINS = 30
@@ -92,14 +93,10 @@ class HeldOutBins:
         if self.goal == "discovery":
             found = lowest(counts_of(AMS2(), s, b, shifts, names=used))
             return Solution(found.theta, float(np.sqrt(2 * max(float(found.objective), 0.0))))
-        n, valid = s + b, s + b > 0
-        up, down = (
-            np.array([shifts.yields(signal=True, of=side[k]) + shifts.yields(signal=False, of=side[k]) for k in used])
-            for side in (shifts.up, shifts.down)
-        )
-        delta = ((up - down) / 2).reshape(-1, s.size)[:, valid]
-        constraint = np.array([float(k not in shifts.free) for k in used])
-        return efficient_direction(n[valid], s[valid] / n[valid], delta / n[valid], constraint)
+        at = derivatives_of(AMS2(), s, b, shifts)
+        rows = [list(shifts.up).index(name) for name in used]
+        measured = profile_measurement(at._replace(delta=at.delta[rows], constraint=at.constraint[rows]))
+        return Solution(measured.theta, uncertainty_of(float(measured.objective)))
 
 
 def bin_edges(score: Array, signal: BoolArray, weight: Array) -> Array:

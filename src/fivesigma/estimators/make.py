@@ -65,7 +65,9 @@ def make_model(
     GrownCascadeClassifier(cascade=False, n_trees=100)
     """
     if model not in MODELS:
-        raise InputError(f"no model is called {model!r}{did_you_mean(str(model), MODELS) or f'; known are {known()}'}")
+        raise InputError(
+            f"no model is called {model!r}{did_you_mean(str(model), MODELS) or f'; known are {known_models()}'}"
+        )
     shared: dict[str, Any] = {} if cv is None else {"cv": cv}
     if checkpoint is not None:
         shared["checkpoint"] = os.fspath(checkpoint)
@@ -80,7 +82,7 @@ def make_model(
     return CascadePool([(model, _single(model, library, n_trees, **options))], by=by, blend="probability", **shared)
 
 
-def known() -> str:
+def known_models() -> str:
     """Names of all models."""
     return ", ".join(MODELS)
 

@@ -70,6 +70,11 @@ def check_members(_: str, estimators: Sequence[tuple[str, Any]]) -> None:
         if not isinstance(estimator, SignificanceClassifier):
             check_learner(estimator)
             continue
+        if "utility" not in estimator.get_params(deep=False):
+            raise InputError(
+                f"member {name!r} is a {type(estimator).__name__}, which learns from systematics that a pool does not "
+                "hand on: fit it by itself"
+            )
         estimator.__fivesigma_check__()
         if getattr(estimator, "update", None) == "cross-fit":
             raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
@@ -42,12 +42,13 @@ from fivesigma.likelihood.least_favourable import (
     least_favourable,
     likelihood_ratio,
 )
-from fivesigma.likelihood.shifts import Normalisation, YieldShifts, check_size
+from fivesigma.likelihood.shifts import Normalisation, YieldShifts, check_shifts
 from fivesigma.store.checkpoint import Checkpoint
 
 GOALS = ("discovery", "measurement")
 ROUNDS = 3  # in which the pulls are updated
 LEAST_COST = 0.005  # share of the significance that a systematic must cost by itself to have a part in the score
+CONSTRAINED = 0.5  # width of a pull after the fit below which one asks whether it is one pull
 PLAIN = "plain"
 
 
@@ -143,6 +144,9 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     left_out_ : list of str
         Systematics without a part in the score, because each costs less than 0.5 % of the significance. They belong in
         the likelihood all the same.
+    constraints_ : dict of str to float
+        Width of each pull after a fit of bins of the score on held-out events, over that of its constraint. Where it is
+        small, the gain relies on one pull for all processes and regions.
     held_out_score_ : array of shape (n_events,)
         ``predict_proba(X)[:, 1]`` of each event by models that were not fitted on it; NaN for events that were never
         held out. With ``by`` it is what `predict_proba` gives.
@@ -166,8 +170,10 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     >>> y, w = process == "H", np.where(process == "H", 0.05, 1.0)
     >>> model = ProfiledClassifier(LogisticRegression(), random_state=0, n_jobs=1)
     >>> model = model.fit(X, y, w, process=process, systematics={"Z": Normalisation("Z", 0.1)})
-    >>> print(model.choice_)
-    the likelihood ratio of round 1, held-out significance 2.295; the plain score has 1.838, a known background 3.356
+    >>> print(model.choice_.replace("; ", chr(10)))
+    the likelihood ratio of round 1, held-out significance 2.295
+    the plain score has 1.838, a known background 3.356
+    the data constrain Z to 0.27 of its size: is one pull right for all processes and regions?
     """
 
     # The utility of a profiled likelihood ratio; b_reg has no place in it.
@@ -185,6 +191,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         "bound_": float,
         "rounds_": list,
         "left_out_": list,
+        "constraints_": dict,
         "choice_": str,
     }
 
@@ -196,6 +203,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     bound_: float
     rounds_: list[tuple[dict[str, float], float]]
     left_out_: list[str]
+    constraints_: dict[str, float]
     choice_: str
     held_out_score_: Array
 
@@ -266,8 +274,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         if self.cut == "zero":
             raise InputError("cut='zero' is the sign of a margin, which this score does not have: use another cut")
-        if not isinstance(sample, VariedSample):  # as a member of a pool
-            sample = VariedSample(**_fields(sample))
+        assert isinstance(sample, VariedSample)  # as `fit` makes it
         split_seed, search_seed, *seeds = spread_seeds(self.random_state, 4)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
         rows = np.concatenate([rows for _, rows in splits])
@@ -304,16 +311,18 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         constraint = np.array([float(name not in plain.free) for name in names])
         found = self._solve(weight[seen], r_s[NOMINAL][seen], r[NOMINAL][:, seen], constraint)
         self.bound_ = found.value
-        self.rounds_ = [({}, bins.judge(plain).value)]
+        self.rounds_, filled = [({}, bins.judge(plain).value)], [plain]
         pulls = found.pulls
         for _ in range(ROUNDS if names else 0):
             shifts = bins.fill({key: self._excess(r_s[key], r[key], pulls) for key in samples})
             value = bins.judge(shifts).value
             self.rounds_.append((dict(zip(names, pulls.tolist(), strict=True)), value))
+            filled.append(shifts)
             pulls = bins.judge(shifts, names).pulls
         best = (max if self.goal == "discovery" else min)(self.history_, key=lambda one: one.value)
         self.pulls_ = {**dict.fromkeys(sample.given, 0.0), **best.pulls}
-        self.choice_ = self._sentence(best, bins.judge(plain, []).value)
+        self.constraints_ = filled[best.index].constraints()
+        self.choice_ = self._sentence(best, bins.judge(plain, []).value, plain.free)
 
         score = self._probability(self._excess(r_s[NOMINAL], r[NOMINAL], self._pull_vector()))
         self.held_out_score_ = np.where(held, score, np.nan)
@@ -383,7 +392,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         """A rising function of the score that spreads it: with a plain score about P(signal) at equal yields."""
         return np.asarray(expit(np.arcsinh(excess * np.exp(-self.log_prior_) / 2)))
 
-    def _sentence(self, best: ProfiledRound, known: float) -> str:
+    def _sentence(self, best: ProfiledRound, known: float, free: Container[str]) -> str:
         """What was chosen and why."""
         what = "significance" if self.goal == "discovery" else "uncertainty"
         score = "likelihood ratio" if self.goal == "discovery" else "efficient score"
@@ -401,6 +410,11 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         said += f", a known background {known:.3f}" * bool(self.shift_terms_)
         if self.left_out_:
             said += f"; left out of the score, since they cost less than {LEAST_COST:.1%}: {', '.join(self.left_out_)}"
+        measured = [(name, width) for name, width in self.constraints_.items() if name not in free]
+        narrow = [f"{name} to {width:.2f}" for name, width in measured if width < CONSTRAINED]
+        if narrow and best.index:
+            said += f"; the data constrain {', '.join(narrow)} of its size: is one pull right for all processes and "
+            said += "regions?"
         return said
 
     @property
@@ -496,7 +510,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
 def check_sizes(bins: HeldOutBins) -> None:
     """Refuse systematics that move the background by more than itself, before anything is trained."""
     one_bin = bins.fill({key: np.zeros(events.signal.size) for key, events in bins.samples().items()})
-    check_size(one_bin.up, one_bin.yields(signal=False), one_bin.background_shifts())
+    check_shifts(one_bin.up, one_bin.yields(signal=False), one_bin.background_shifts())
 
 
 def _fields(sample: TrainingSample) -> dict[str, Any]:

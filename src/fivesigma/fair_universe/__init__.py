@@ -8,7 +8,15 @@ is its score.
 
 from __future__ import annotations
 
-from fivesigma.fair_universe.experiments import Experiment, Score, load, make_experiments, score_intervals
+from fivesigma.fair_universe.comparison import Comparison, compare
+from fivesigma.fair_universe.experiments import (
+    Experiment,
+    Score,
+    load,
+    make_experiments,
+    read_events,
+    score_intervals,
+)
 from fivesigma.fair_universe.nuisances import (
     FEATURES,
     NUISANCES,
@@ -22,15 +30,18 @@ from fivesigma.fair_universe.strength import Interval, Templates
 __all__ = [
     "FEATURES",
     "NUISANCES",
+    "Comparison",
     "Experiment",
     "Interval",
     "Nuisances",
     "Score",
     "Templates",
+    "compare",
     "draw_nuisances",
     "from_higgsml",
     "load",
     "make_experiments",
     "move_events",
+    "read_events",
     "score_intervals",
 ]

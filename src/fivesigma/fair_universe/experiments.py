@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.fair_universe.nuisances import FEATURES, Nuisances, draw_nuisances, move_events
+from fivesigma.fair_universe.nuisances import FEATURES, Nuisances, draw_nuisances, from_higgsml, move_events
 
-__all__ = ["Experiment", "Score", "load", "make_experiments", "score_intervals"]
+__all__ = ["Experiment", "Score", "load", "make_experiments", "read_events", "score_intervals"]
 
 MISSING = -25.0
 LEVEL = 0.6827
@@ -53,6 +53,41 @@ def load(path: str | os.PathLike[str], *, n_events: int | None = None) -> Events
         return events
     totals = [float(events.weight[mask].sum()) for mask in (events.is_signal, ~events.is_signal)]
     return events[:n_events].scaled_to(*totals)
+
+
+def read_events(data: str, *, luminosity: float = 1.0, random_state: int = 0) -> Events:
+    """Read what ``fivesigma fair-universe run`` is given.
+
+    Parameters
+    ----------
+    data : str
+        The challenge's Parquet file, a Parquet or CSV file with the columns of 2014 and processes, or ``"toy:N"`` for N
+        events of `make_htautau`.
+    luminosity : float, default=1.0
+        Factor of all weights.
+    random_state : int, default=0
+        Seed of the toy.
+
+    Examples
+    --------
+    >>> from fivesigma.fair_universe import read_events
+    >>> len(read_events("toy:500"))
+    500
+    """
+    from fivesigma.datasets.htautau.generate import make_htautau
+    from fivesigma.datasets.load import column_names, load_events
+
+    if data.startswith("toy:"):
+        number = data.removeprefix("toy:")
+        if not number.isdecimal():
+            raise InputError(f"a toy needs a number of events, such as toy:400000; got {data!r}")
+        events = from_higgsml(make_htautau(int(number), random_state=random_state))
+    elif "PRI_had_pt" in (names := column_names(data)):
+        events = load(data)
+    else:
+        weight = "KaggleWeight" if "KaggleWeight" in names else "Weight"
+        events = from_higgsml(load_events(data, signal="s", weight=weight, process="Process"))
+    return replace(events, weight=luminosity * events.weight)
 
 
 class Experiment(NamedTuple):

@@ -22,7 +22,7 @@ from fivesigma.datasets.htautau.kinematics import (
     vector_sum_pt,
 )
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.higgsml.orientation import ANGLES, MOMENTA, orient, require
+from fivesigma.higgsml.orientation import ANGLES, MOMENTA, need_columns, orient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -175,8 +175,8 @@ def engineer(events: Events, sets: Sequence[str] = ALL_SETS) -> Events:
     False
     """
     chosen = _chosen(sets)
-    require(events, [c for triple in MOMENTA for c in triple if c is not None], "engineer")
-    require(events, _SCALARS, "engineer")
+    need_columns(events, [c for triple in MOMENTA for c in triple if c is not None], "engineer")
+    need_columns(events, _SCALARS, "engineer")
     kept = [k for k, name in enumerate(events.feature_names) if "raw" in chosen or name not in ANGLES]
     made = tuple(_columns(events[:0], chosen))
     names = (*(events.feature_names[k] for k in kept), *made)

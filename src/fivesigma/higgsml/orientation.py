@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fivesigma._types import Array, BoolArray
     from fivesigma.datasets import Events
 
-__all__ = ["ANGLES", "MOMENTA", "Particle", "orient", "require", "transform"]
+__all__ = ["ANGLES", "MOMENTA", "Particle", "need_columns", "orient", "transform"]
 
 #: Columns of transverse momentum, pseudorapidity and azimuth: lepton, tau, two jets and missing momentum.
 MOMENTA = (
@@ -77,7 +77,7 @@ def transform(
     >>> bool(np.all(turned.column("PRI_tau_eta") == -events.column("PRI_tau_eta")))
     True
     """
-    require(events, ANGLES, "transform")
+    need_columns(events, ANGLES, "transform")
     X = events.X.copy()
     handed, along = np.where(mirror, -1.0, 1.0), np.where(flip, np.float32(-1.0), np.float32(1.0))
     for _, eta, phi in MOMENTA:
@@ -112,7 +112,7 @@ def orient(events: Events) -> dict[str, Particle]:
     return {name: Particle(p.pt, along * p.eta, phi) for name, p, phi in particles}
 
 
-def require(events: Events, columns: Iterable[str], caller: str) -> None:
+def need_columns(events: Events, columns: Iterable[str], caller: str) -> None:
     """Raise InputError for the first column that the events lack."""
     missing = [name for name in columns if name not in events.feature_names]
     if missing:

@@ -1,7 +1,7 @@
 """From the challenge's events and a recipe to a submission and a table like the paper's.
 
 Training sees the events of set t and nothing else; of the test sets b and v it sees the features.  Their labels and
-weights are read once, at the end, by `Outcome.of`.
+weights are read once, at the end, by `RecipeOutcome.of`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fivesigma.datasets import Events
     from fivesigma.higgsml.data import ChallengeEvents
 
-__all__ = ["Outcome", "Results", "Selection", "fit_recipe", "reproduce", "select"]
+__all__ = ["RecipeOutcome", "Results", "Selection", "fit_recipe", "reproduce", "select"]
 
 UTILITY = AMS2(b_reg=B_REG)
 RESULTS, TABLE, SUBMISSION = WRITTEN = ("results.json", "table.md", "submission.csv")
@@ -56,7 +56,7 @@ class Selection(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RecipeOutcome:
     """What a selection is worth on one test set; intervals hold the statistics of the test events alone.
 
     Attributes
@@ -76,7 +76,7 @@ class Outcome:
     gain_interval: tuple[float, float]
 
     @classmethod
-    def of(cls, selection: Selection, reference: Selection, events: Events, rows: BoolArray) -> Outcome:
+    def of(cls, selection: Selection, reference: Selection, events: Events, rows: BoolArray) -> RecipeOutcome:
         """Score a selection on the test events of one set."""
         signal, weight = events.is_signal, events.weight
         pair = paired_difference(reference.selected[rows], selection.selected[rows], signal, weight, UTILITY)
@@ -99,7 +99,7 @@ class Results:
     seconds : float
         Time that it took; of a resumed run, since it was resumed.
     runs : list of dict
-        For each seed, by blend and test set, the `Outcome`, the members and the selected share.
+        For each seed, by blend and test set, the `RecipeOutcome`, the members and the selected share.
     """
 
     recipe: str
@@ -302,6 +302,6 @@ def _score(seed: int, run: Sequence[Selection], data: ChallengeEvents, test_sets
         for key, name in SETS.items():
             rows = np.asarray(test_sets == key)
             if rows.any():
-                sets[name] = asdict(Outcome.of(selection, run[0], data.subset(key), rows))
+                sets[name] = asdict(RecipeOutcome.of(selection, run[0], data.subset(key), rows))
         blends[selection.name] = {"members": selection.members, "fraction": selection.fraction, "sets": sets}
     return {"seed": seed, "blends": blends}

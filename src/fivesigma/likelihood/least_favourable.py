@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array
+from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
 from fivesigma.likelihood.profile import Counts, Freedom, profile
 
 LOWEST = 0.1  # share of b below which a background at any pulls is not taken to fall
@@ -76,20 +77,9 @@ def efficient_direction(weight: Array, share: Array, rho: Array, constraint: Arr
         Shifts over all, Delta/n.
     constraint : array of shape (n_systematics,)
         One for each systematic, or zero if it is free.
-
-    Examples
-    --------
-    Without systematics the uncertainty is that of s/sqrt(s + b):
-
-    >>> import numpy as np
-    >>> found = efficient_direction(np.array([100.0]), np.array([0.1]), np.zeros((0, 1)), np.zeros(0))
-    >>> round(found.value, 6)
-    1.0
     """
-    weighted = rho * weight
-    a = np.linalg.solve(weighted @ rho.T + np.diag(constraint), weighted @ share)
-    information = float(weight @ (share * share) - a @ (weighted @ share))
-    return Solution(np.asarray(a, dtype=np.float64), float(1 / np.sqrt(information)))
+    found = profile_measurement(Derivatives(weight * share, weight, weight * rho, constraint))
+    return Solution(found.theta, uncertainty_of(float(found.objective)))
 
 
 def efficient_score(share: Array, rho: Array, a: Array) -> Array:

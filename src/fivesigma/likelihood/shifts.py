@@ -191,6 +191,29 @@ class YieldShifts:
             out.append(moved / 2)
         return out
 
+    def constraints(self) -> dict[str, float]:
+        """Width of each pull after the fit, over the width of its constraint: what the data add to what was known.
+
+        From the Hessian of the likelihood in the strength of the signal and all pulls, at a strength of one. The width
+        of a free systematic is in units of its variation. Less than a half means that the data measure the systematic
+        better than its constraint, so that one pull for all processes and categories must be right.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fivesigma import Normalisation
+        >>> from fivesigma.likelihood.shifts import yield_shifts
+        >>> y, score = np.array([1, 0, 0]), np.array([1.0, 1.0, 0.0])
+        >>> shifts = yield_shifts([0, 0.5, np.inf], score, y, [10.0, 100.0, 10_000.0],
+        ...                       {"b": Normalisation("b", 0.1)}, process=["s", "b", "b"])
+        >>> round(shifts.constraints()["b"], 4)
+        0.0995
+        """
+        at = derivatives_of(AMS2(), self.yields(signal=True), self.yields(signal=False), self)
+        rows = np.vstack([at.s, at.delta])
+        hessian = (rows / at.n) @ rows.T + np.diag(np.append(0.0, at.constraint))
+        return dict(zip(self.up, np.sqrt(np.diag(np.linalg.pinv(hessian))[1:]).tolist(), strict=True))
+
     def freedom(self, names: Iterable[str] | None = None, others: int = 0) -> Freedom | None:
         """Which pulls have no constraint; None if all have one.
 
@@ -299,7 +322,7 @@ class YieldShifts:
 
     def _value(self, names: Iterable[str], variance: Array | None = None) -> float:
         s, b = self.yields(signal=True), self.yields(signal=False)
-        return significance_of(counts_of(AMS2(), s, b, self, variance, names))
+        return profiled_value(counts_of(AMS2(), s, b, self, variance, names))
 
 
 def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
@@ -377,7 +400,7 @@ def stack_scaled(parts: list[list[tuple[Array, Array]]], others: int) -> tuple[A
     return up, down
 
 
-def significance_of(counts: Counts) -> float:
+def profiled_value(counts: Counts) -> float:
     """Profiled significance; zero where rounding leaves less than nothing."""
     return float(np.sqrt(2 * max(float(lowest(counts).objective), 0.0)))
 
@@ -519,7 +542,7 @@ def freed(
     return out
 
 
-def check_size(names: Iterable[str], b: Array, shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
+def check_shifts(names: Iterable[str], b: Array, shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
     """Refuse variations that move the background by more than itself; return notes on the others."""
     for name, pair in zip(names, shifts, strict=True):
         for side, shift in zip(("up", "down"), pair, strict=True):
@@ -692,4 +715,4 @@ def profiled_significance(
         constraint[rows] = 0.0
         freedom = Freedom(constraint, np.full(len(high), -np.inf), np.zeros(0, dtype=np.intp))
     counts = Counts((s + b)[valid], b[valid], high, low, relative, freedom)
-    return significance_of(counts)
+    return profiled_value(counts)

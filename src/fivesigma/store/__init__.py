@@ -32,8 +32,8 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     ----------
     model : estimator
         A fitted `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`, `DecomposedClassifier`,
-        `CascadePool` or `NetClassifier`; or `Categories` or `ScoreCategories`, of which edges, yields and variations
-        are kept, and no events: they assign and evaluate others, and have no interval of their own.
+        `ProfiledClassifier`, `CascadePool` or `NetClassifier`; or `Categories` or `ScoreCategories`, of which edges,
+        yields and variations are kept, and no events: they assign and evaluate others, and have no interval of their own.
     path : path
         Where to save it; its folder must be there.
     force : bool, default=False
@@ -70,10 +70,10 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted:
     """Load a saved estimator, whose scores are those of the one that was saved, or saved categories.
 
     That is any estimator that `save` takes: `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`,
-    `DecomposedClassifier`, `CascadePool` or `NetClassifier`. Everything is checked before it is used: the manifest
-    against its digest, the files against their hashes. This finds damage; it is no signature. No code of the model
-    runs. If other versions of its libraries are installed than those that wrote it, its scores of a few fixed events
-    must still be the same.
+    `DecomposedClassifier`, `ProfiledClassifier`, `CascadePool` or `NetClassifier`. Everything is checked before it is
+    used: the manifest against its digest, the files against their hashes. This finds damage; it is no signature. No
+    code of the model runs. If other versions of its libraries are installed than those that wrote it, its scores of a
+    few fixed events must still be the same.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.one_score.profiled import Cells
+from fivesigma.categories.one_score.profiled_cells import Cells
 from fivesigma.categories.one_score.survivors import Totals, settle, survivors
 from fivesigma.errors import InputError
 from fivesigma.likelihood.profile import enough_digits

@@ -25,7 +25,7 @@ from fivesigma.categories.one_score.exact import (
     events_above,
     from_zero,
 )
-from fivesigma.categories.one_score.profiled import (
+from fivesigma.categories.one_score.profiled_cells import (
     Moved,
     is_profiled,
     replica_cells,
@@ -44,11 +44,11 @@ from fivesigma.likelihood.profile import Counts, lowest
 from fivesigma.likelihood.shifts import (
     Systematics,
     YieldShifts,
-    check_size,
+    check_shifts,
     counts_of,
     derivatives_of,
+    profiled_value,
     scaled,
-    significance_of,
     yield_shifts,
 )
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
@@ -158,7 +158,7 @@ class Categories:
         them, as `fivesigma.profiled_significance` is.
         """
         if self._profiled:
-            return significance_of(self._counts())
+            return profiled_value(self._counts())
         return float(self.utility.from_objective(valid_objective(self.utility, self.s, self.b).sum()))
 
     @cached_property
@@ -350,7 +350,7 @@ class Categories:
             if free is None:
                 free = [] if self.shifts is None else [name for name in self.shifts.free if name in systematics]
             shifts = yield_shifts(self.edges, scored, systematics=systematics, free=free)
-            check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+            check_shifts(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
         return fill(
             rank_events(*scored.arrays()), scored.process, self.edges, moved=self._moved, shifts=shifts, **options
         )

@@ -25,11 +25,11 @@ from fivesigma.categories.one_score.exact import (
     from_zero,
     grid_of,
 )
-from fivesigma.categories.one_score.profiled import (
+from fivesigma.categories.one_score.profiled_cells import (
     MAX_EDGES_PROFILED,
     Cells,
-    cells_of,
     is_profiled,
+    make_cells,
     merged,
     moved_background,
 )
@@ -41,7 +41,7 @@ from fivesigma.cut.binned import BinnedRanking
 from fivesigma.cut.ranking import Cuts, Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.measurement import uncertainty_of
-from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_size, yield_shifts
+from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_shifts, yield_shifts
 from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
@@ -237,10 +237,10 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         shifts = None
         if systematics is not None and scored is not None:
             shifts = yield_shifts(edges_at(ranking, cuts), scored, systematics=systematics, free=free)
-            check_size(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
-        cells = cells_of(grid, shifts, floors, utility, goal)
+            check_shifts(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+        cells = make_cells(grid, shifts, floors, utility, goal)
         figure = uncertainty_of if goal == "measurement" else _root
-        real = None if rule == "peak" else cells_of(raw, shifts, floors, utility, goal)
+        real = None if rule == "peak" else make_cells(raw, shifts, floors, utility, goal)
         if n_categories == "auto":
             trial = partial(
                 _with_systematics, partial(filled, mc_statistics=False), ranking, cuts, cells, real, figure, shifts

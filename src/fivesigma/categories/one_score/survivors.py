@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.categories.one_score.profiled import Cells
+from fivesigma.categories.one_score.profiled_cells import Cells
 
 MAX_LISTED = 200_000  # beginnings of partitions
 _TRIED = 4_000_000  # of them with one more edge

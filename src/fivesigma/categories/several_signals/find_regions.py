@@ -16,7 +16,7 @@ from fivesigma.categories.ratios.class_sample import ClassSample, Roles, check_s
 from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.region_fit import Fit, bound_of_any, bounds, fit
 from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories, filled, goal_of
-from fivesigma.categories.several_signals.region_rules import Rule, Seen, most_probable
+from fivesigma.categories.several_signals.region_rules import Rule, SeenEvents, most_probable
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError
 from fivesigma.significance import AMS2, Utility, resolve_utility
@@ -182,7 +182,7 @@ def _judged(sample: ClassSample, settings: Settings) -> list[Judged]:
         # Fewer events stand for the same yields, so that the same regions have fewer effective events.
         share = here.floor_count / max(sample.floor_count, 1e-300)
         found = fit(here, replace(settings, floors=settings.floors.scaled(share)))
-        events = Seen(
+        events = SeenEvents(
             densities(found.calibration.of(there.scores)), *most_probable(there.scores, settings.argmax_prior)
         )
         values.append(

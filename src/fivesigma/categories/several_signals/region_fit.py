@@ -14,7 +14,13 @@ from fivesigma.categories.ratios.class_sample import ClassSample, added
 from fivesigma.categories.several_signals.ascent import Problem, State, climb, repair_floors, state_of
 from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.growth import first, one_more, polish, rearrange, splits
-from fivesigma.categories.several_signals.region_rules import ArgmaxRule, Category, LinearRule, Seen, most_probable
+from fivesigma.categories.several_signals.region_rules import (
+    ArgmaxRule,
+    Category,
+    LinearRule,
+    SeenEvents,
+    most_probable,
+)
 from fivesigma.categories.several_signals.simple_way import best_intervals, simple_way
 
 _CELLS_PER_CATEGORY = 100
@@ -33,7 +39,7 @@ class Fit:
         What the search gives the events.
     calibration : Ratios
     cells : Points
-    events : Seen
+    events : SeenEvents
         What the rules know of the events.
     """
 
@@ -42,7 +48,7 @@ class Fit:
     categories: list[Category | None]
     calibration: Ratios
     cells: Points
-    events: Seen
+    events: SeenEvents
 
 
 def fit(sample: ClassSample, settings: Settings) -> Fit:
@@ -52,7 +58,7 @@ def fit(sample: ClassSample, settings: Settings) -> Fit:
     ratios = calibration.of(sample.scores)
     n_cells = 2 ** int(np.ceil(np.log2(max(_LEAST_CELLS, _CELLS_PER_CATEGORY * most))))
     cells = summed(ratios, sample, cells_of(ratios, n_cells, information(ratios, sample)))
-    events = Seen(densities(ratios), *most_probable(sample.scores, settings.argmax_prior))
+    events = SeenEvents(densities(ratios), *most_probable(sample.scores, settings.argmax_prior))
     simple = simple_way(sample, events, settings)
     if sample.n_signals == 1:
         # One ratio is left, in which the best categories are intervals: no search is needed.
@@ -129,14 +135,14 @@ def envelope(edges: Array) -> Array:
 
 
 def _with_floors(
-    rule: LinearRule, events: Seen, counting: IntArray, problem: Problem
+    rule: LinearRule, events: SeenEvents, counting: IntArray, problem: Problem
 ) -> tuple[LinearRule, Category] | tuple[None, None]:
     """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None.
 
     Parameters
     ----------
     rule : LinearRule
-    events : Seen
+    events : SeenEvents
     counting : int array
         Indices of the events that count for the floors.
     problem : Problem

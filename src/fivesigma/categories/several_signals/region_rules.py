@@ -17,7 +17,7 @@ from fivesigma.categories.several_signals.ascent import assign
 Category = NDArray[np.int16]  # two bytes, as several numbers of categories are kept beside each other
 
 
-class Seen(NamedTuple):
+class SeenEvents(NamedTuple):
     """What rules need to know of events; computed once, where several rules are applied to the same events.
 
     Attributes
@@ -62,7 +62,7 @@ class LinearRule:
         """Category of each event, -1 if it is discarded."""
         return np.concatenate([self._assign(densities(self.ratios.of(scores[part]))) for part in _chunks(len(scores))])
 
-    def assign_seen(self, events: Seen) -> Category:
+    def assign_seen(self, events: SeenEvents) -> Category:
         """The same, of events whose densities are known."""
         out = np.empty(len(events.density), dtype=np.int16)
         for part in _chunks(out.size):
@@ -113,7 +113,7 @@ class ArgmaxRule:
         """Category of each event, -1 if it is discarded."""
         return self._assign(*most_probable(scores, self.prior))
 
-    def assign_seen(self, events: Seen) -> Category:
+    def assign_seen(self, events: SeenEvents) -> Category:
         """The same, of events whose most probable class is known."""
         return self._assign(events.column, events.probability).astype(np.int16)
 

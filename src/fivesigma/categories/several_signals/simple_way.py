@@ -16,7 +16,7 @@ from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import MAX_EDGES, Grid, best_edges, best_totals, candidate_cuts
 from fivesigma.categories.ratios.class_sample import ClassSample, added
 from fivesigma.categories.several_signals.goal import Goal, Settings
-from fivesigma.categories.several_signals.region_rules import ArgmaxRule, Seen
+from fivesigma.categories.several_signals.region_rules import ArgmaxRule, SeenEvents
 from fivesigma.cut.ranking import rank_events
 
 FEWER_EDGES = 1024
@@ -119,7 +119,7 @@ def _running(sample: ClassSample, order: IntArray, weight: Array, last: IntArray
     return np.cumsum(out, axis=0)
 
 
-def simple_way(sample: ClassSample, events: Seen, settings: Settings) -> list[tuple[ArgmaxRule, Array] | None]:
+def simple_way(sample: ClassSample, events: SeenEvents, settings: Settings) -> list[tuple[ArgmaxRule, Array] | None]:
     """Rules and yields of the simple way with one to `most` categories; None where the floors allow none.
 
     Every way to share out the categories among the signals is tried. What is in no interval is discarded or, where

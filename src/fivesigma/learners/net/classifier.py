@@ -189,12 +189,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_events,)
         """
-        from fivesigma.learners.net.training import limited_threads, log_odds
+        from fivesigma.learners.net.training import limited_threads, net_log_odds
 
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
         with limited_threads(self.n_jobs):
-            return log_odds(self.weights_, self.inputs_.scalars(X), self.inputs_.vectors(X), self.n_augment)
+            return net_log_odds(self.weights_, self.inputs_.scalars(X), self.inputs_.vectors(X), self.n_augment)
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of both classes at the weights of training.

@@ -119,7 +119,7 @@ class _Adam:
         self.parameters.addcdiv_(self._mean, size, value=-rate / (1.0 - self._left))
 
 
-def log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment: int) -> Array:
+def net_log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment: int) -> Array:
     """Log-odds of events, the mean over `n_augment` symmetric copies of each.
 
     In double precision, for in single the score of an event would depend on which others are scored with it.

@@ -274,7 +274,7 @@ def replica_precisions(at: Derivatives, s: Array, n: Array, counts: Array) -> Ar
     return precision
 
 
-def cells_of(
+def make_cells(
     grid: Grid, shifts: YieldShifts | None, floors: Floors, utility: Utility, goal: str = "discovery"
 ) -> Cells:
     """Running sums of a grid with those of its variations, smoothed as the grid is.
@@ -335,12 +335,12 @@ def moved_background(cells: Cells, theta: Array, thresholds: Array) -> Moved:
     return Moved(thresholds[::-1], cells.moved(theta)[::-1], float(cells.constant @ theta))
 
 
-def replica_cells(  # noqa: PLR0917 - as `cells_of`
+def replica_cells(  # noqa: PLR0917 - as `make_cells`
     grid: Grid, moved: Moved, thresholds: Array, floors: Floors, utility: Utility, goal: str
 ) -> Cells:
     """Running sums of a replica that is moved in proportion, as the chosen categories are; it is there at a pull of 1.
 
-    The parameters are those of `cells_of`, with `Moved` in the place of variations.
+    The parameters are those of `make_cells`, with `Moved` in the place of variations.
     """
     s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
     ratio, constant = moved.at(thresholds), np.array([moved.constant])

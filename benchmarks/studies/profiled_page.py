@@ -1,0 +1,175 @@
+"""Tables and figures of docs/explanation/systematics-in-the-training.md, from what ``profiled.py`` has measured.
+
+``python -m benchmarks.studies.profiled_page`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+
+from benchmarks.studies.profiled import N_CATEGORIES, N_SIZES, RESULTS, SIZES
+from fivesigma._types import Array
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "explanation" / "systematics-in-the-training.md"
+FIGURES = DOCS / "figures"
+SAMPLES = {
+    "pythia-8000": "Pythia, 8,000",
+    "pythia-25000": "Pythia, 25,000",
+    "pythia-125000": "Pythia, 125,000",
+    "toy-25000": "toy, 25,000",
+    "toy-125000": "toy, 125,000",
+}
+COLOURS = {"wjets": "#0072b2", "ztautau": "#e69f00", "ttbar": "#009e73"}
+NAMES = {"wjets": "W", "ztautau": "Z", "ttbar": "top"}
+
+Results = dict[str, dict[str, dict[str, Any]]]
+
+
+def column(results: Results, part: str, key: str) -> Array:
+    """One figure of all seeds."""
+    return np.array([row[key] for _, row in sorted(results[part].items())], dtype=np.float64)
+
+
+def mean(values: Array) -> str:
+    return f"{values.mean():.2f}"
+
+
+def gain(values: Array) -> str:
+    error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
+    return f"{values.mean():+.2f} ± {error:.2f}" if values.size > 1 else f"{values.mean():+.2f} (one seed)"
+
+
+def gains_table(results: Results) -> str:
+    """Significance of both scores, and the gain with and without the statistics of the simulation."""
+    head = (
+        "| events to train on | K | plain score, naive edges | plain score, knowing edges | t, knowing edges | gain "
+        "| known background | with the statistics of the simulation: plain, knowing | t | gain | seeds |"
+    )
+    lines = [head, "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for part, name in SAMPLES.items():
+        for k in N_CATEGORIES if part in results else ():
+            naive, limit, plain, t, plain_mc, t_mc = (
+                column(results, part, f"{score} {what} {k}")
+                for score, what in (
+                    ("plain", "naive"),
+                    ("plain", "limit"),
+                    ("plain", "knowing"),
+                    ("t", "knowing"),
+                    ("plain", "simulation"),
+                    ("t", "simulation"),
+                )
+            )
+            lines.append(
+                f"| {name} | {k} | {mean(naive)} | {mean(plain)} | **{mean(t)}** | {gain(t - plain)} | {mean(limit)} "
+                f"| {mean(plain_mc)} | {mean(t_mc)} | {gain(t_mc - plain_mc)} | {t.size} |"
+            )
+    return "\n".join(lines)
+
+
+def exact_table(results: Results) -> str:
+    """Share of the significance without binning that fifty categories have."""
+    share = [column(results, "exact", key) / column(results, "exact", "unbinned") for key in ("t", "s/b")]
+    return (
+        f"On {share[0].size} toys whose densities are known, 50 optimal categories of t have "
+        f"{100 * share[0].min():.2f} to {100 * share[0].max():.2f} % of the significance without binning; those of s/b "
+        f"have {100 * share[1].min():.0f} to {100 * share[1].max():.0f} %."
+    )
+
+
+def sizes_of(results: Results) -> list[tuple[float, str]]:
+    """Sizes of the systematics that were run, and their parts; zero is a run without any."""
+    parts = [(0.0, "none"), *((size, f"size-{size:g}") for size in SIZES), (1.0, f"pythia-{N_SIZES}")]
+    return sorted((size, part) for size, part in parts if part in results)
+
+
+def sizes_table(results: Results) -> str:
+    """Ten categories, against the size of all systematics."""
+    lines = ["| size | plain score, naive edges | plain score, knowing edges | t | gain |", "|---|---|---|---|---|"]
+    for size, part in sizes_of(results):
+        naive, plain, t = (column(results, part, key) for key in ("plain naive 10", "plain knowing 10", "t knowing 10"))
+        lines.append(f"| {size:g} | {mean(naive)} | {mean(plain)} | {mean(t)} | {gain(t - plain)} |")
+    return "\n".join(lines)
+
+
+def thirty_sentence(results: Results) -> str:
+    """Time and gain of thirty systematics."""
+    if "thirty" not in results:
+        return "Thirty systematics were not run yet."
+    seconds = column(results, "thirty", "seconds") / column(results, "none", "seconds")[: len(results["thirty"])]
+    plain, t = (column(results, "thirty", f"{score} knowing 10") for score in ("plain", "t"))
+    left = column(results, "thirty", "left out")
+    return (
+        f"With thirty systematics, of which {left.mean():.0f} were left out of the score, training takes "
+        f"{seconds.mean():.1f} times as long as that of the plain score alone, and ten categories have {mean(t)} "
+        f"instead of {mean(plain)} ({gain(t - plain)}, {t.size} seed{'s' * (t.size != 1)})."
+    )
+
+
+def draw_sizes(results: Results) -> None:
+    """Significance against the size of the systematics."""
+    known = sizes_of(results)
+    sizes = [size for size, _ in known]
+    lines = {
+        "known background": "plain limit 10",
+        "t, knowing edges": "t knowing 10",
+        "plain score, knowing edges": "plain knowing 10",
+        "plain score, naive edges": "plain naive 10",
+    }
+    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    for (label, key), style in zip(lines.items(), ("k:", "o-", "s-", "^--"), strict=True):
+        rows = [column(results, part, key) for _, part in known]
+        errors = [row.std(ddof=1) / np.sqrt(row.size) if row.size > 1 else 0.0 for row in rows]
+        axes.errorbar(sizes, [row.mean() for row in rows], errors, fmt=style, label=label, capsize=2)
+    axes.set_xlabel("size of all systematics (1: W 10 %, top 8 %, Z 5 %, tau energy 3 %)")
+    axes.set_ylabel("profiled significance of ten categories")
+    axes.legend(frameon=False)
+    figure.savefig(FIGURES / "profiled-sizes.png", dpi=130)
+
+
+def draw_picture(results: Results) -> None:
+    """What bins of either score are made of."""
+    bins = results["picture"]["0"]
+    figure, panels = plt.subplots(2, 2, figsize=(8.6, 5.2), layout="constrained", sharex="col", height_ratios=(3, 1))
+    for j, (name, title) in enumerate((("plain", "plain score s/b"), ("t", "t, which knows the systematics"))):
+        yields = {key: np.array(values) for key, values in bins[name].items()}
+        signal = np.sum([v for key, v in yields.items() if key.startswith("htautau")], axis=0)
+        background = np.sum([yields[key] for key in COLOURS], axis=0)
+        base = np.zeros(signal.size)
+        at = np.arange(signal.size)
+        for key, colour in COLOURS.items():
+            share = yields[key] / background
+            panels[0, j].bar(at, share, width=1.0, bottom=base, color=colour, label=NAMES[key])
+            base += share
+        panels[1, j].bar(at, signal / background, width=1.0, color="#d55e00")
+        panels[0, j].set_title(title)
+        panels[1, j].set_yscale("log")
+        panels[1, j].set_xlabel("bin of the score, lowest first")
+    panels[0, 0].set_ylabel("share of the background")
+    panels[1, 0].set_ylabel("s/b")
+    panels[0, 1].legend(loc="lower right")
+    figure.savefig(FIGURES / "profiled-picture.png", dpi=130)
+
+
+def main() -> None:
+    mpl.use("Agg")
+    results: Results = json.loads(RESULTS.read_text())
+    text = PAGE.read_text(encoding="utf-8")
+    tables = {"gains": gains_table, "exact": exact_table, "sizes": sizes_table, "thirty": thirty_sentence}
+    for name, table in tables.items():
+        head, _, rest = text.partition(f"<!-- {name} begins -->\n")
+        end = f"<!-- {name} ends -->"
+        text = f"{head}<!-- {name} begins -->\n{table(results)}\n{end}{rest.partition(end)[2]}"
+    PAGE.write_text(text, encoding="utf-8")
+    draw_sizes(results)
+    draw_picture(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The whole benchmark on few events: three models, the same experiments, and a run that resumes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fivesigma.cli import main
+from fivesigma.errors import InputError
+from fivesigma.fair_universe import compare, read_events
+from fivesigma.fair_universe.comparison import ARMS, equal_edges, vary
+
+pytest.importorskip("xgboost")
+
+
+def test_nominal_and_varied_events_share_their_random_numbers() -> None:
+    sample = vary(read_events("toy:1000"))
+    assert set(sample.varied) == {"tes", "jes", "soft_met"}
+    up, down = sample.varied["soft_met"]
+    for name in ("PRI_had_pt", "PRI_lep_pt"):  # soft momentum moves neither, so the same events are compared
+        assert abs(np.median(up.column(name)) - np.median(down.column(name))) < 2.0
+    assert (sample.nominal.column("DER_mass_transverse_met_lep") < 70).all()
+
+
+def test_equal_edges_hold_equal_content() -> None:
+    rng = np.random.default_rng(0)
+    score, weight = rng.normal(size=10_000), rng.uniform(0.5, 1.5, 10_000)
+    content = np.histogram(score, bins=equal_edges(score, weight, 8), weights=weight)[0]
+    np.testing.assert_allclose(content, weight.sum() / 8, rtol=0.01)
+
+
+def test_runs_resumes_and_prints(tmp_path: Path) -> None:
+    file = tmp_path / "intervals.json"
+    command = ["fair-universe", "run", "toy:12000", "--luminosity", "0.02", "--categories", "4", "--jobs", "1"]
+    command += ["--sets", "2", "--experiments", "2", "-o", str(file)]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert all(name in result.stdout for name in ARMS)
+    saved = json.loads(file.read_text())
+    assert [len(one["plain"]["mu"]) for one in saved["found"]] == [2, 2]
+    assert saved["found"][0]["plain"]["mu"] == saved["found"][0]["profiled"]["mu"]
+    saved["found"].pop()
+    file.write_text(json.dumps(saved))
+    again = CliRunner().invoke(main, [*command, "--json"], catch_exceptions=False)
+    assert json.loads(again.stdout)["scores"].keys() == ARMS.keys()
+    assert [len(one["plain"]["mu"]) for one in json.loads(file.read_text())["found"]] == [2, 2]
+
+
+def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="such as toy:400000"):
+        read_events("toy:many")
+    file = tmp_path / "other.json"
+    file.write_text(json.dumps({"settings": {}, "found": []}))
+    events = read_events("toy:4000", luminosity=0.02)
+    with pytest.raises(InputError, match="other settings"):
+        compare(events, file, sets=1, experiments=1)  # before anything is trained
+    file.write_text("[]")
+    with pytest.raises(InputError, match="not a file of intervals"):
+        compare(events, file)
