@@ -13,7 +13,7 @@ from fivesigma._types import Array, IntArray
 from fivesigma.categories import Categories
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.dual import search
-from fivesigma.categories.one_score.profiled import MeasurementCells
+from fivesigma.categories.one_score.profiled_cells import MeasurementCells
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import Systematics, YieldShifts
 from fivesigma.yields import ProcessYields

@@ -33,7 +33,8 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     model : estimator
         A fitted `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`, `DecomposedClassifier`,
         `ProfiledClassifier`, `CascadePool` or `NetClassifier`; or `Categories` or `ScoreCategories`, of which edges,
-        yields and variations are kept, and no events: they assign and evaluate others, and have no interval of their own.
+        yields and variations are kept, and no events: they assign and evaluate others, and have no interval of their
+        own.
     path : path
         Where to save it; its folder must be there.
     force : bool, default=False
