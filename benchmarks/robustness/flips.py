@@ -25,8 +25,8 @@ from fivesigma.datasets.write_root import write_trees
 from fivesigma.errors import InputError
 from fivesigma.higgsml import write_simulated
 
-FORMATS = ("csv", "csv.gz", "parquet", "root", "scores.csv", "scores.parquet", "scores.root", "categories.json")
-FOLDERS = ("model", "model.zip", "checkpoint")
+FORMATS = ("csv", "csv.gz", "parquet", "root", "scores.csv", "scores.parquet", "scores.root")
+FOLDERS = ("model", "model.zip", "checkpoint", "categories.zip")
 
 
 def flips(kind: str, n: int, folder: Path, *, digest: bool) -> Counter[str]:
@@ -81,12 +81,12 @@ def _written(kind: str, folder: Path) -> tuple[Path, Callable[[Path], list[Any]]
     if kind in FOLDERS:
         events = make_htautau(1_000, random_state=3)  # so many that no warning of few is given
         model = GrownCascadeClassifier(n_trees=3, b_reg=10, random_state=0, n_jobs=1)
+        if kind == "categories.zip":
+            return save(_categories(events), folder / kind), lambda path: [np.array(repr(load(path)))]
         if kind == "checkpoint":
             model.set_params(checkpoint=folder / kind, checkpoint_every=1).fit(events)
             return folder / kind, lambda _: [model.fit(events).predict_proba(events)]
         return save(model.fit(events), folder / kind), lambda path: [load(path).predict_proba(events)]
-    if kind == "categories.json":
-        return _categories(events).save(folder / kind), lambda path: [np.array(repr(ScoreCategories.load(path)))]
     if kind == "scores.root":
         columns = {"score": events.weight, "id": np.arange(len(events))}
         return write_trees(folder / kind, [("scores", columns)]), _scores_of_root

@@ -26,7 +26,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.studies.higgsml_trial_nets import Averaged, BestEpoch, ByProcess, Several
 from benchmarks.studies.protocol import as_measured, entering_steps, mean_significance, paired_gain, ranks
 from benchmarks.studies.recipes import whole
 from fivesigma import CascadePool, DecomposedClassifier, NetClassifier
@@ -161,21 +160,13 @@ TRIALS: dict[str, Make] = {
     "width 80, depth 4": lambda n: net(n, width=80, depth=4),
     "decomposed": lambda n: decomposed(n, FEATURES, net(FEATURES)),
     "decomposed, 10 epochs": lambda n: decomposed(n, FEATURES, net(FEATURES, epochs=10)),
-    "mean of weights, last quarter": lambda n: Averaged(net(n)),
-    "mean of weights, last half at a rate of a tenth": lambda n: Averaged(net(n), share=0.5, floor=0.1),
-    "best epoch of 30 on a held-out tenth": lambda n: BestEpoch(net(n, epochs=30)),
     "pairs": lambda n: net(n, with_sets(n, "mass_", "mT_", "dR_", "deta_", "dphi_")),
     "experts by jets": lambda n: Experts(net(n), list(n).index("PRI_jet_num")),
     "one net per background": lambda n: PerBackground(net(n)),
     "one net per third of background by weight": lambda n: PerBackground(net(n), by="weight"),
-    "an output per process": lambda n: ByProcess(net(n)),
-    "an output per group of weight (4)": lambda n: ByProcess(net(n), n_groups=4),
     "2 groups of weight beside": lambda n: net(n, weight_groups=2),
     GROUPED: lambda n: net(n, weight_groups=4),
     "8 groups of weight beside": lambda n: net(n, weight_groups=8),
-    "pre-trained on processes": lambda n: ByProcess(net(n), tuned=True),
-    "three nets": lambda n: Several(net(n)),
-    "three nets, two thirds of the columns each": lambda n: Several(net(n), share=2 / 3),
     TREE: lambda n: trees(n, FEATURES),
     "trees with features": lambda n: trees(n, with_sets(n, "")),
     "120 trees with features": lambda n: trees(n, with_sets(n, ""), n_trees=120, rate=0.2),

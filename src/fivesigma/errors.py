@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FivesigmaError", "InputError", "MissingExtraError", "SmallSampleWarning", "StoreError"]
+__all__ = [
+    "DuplicatedEventsWarning",
+    "FivesigmaError",
+    "InputError",
+    "MissingExtraError",
+    "SmallSampleWarning",
+    "StoreError",
+]
 
 
 class FivesigmaError(Exception):
@@ -30,6 +37,10 @@ class StoreError(InputError):
 
 class SmallSampleWarning(UserWarning):
     """Too few effective events for the number to be believed without care."""
+
+
+class DuplicatedEventsWarning(UserWarning):
+    """Events that judge a model are among those that it was trained on."""
 
 
 def is_number(value: object) -> bool:

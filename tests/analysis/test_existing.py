@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fivesigma
 from fivesigma.analysis import Record, analyse
 from fivesigma.errors import InputError
 from tests.analysis.conftest import Small
@@ -76,6 +77,19 @@ def test_edges_of_an_earlier_round(small: Small, tmp_path: Path) -> None:
     assert found["cross_fitted"] == found["in_sample"]
     assert len(found["s"]) == 2
     assert any("at or above the last edge" in note for note in found["notes"])
+
+
+def test_a_training_that_knows_the_systematics(small: Small, tmp_path: Path) -> None:
+    given = copy.deepcopy(small.config)
+    given["NormFactors"].append({"Name": "bkg", "Samples": "Background", "Regions": "Signal_region"})
+    given["Fivesigma"] |= {"Model": "profiled", "ModelOptions": {"n_trees": 8}}
+    record = run(given, tmp_path / "out")
+    model = fivesigma.load(tmp_path / "out" / "model")
+    assert set(model.pulls_) >= {"Luminosity", "Modeling", "Weighting", "bkg"}
+    assert np.isfinite(record["categorise"]["cross_fitted"]["significance"])
+    given["Systematics"][2]["Up"]["Weight"] = "1.3*weight"
+    done = run(given, tmp_path / "out").steps
+    assert done["train"].ran
 
 
 def test_a_background_from_data(small: Small, tmp_path: Path) -> None:

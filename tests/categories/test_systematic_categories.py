@@ -26,7 +26,7 @@ from fivesigma.categories.one_score.profiled_cells import make_cells
 from fivesigma.categories.one_score.smooth import averaged
 from fivesigma.categories.workspace import discovery_significance, to_pyhf
 from fivesigma.cut.ranking import rank_events
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.shifts import Systematics
 from fivesigma.scored.scored_events import as_scored
 
@@ -392,3 +392,19 @@ def test_what_cannot_be_profiled_is_refused() -> None:
         scan(*sample, AMS3(), systematics=nothing)
     with pytest.raises(InputError, match="50 categories do not fit"):
         categorise(*sample, 50, systematics=nothing)
+
+
+def test_one_heavy_signal_event_is_said() -> None:
+    (score, y, weight), _, _ = events()
+    weight = weight.copy()
+    weight[np.flatnonzero(y == 1)[0]] = 1e4
+    with pytest.warns(SmallSampleWarning, match="effective signal events: a few heavy ones make its signal"):
+        categorise(score, y, weight, 4)
+
+
+def test_a_variation_without_most_of_its_events_is_said() -> None:
+    (score, y, weight), process, _ = events()
+    kept = np.arange(score.size) % 25 < 8
+    few = Varied(score=score[kept], weight=weight[kept], y=y[kept], process=process[kept])
+    found = categorise(score, y, weight, 3, systematics={"lost": (few, None)}, process=process)
+    assert any("lost up moves the yield of" in note and "missing" in note for note in found.notes)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import log_loss
 
-from fivesigma import AMS2, AutoClassifier, GrownCascadeClassifier, load, save
+from fivesigma import AMS2, AutoClassifier, GrownCascadeClassifier, NetClassifier, load, save
 from fivesigma._types import Array
 from fivesigma.blend import Blend
 from fivesigma.datasets import from_arrays
@@ -323,3 +323,21 @@ def test_negative_weights_need_a_policy() -> None:
 def test_errors(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         AutoClassifier(**{**SMALL, **options}).fit(X, Y, W)
+
+
+def test_a_net_is_a_member_if_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    small = NetClassifier(width=4, depth=1, epochs=2, momenta="auto")
+    monkeypatch.setattr(auto, "NetClassifier", lambda **_: clone(small))
+    model = AutoClassifier(**{**SMALL, "net": "auto"}).fit(X, Y, W)
+    assert "net" in model.comparisons_
+    assert "net " in model.choice_
+    if "net" in dict(model.members_):
+        save(model, tmp_path / "model")
+        np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(X), model.predict_proba(X))
+    without = AutoClassifier(**{**SMALL, "net": "auto", "fast": True}).fit(X, Y, W)
+    assert {name for name, _ in without.members_} == {"plain"}
+    monkeypatch.setattr(auto, "installed", lambda _: False)
+    assert "net" not in AutoClassifier(**{**SMALL, "net": "auto"}).fit(X, Y, W).comparisons_
+    with pytest.raises(InputError, match="net must be True, False or 'auto', got 'yes'"):
+        AutoClassifier(**{**SMALL, "net": "yes"}).fit(X, Y, W)

@@ -161,7 +161,7 @@ def test_a_cache_folder_that_exists(files: str, tmp_path: Path) -> None:
 def test_no_room_for_the_cache(files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000))
     model = GrownCascadeClassifier(memory="disk", cache=tmp_path / "cache", **SETTINGS)
-    with pytest.raises(InputError, match=r"the cache of 6,000 events needs 0\.0 GB, and .* has 0\.0 GB left; choose"):
+    with pytest.raises(InputError, match=r"the cache of 6,000 events needs 1 MB, and .* has 0 MB left; choose"):
         model.fit(EventStream(files))
     assert _left(tmp_path) == []
 

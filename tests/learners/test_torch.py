@@ -25,8 +25,7 @@ from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, load
 from fivesigma._tools.threads import wanted_cores
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, MissingExtraError, StoreError
-from fivesigma.learners.net.groups import groups_of_weight
-from fivesigma.learners.net.inputs import Inputs, find_momenta
+from fivesigma.learners.net.inputs import Inputs, find_momenta, find_named_momenta, groups_of_weight
 from fivesigma.store.manifest import file_entry, render
 from tests.estimators.blobs import make_blobs
 
@@ -34,9 +33,7 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.numpy")
 
 from fivesigma import NetClassifier  # noqa: E402 - only where torch is
-from fivesigma.learners.net import training  # noqa: E402
-from fivesigma.learners.net.dense import DenseNet, initial_layers, random_mask  # noqa: E402
-from fivesigma.learners.net.training import _Adam, limited_threads, one_cycle  # noqa: E402
+from fivesigma.learners.net.model import DenseNet, find_device, limited_threads, random_mask  # noqa: E402
 
 # A few hundred events are enough here.
 pytestmark = pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
@@ -194,50 +191,30 @@ def joined_outputs(layers: list[Any], inputs: Any, masks: Sequence[Any] = ()) ->
 
 
 class TestDenseNet:
-    @given(
-        st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 4)),
-        st.integers(2, 7),
-        st.sampled_from([0.0, 0.3]),
-        st.sampled_from([0, 3, 5]),
-    )
-    def test_gradient_is_that_of_torch(
-        self, shape: tuple[int, int, int], n: int, dropout: float, n_groups: int
-    ) -> None:
-        rng = np.random.default_rng(n)
+    @given(st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 4)), st.integers(2, 7))
+    def test_each_layer_sees_the_inputs_and_all_layers_before_it(self, shape: tuple[int, int, int], n: int) -> None:
         n_inputs, width, depth = shape
-        layers = [torch.from_numpy(a.astype(float)) for a in initial_layers(*shape, seed=n, n_outputs=1 + n_groups)]
-        for offset in layers[1::2]:
-            offset.copy_(torch.from_numpy(rng.normal(size=offset.shape)))
-        inputs, weight = torch.from_numpy(rng.normal(size=(n, n_inputs))), torch.from_numpy(rng.exponential(size=n))
-        target = torch.from_numpy(rng.integers(0, 2, n).astype(float))
-        ours = [torch.zeros_like(layer) for layer in layers]
-        masks = [random_mask((n, width), dropout, rng) for _ in range(depth)] if dropout else []
-        group = torch.from_numpy(rng.integers(0, n_groups, n)) if n_groups else None
-        net = DenseNet(layers, n)
-        blocks = [slice(n // 2), slice(n // 2, n)]  # smaller than the table
-        loss = sum(
-            net.add_gradient(
-                inputs[b], target[b], weight[b], ours, [mask[b] for mask in masks], None if group is None else group[b]
-            ).item()
-            for b in blocks
-        )
+        net = DenseNet(n_inputs, [width] * depth + [1])
+        net.initialise(torch.Generator().manual_seed(n))
+        rng = np.random.default_rng(n)
+        arrays = [a + (rng.normal(size=a.shape).astype(np.float32) if a.ndim == 1 else 0) for a in net.arrays()]
+        inputs = torch.from_numpy(rng.normal(size=(n, n_inputs)))
+        expected = joined_outputs([torch.from_numpy(a.astype(float)) for a in arrays], inputs)[:, 0]
+        with torch.no_grad():
+            found = DenseNet.from_arrays(arrays)(inputs)[:, 0]
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12, atol=1e-12)
 
-        theirs = [layer.clone().requires_grad_() for layer in layers]
-        outputs = joined_outputs(theirs, inputs, masks)
-        expected = torch.nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], target, weight, reduction="sum")
-        beside = torch.tensor(0.0)
-        if group is not None:
-            beside = weight @ torch.nn.functional.cross_entropy(outputs[:, 1:], group, reduction="none")
-        (expected + beside).backward()
-        assert loss == pytest.approx(expected.item(), rel=1e-12)
-        for mine, layer in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(mine.numpy(), layer.grad.numpy(), rtol=1e-9, atol=1e-12)
-        margin = joined_outputs(layers, inputs)[:, 0]
-        np.testing.assert_allclose(net.margin(inputs), margin, rtol=1e-12, atol=1e-12)
+    def test_arrays_are_those_of_the_net(self) -> None:
+        net = DenseNet(3, [4, 4, 1])
+        net.initialise(torch.Generator().manual_seed(0))
+        again = DenseNet.from_arrays(net.arrays())
+        assert [a.shape for a in net.arrays()] == [(4, 3), (4,), (4, 7), (4,), (1, 11), (1,)]
+        for a, b in zip(net.arrays(), again.arrays(), strict=True):
+            np.testing.assert_array_equal(a, b)
 
     @pytest.mark.parametrize("dropout", [0.001, 0.1, 0.5, 0.9])
     def test_dropout_leaves_out_its_share_and_keeps_the_mean(self, dropout: float) -> None:
-        mask = random_mask((1001, 333), dropout, np.random.default_rng(0)).numpy()
+        mask = random_mask((1001, 333), dropout, torch.Generator().manual_seed(0)).numpy()
         n = mask.size
         assert mask.shape == (1001, 333)
         assert np.unique(mask).size == 2
@@ -248,40 +225,15 @@ class TestDenseNet:
 
 
 class TestTraining:
-    def test_steps_are_those_of_torchs_adam(self) -> None:
-        rng = np.random.default_rng(0)
-        start = rng.normal(size=7).astype(np.float32)
-        ours = _Adam(start.copy(), 0.1)
-        theirs = torch.from_numpy(start.copy()).requires_grad_()
-        optimizer = torch.optim.AdamW([theirs], lr=0.02, betas=(0.9, 0.999), weight_decay=0.1)
-        for _ in range(20):
-            gradient = torch.from_numpy(rng.normal(size=7).astype(np.float32))
-            ours.gradient.copy_(gradient)
-            theirs.grad = gradient
-            ours.step(0.02, 0.9)
-            optimizer.step()
-        np.testing.assert_allclose(ours.parameters.numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
-
-    @given(st.integers(1, 500), st.floats(1e-6, 1.0))
-    def test_one_cycle(self, n_steps: int, peak: float) -> None:
-        rates, momenta = (np.array(v) for v in zip(*[one_cycle(t, n_steps, peak) for t in range(n_steps)], strict=True))
-        assert (rates >= 0).all()
-        assert (rates <= peak * (1 + 1e-12)).all()
-        assert ((momenta > 0.849) & (momenta < 0.951)).all()
-        assert (np.diff(np.sign(np.diff(rates))) <= 0).all()  # up, then down
-        assert (np.diff(rates) * np.diff(momenta) <= 0).all()
-        if n_steps >= 10:
-            assert rates.argmax() == pytest.approx(0.3 * n_steps, abs=2)
-            assert rates[-1] < 0.01 * peak
-
-    def test_a_batch_is_one_step_however_it_is_cut(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        X, y, weight = make_blobs(300)
-        settings = {**SMALL, "batch_size": 100, "dropout": 0.0}
-        whole = NetClassifier(**settings).fit(X, y, weight)
-        monkeypatch.setattr(training, "_ROWS_AT_ONCE", 13)
-        cut = NetClassifier(**settings).fit(X, y, weight)
-        np.testing.assert_allclose(cut.decision_function(X), whole.decision_function(X), atol=1e-4)
-        np.testing.assert_allclose(cut.loss_, whole.loss_, rtol=1e-5)
+    def test_a_device_that_is_not_there_is_refused(self) -> None:
+        assert find_device("cpu") == "cpu"
+        assert find_device("auto") in ("cpu", "cuda", "mps")
+        X, y, _ = make_blobs(100)
+        if not torch.cuda.is_available():
+            with pytest.raises(InputError, match="device='cuda' is not available here; use device='auto' or 'cpu'"):
+                NetClassifier(**SMALL, device="cuda").fit(X, y)
+        with pytest.raises(InputError, match="device must be auto, cpu, cuda or mps, got 'tpu'"):
+            NetClassifier(**SMALL, device="tpu").fit(X, y)
 
     def test_it_learns_what_a_line_cannot(self) -> None:
         rng = np.random.default_rng(0)
@@ -551,7 +503,7 @@ class TestStore:
     ) -> None:
         X, y, weight = make_blobs(100)
         monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-        monkeypatch.setattr("fivesigma.learners.net.training.train", lambda *_: pytest.fail("trained first"))
+        monkeypatch.setattr("fivesigma.learners.net.model.train", lambda *_: pytest.fail("trained first"))
         pool = CascadePool([("net", NetClassifier(**SMALL))], checkpoint=tmp_path / "run", random_state=0, n_jobs=1)
         with pytest.raises(MissingExtraError, match=r"fivesigma\[torch\]"):
             pool.fit(X, y, weight)
@@ -582,7 +534,7 @@ class TestStore:
     def test_forged_arrays_are_refused(
         self, saved: Path, change: Callable[[dict[str, Any]], Any], sentence: str
     ) -> None:
-        arrays = safetensors.load((saved / "part-000.safetensors").read_bytes())
+        arrays = safetensors.load(next(saved.glob("*.safetensors")).read_bytes())
         change(arrays)
         forge(saved, lambda m: None, safetensors.save(arrays))
         with pytest.raises(StoreError, match=sentence):
@@ -632,8 +584,9 @@ def forge(path: Path, change: Callable[[dict[str, Any]], Any], arrays: bytes | N
     manifest = json.loads((path / "manifest.json").read_text())
     change(manifest)
     if arrays is not None:
-        (path / "part-000.safetensors").write_bytes(arrays)
-        manifest["files"]["part-000.safetensors"] = file_entry(arrays)
+        name = next(path.glob("*.safetensors")).name
+        (path / name).write_bytes(arrays)
+        manifest["files"][name] = file_entry(arrays)
     (path / "manifest.json").write_bytes(render(manifest))
 
 
@@ -656,3 +609,84 @@ class TestColumns:
         X, y = make_collisions(100)
         with pytest.raises(InputError, match="columns"):
             NetClassifier(**SMALL, columns=columns).fit(X, y)
+
+
+class TestLikeTheOtherEstimators:
+    def test_events_bring_everything_along(self) -> None:
+        from fivesigma.datasets import from_arrays
+
+        X, y, weight = make_blobs(400)
+        events = from_arrays(X, y, weight, feature_names=["a", "b"])
+        net = NetClassifier(**SMALL).fit(events)
+        totals = np.where(y == 1, weight[y == 1].sum(), weight[y == 0].sum())
+        by_hand = NetClassifier(**SMALL).fit(X, y, weight / totals)
+        np.testing.assert_allclose(net.predict_proba(events), by_hand.predict_proba(X), rtol=1e-5)
+        assert net.feature_names_in_.tolist() == ["a", "b"]
+        swapped = from_arrays(X[:, ::-1], y, weight, feature_names=["b", "a"])
+        np.testing.assert_array_equal(net.predict_proba(swapped), net.predict_proba(events))
+
+    def test_significance_is_that_of_what_is_selected(self) -> None:
+        X, y, weight = make_blobs(400)
+        net = NetClassifier(**SMALL).fit(X, y)
+        chosen = net.predict(X) == 1
+        s, b = weight[chosen & (y == 1)].sum(), weight[chosen & (y == 0)].sum()
+        assert net.significance(X, y, weight) == pytest.approx(float(fivesigma.AMS2().value(s, b)))
+        assert net.significance(X, y, weight, utility="ams3") == pytest.approx(s / np.sqrt(b))
+
+    def test_after_a_fork_threads_are_gone_and_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        X, y, _ = make_blobs(100)
+        net = NetClassifier(**SMALL).fit(X, y)
+        monkeypatch.setattr("fivesigma._tools.threads._forked", True)
+        for call in (lambda: NetClassifier(**SMALL).fit(X, y), lambda: net.predict(X)):
+            with pytest.raises(InputError, match="this process was forked from one that had used several threads"):
+                call()
+
+
+class TestNamedMomenta:
+    def table(self, n: int = 3000) -> tuple[list[str], Any]:
+        rng = np.random.default_rng(0)
+        phi = rng.uniform(-np.pi, np.pi, n)
+        jet_phi = (phi + np.pi + rng.normal(0, 0.3, n) + np.pi) % (2 * np.pi) - np.pi
+        columns = {
+            "lep_pt": rng.exponential(30, n) + 20,
+            "lep_eta": rng.normal(size=n),
+            "lep_phi": phi,
+            "MET": rng.exponential(40, n),
+            "MET_phi": jet_phi,
+            "Jet_pt[0]": rng.exponential(50, n),
+            "Jet_eta[0]": rng.normal(size=n),
+            "Jet_phi[0]": jet_phi,
+            "delta_phi": np.abs(rng.normal(0, 1, n)),
+        }
+        return list(columns), np.column_stack(list(columns.values()))
+
+    def test_names_tell_particles(self) -> None:
+        names, X = self.table()
+        found = find_named_momenta(names, X)
+        assert found.momenta == [(0, 1, 2), (3, None, 4), (5, 6, 7)]
+        assert found.note == "momenta by name: lep_pt, MET, Jet_pt[0]"
+        none = find_named_momenta(None, X)
+        assert (none.momenta, none.note) == ([], "no columns are named as the pt and phi of a particle")
+
+    @pytest.mark.parametrize("what", ["px", "azimuth"])
+    def test_a_column_that_turns_with_the_event_forbids_them(self, what: str) -> None:
+        names, X = self.table()
+        other = X[:, 0] * np.cos(X[:, 2]) if what == "px" else X[:, 7]
+        found = find_named_momenta([*names, "other"], np.column_stack([X, other]))
+        assert found.momenta == []
+        assert "column 'other' turns with the event" in found.note
+
+    def test_a_phi_that_is_no_angle_is_none(self) -> None:
+        names, X = self.table()
+        X[:, 2] *= 100
+        assert (0, 1, 2) not in find_named_momenta(names, X).momenta
+
+    def test_a_net_takes_them_and_says_so(self) -> None:
+        pandas = pytest.importorskip("pandas")
+        names, X = self.table(600)
+        y = (X[:, 0] > 40).astype(int)
+        net = NetClassifier(**{**SMALL, "momenta": "auto"}).fit(pandas.DataFrame(X, columns=names), y)
+        assert net.inputs_.momenta.tolist() == [[0, 1, 2], [3, -1, 4], [5, 6, 7]]
+        assert net.notes_ == ("momenta by name: lep_pt, MET, Jet_pt[0]",)
+        plain = NetClassifier(**{**SMALL, "momenta": "auto"}).fit(X, y)
+        assert len(plain.inputs_.momenta) == 0

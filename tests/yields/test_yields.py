@@ -79,10 +79,11 @@ def test_pos_label_decides() -> None:
         assert classes.tolist() == [y[1], y[0]]
 
 
-def test_an_unknown_pair_is_guessed_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match=re.escape("taking 'ttbar' of ['ggH', 'ttbar'] as the signal; set pos_label")):
-        found, _ = split_labels(["ggH", "ttbar"])
-    assert found.tolist() == [False, True]
+def test_an_unknown_pair_is_refused() -> None:
+    with pytest.raises(
+        InputError, match="labels 'ggH' and 'ttbar', and nothing says which is the signal: set pos_label"
+    ):
+        split_labels(["ggH", "ttbar"])
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,9 @@ def note_threads(n_threads: int) -> int:
     if _forked:
         raise InputError(
             "this process was forked from one that had used several threads, which are gone here, so that learners "
-            "would wait for ever; start processes by multiprocessing's spawn or joblib's loky, or set OMP_NUM_THREADS=1"
+            "would wait for ever; start processes by multiprocessing's spawn or joblib's loky, or use n_jobs=1 before"
         )
-    _most = max(_most, n_threads if n_threads > 0 else wanted_cores(None))
+    _most = max(_most, n_threads if n_threads > 0 else wanted_cores(-1))
     return n_threads
 
 
@@ -51,18 +51,25 @@ def available_cores() -> int:
 
 
 def wanted_cores(n_jobs: int | None) -> int:
-    """Cores that a user asks for; None means as many as ``OMP_NUM_THREADS`` says or, without it, all."""
+    """Cores that a user asks for, as in scikit-learn: None means one, or as many as ``joblib.parallel_config`` says.
+
+    A negative number counts from all cores, or from as many as ``OMP_NUM_THREADS`` says: -1 means all of them.
+    """
     cores = available_cores()
     if n_jobs is None:
-        text = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-        return min(cores, int(text)) if text.isdigit() and int(text) > 0 else cores
-    return min(cores, n_jobs) if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+        return max(1, min(cores, int(joblib.effective_n_jobs(None))))
+    if n_jobs > 0:
+        return min(cores, n_jobs)
+    text = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    all_cores = min(cores, int(text)) if text.isdigit() and int(text) > 0 else cores
+    return max(1, all_cores + 1 + n_jobs)
 
 
 def threads_for(n_jobs: int | None, n_cells: int) -> int:
     """Threads for one piece of work on a table of so many cells; a number that a user asks for is taken as it is."""
     cores = wanted_cores(n_jobs)
-    return note_threads(cores if n_jobs is not None else max(1, min(cores, n_cells // CELLS_PER_THREAD)))
+    asked = n_jobs is not None and n_jobs > 0
+    return note_threads(cores if asked else max(1, min(cores, n_cells // CELLS_PER_THREAD)))
 
 
 def spread_threads(n_jobs: int | None, n_tasks: int, n_cells: int) -> tuple[int, int]:
@@ -71,7 +78,7 @@ def spread_threads(n_jobs: int | None, n_tasks: int, n_cells: int) -> tuple[int,
     Parameters
     ----------
     n_jobs : int, optional
-        Cores; all by default.
+        Cores, as in `wanted_cores`.
     n_tasks : int
         Tasks that can run side by side.
     n_cells : int

@@ -118,10 +118,8 @@ def _check_what_is_trained(block: Mapping[str, Any]) -> None:
     if score is not None:
         Expression(score, "Score")
     elif model not in MODELS and not Path(model).is_dir():
-        hint = did_you_mean(str(model), MODELS)
-        raise InputError(
-            f"the Model must be one of {', '.join(MODELS)}, or a folder, got {shortened(repr(model))}{hint}"
-        )
+        given = f"{shortened(repr(model))}{did_you_mean(str(model), MODELS)}"
+        raise InputError(f"the Model must be one of {', '.join(MODELS)}, or a folder, got {given}")
     elif model not in MODELS and "ModelOptions" in block:
         raise InputError(f"{BLOCK} has ModelOptions for {model!r}, which is trained already; leave them out")
     for key in ("Features", "EventNumber"):

@@ -210,7 +210,7 @@ def notes_on(counts: RegionCounts, templates: Sequence[Template]) -> list[str]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Counts for a terminal."""
+    """RegionCounts for a terminal."""
     a, b = (max(len(key), *(len(row[key]) for row in rows)) for key in ("region", "sample"))
     lines = [f"{'region':<{a}} {'sample':<{b}} {'entries':>12} {'yield':>14} {'effective':>12}"]
     lines += [

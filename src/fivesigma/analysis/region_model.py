@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fivesigma.analysis.configuration import Analysis, AnalysisSettings, find_named
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, AnalysisSettings, acts, find_named, modifier_of
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean, is_number, shortened
 from fivesigma.estimators.make import MODELS, make_model
+from fivesigma.likelihood.shifts import Normalisation
 from fivesigma.significance import AMS2
 
-__all__ = ["GivenScore", "check_model", "make_region_model", "training_events"]
+__all__ = ["GivenScore", "check_model", "make_region_model", "training_events", "training_systematics"]
 
 # Parameters that belong to all folds together, and those that the analysis sets itself.
 _SHARED = ("utility", "b_reg", "negative_weights", "random_state", "cut")
@@ -46,7 +48,7 @@ def training_events(reader: Reader, analysis: Analysis, templates: Sequence[Temp
     reader : Reader
     analysis : Analysis
     templates : sequence of Template
-        Nominal ones of the chosen region.
+        Of the chosen region.
     """
     parts = []
     for template in templates:
@@ -59,6 +61,54 @@ def training_events(reader: Reader, analysis: Analysis, templates: Sequence[Temp
                 signal = template.sample in analysis.signal
                 parts.append(reader.events(entries, weight, signal=signal, sample=template.sample))
     return Events.concatenate(parts)
+
+
+def training_systematics(
+    reader: Reader, analysis: Analysis, templates: Sequence[Template], events: Events
+) -> dict[str, tuple[Events, Events | None] | Normalisation]:
+    """Systematics as a training takes them that knows them; those with one modifier move together.
+
+    Parameters
+    ----------
+    reader : Reader
+    analysis : Analysis
+    templates : sequence of Template
+        Of the chosen region, nominal and varied.
+    events : Events
+        Nominal ones.
+    """
+    by_key = {template.key: template for template in templates}
+    region, process = analysis.chosen, np.asarray(events.process)
+    there = [sample for sample in analysis.simulated if (process == sample["Name"]).any()]
+    found: dict[str, tuple[Events, Events | None] | Normalisation] = {}
+    for name in dict.fromkeys(map(modifier_of, analysis.varied)):
+        own = [systematic for systematic in analysis.varied if modifier_of(systematic) == name]
+        moved = [(s, sample["Name"]) for s in own for sample in there if acts(s, region, sample)]
+        size = own[0]["Up"].get("Normalization", 0.0)
+        if not moved:
+            continue
+        if len(own) == 1 and own[0]["Type"] == "Normalization" and own[0]["Down"]["Normalization"] == -size != 0:
+            found[name] = Normalisation([sample for _, sample in moved], min(abs(size), 1.0))
+            continue
+        sides: list[Events | None] = []
+        for direction in DIRECTIONS:
+            if direction == "Down" and all(s["Down"].get("Symmetrize", False) for s, _ in moved):
+                sides.append(None)
+                continue
+            parts = []
+            for systematic, sample in moved:
+                nominal = events[process == sample]
+                key = (region["Name"], sample, systematic["Name"], direction)
+                if systematic["Type"] == "Normalization":
+                    factor = 1.0 + systematic[direction]["Normalization"]
+                    parts.append(replace(nominal, weight=factor * nominal.weight))
+                else:  # a mirrored side beside one that is not stands still
+                    parts.append(training_events(reader, analysis, [by_key[key]]) if key in by_key else nominal)
+            sides.append(Events.concatenate(parts))
+        up, down = sides
+        assert up is not None  # which is never mirrored
+        found[name] = up, down
+    return found
 
 
 def make_region_model(settings: AnalysisSettings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from fivesigma.analysis.counting import table
 from fivesigma.analysis.step_record import Record
 from fivesigma.reporting import Section
 
-__all__ = ["expectation_section", "lines"]
+__all__ = ["expectation_section", "lines", "waterfall_table", "yields_table"]
 
 _AID = (
     "Systematic uncertainties and the statistics of the simulation are profiled. The first number is from edges that "
@@ -81,3 +84,52 @@ def expectation_section(categorise: dict[str, Any], workspace: dict[str, Any], *
         ),
         waterfall=[(name, value) for name, value in categorise["cross_fitted"]["waterfall"]],
     )
+
+
+def yields_table(rows: Sequence[dict[str, Any]]) -> str:
+    r"""Yields and their statistical errors as a LaTeX table, a row for each sample and a column for each region.
+
+    Examples
+    --------
+    >>> row = {"region": "SR_1", "sample": "V+jets", "entries": 100, "yield": 50.0, "effective": 25.0}
+    >>> print(yields_table([row]))
+    \begin{tabular}{lr}
+    \hline
+    sample & SR\_1 \\
+    \hline
+    V+jets & $50.0 \pm 10.0$ \\
+    \hline
+    \end{tabular}
+    <BLANKLINE>
+    """
+    regions, samples = (list(dict.fromkeys(row[key] for row in rows)) for key in ("region", "sample"))
+    by_key = {(row["region"], row["sample"]): row for row in rows}
+
+    def cell(region: str, sample: str) -> str:
+        row = by_key.get((region, sample))
+        if row is None:
+            return "--"
+        error = abs(row["yield"]) / row["effective"] ** 0.5 if row["effective"] > 0 else 0.0
+        return f"${row['yield']:.1f} \\pm {error:.1f}$"
+
+    body = [[_escaped(sample), *(cell(region, sample) for region in regions)] for sample in samples]
+    return _tabular(["sample", *map(_escaped, regions)], body)
+
+
+def waterfall_table(steps: Sequence[Sequence[Any]]) -> str:
+    """Significance after each uncertainty as a LaTeX table."""
+    changes = ["", *(f"${after[1] - before[1]:+.3f}$" for before, after in pairwise(steps))]
+    body = [[_escaped(name), change, f"{z:.3f}"] for (name, z), change in zip(steps, changes, strict=True)]
+    return _tabular(["uncertainty", "change", "significance"], body)
+
+
+def _tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [" & ".join(row) + r" \\" for row in (heads, *rows)]
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}"
+    return "\n".join([begin, r"\hline", lines[0], r"\hline", *lines[1:], r"\hline", r"\end{tabular}", ""])
+
+
+def _escaped(text: str) -> str:
+    """Text in which nothing is a command of LaTeX."""
+    plain = "".join({"\\": "/", "~": "-", "^": "-"}.get(letter, letter) for letter in text if letter.isprintable())
+    return re.sub(r"([#$%&_{}])", r"\\\1", plain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fivesigma._tools.files import written_whole
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
 from fivesigma.analysis import all_regions, counting, edge_choice, workspace_checks
@@ -27,9 +29,15 @@ from fivesigma.analysis.histograms import (
     write_histograms,
 )
 from fivesigma.analysis.ntuple_reader import Reader
-from fivesigma.analysis.region_model import GivenScore, check_model, make_region_model, training_events
+from fivesigma.analysis.region_model import (
+    GivenScore,
+    check_model,
+    make_region_model,
+    training_events,
+    training_systematics,
+)
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
-from fivesigma.analysis.step_lines import expectation_section, lines
+from fivesigma.analysis.step_lines import expectation_section, lines, waterfall_table, yields_table
 from fivesigma.analysis.step_record import STEPS, Record, digest
 from fivesigma.analysis.templates import Template, by_tree, templates_of
 from fivesigma.cut.best_cut import scan
@@ -38,6 +46,7 @@ from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.make import MODELS
+from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.reporting import report
 from fivesigma.scored.scored_events import ScoredEvents
@@ -174,7 +183,10 @@ class _Run:
                 files = sorted(path for path in Path(settings["model"]).rglob("*") if path.is_file())
                 model["model"] = [(path.name, self.record.file_digest(path)) for path in files]
             factors = [self.analysis.norm_factor(self.analysis.chosen, sample) for sample in self.analysis.simulated]
-            return digest(reading, model, self._described(self.region_nominal), self.analysis.signal, factors)
+            known: list[Any] = [self._described(self.region_nominal)]
+            if settings["model"] == "profiled":
+                known = [self._described(self.region_templates), self.analysis.varied, record["read"]["norms"]]
+            return digest(reading, model, known, self.analysis.signal, factors)
         if name == "score":
             trees = [(self.record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
             named = [] if self.friends else sorted({text for t in self.templates for text in _texts(t)})
@@ -212,10 +224,14 @@ class _Run:
     # What several steps need.
 
     @cached_property
+    def region_templates(self) -> list[Template]:
+        """Simulated templates of the chosen region."""
+        return [t for t in self.templates if t.region == self.analysis.settings.region and not t.is_data]
+
+    @cached_property
     def region_nominal(self) -> list[Template]:
-        """Nominal templates of the chosen region."""
-        chosen = self.analysis.settings.region
-        return [t for t in self.templates if t.region == chosen and t.systematic is None and not t.is_data]
+        """Those of them that are nominal."""
+        return [template for template in self.region_templates if template.systematic is None]
 
     @property
     def hidden(self) -> str | None:
@@ -342,10 +358,20 @@ class _Run:
                 shutil.rmtree(other, ignore_errors=True)
         model = make_region_model(settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose)
         events: Events = training_events(self.reader, self.analysis, self.region_nominal)
-        self.model = model.fit(events)
+        with warnings.catch_warnings():
+            # The file names the samples that a systematic changes.
+            warnings.filterwarnings("ignore", ".* is taken as in the nominal events")
+            self.model = model.fit(events, **self._known_to(model, events))
         found = self._save(f"of {settings.model}: {getattr(model, 'choice_', None) or f'{len(model.history_)} rounds'}")
         shutil.rmtree(checkpoint, ignore_errors=True)
         return found
+
+    def _known_to(self, model: Any, events: Events) -> dict[str, Any]:
+        """Systematics, for a model whose training knows them."""
+        if not isinstance(model, ProfiledClassifier):
+            return {}
+        found = training_systematics(self.reader, self.analysis, self.region_templates, events)
+        return {"systematics": {**found, **all_regions.normalisations(self.analysis, self.record["read"]["norms"])}}
 
     def _save(self, made: str) -> _Result:
         save(self.model, self.folder / "model", force=True)
@@ -475,9 +501,16 @@ class _Run:
         title = f"{self.analysis.config['General']['Measurement']}, region {settings.region}"
         shown["sections"] = [expectation_section(found, fit, blind=self.hidden is not None)]
         with bar(1, bool(self.verbose), "report") as advance:
-            path = report(self.model, self.nominal, title=title, **shown).write(self.folder / "report.html")
+            page = report(self.model, self.nominal, title=title, **shown)
+            tables = {"yields.tex": yields_table(self.record["read"]["yields"])}
+            tables["waterfall.tex"] = waterfall_table(found["cross_fitted"]["waterfall"])
+            files = [page.write(self.folder / "report.html")]
+            for name, text in tables.items():
+                with written_whole(self.folder / name) as beside:
+                    beside.write_text(text, encoding="utf-8")
+                files.append(self.folder / name)
             advance(1, "")
-        return [path], {}
+        return files, {}
 
 
 def _texts(template: Template) -> list[str]:

@@ -177,3 +177,7 @@ def categorise(
     click.echo(repr(found))
     low, high = interval
     click.echo(f"significance  {found.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
+    if not found.held_out:
+        click.echo(
+            "note: these events chose the edges: the interval is too high and too narrow; give --quote", err=True
+        )

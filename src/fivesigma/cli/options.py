@@ -53,7 +53,11 @@ sample_option = click.option(
     "--sample", is_flag=True, help="Accept a part of the challenge's file, and split it into train and test if needed."
 )
 jobs_option = click.option(
-    "--jobs", type=click.IntRange(1), metavar="N", help="Use this many threads; all cores by default."
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    callback=lambda _ctx, _option, value: -1 if value is None else value,
+    help="Use this many threads; all cores by default.",
 )
 
 samples_options = several(

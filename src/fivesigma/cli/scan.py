@@ -23,7 +23,7 @@ class RuleName(click.ParamType):  # type: ignore[type-arg] # in older versions i
 
     name = "rule"
 
-    def get_metavar(self, *_: Any) -> str:
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002 - as click calls it
         """What the help shows."""
         from fivesigma.cut.rules import RULES
 

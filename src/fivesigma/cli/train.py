@@ -273,6 +273,7 @@ def _made_model(
     from fivesigma.dask import GrownCascadeClassifier
 
     n_trees = {} if trees is None else {"n_trees": trees}
+    shared["n_jobs"] = None if jobs == -1 else jobs  # without a number each worker has as many as Dask gave it
     return GrownCascadeClassifier(client, cascade=model != "plain", **n_trees, **shared)
 
 

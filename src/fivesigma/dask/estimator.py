@@ -114,7 +114,15 @@ class GrownCascadeClassifier(Ordinary):
         if self.cache is not None:
             raise InputError("cache is a folder of one machine; workers use their own scratch folders: leave it out")
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, process: Any = None, **reading: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        process: Any = None,
+        groups: Any = None,
+        **reading: Any,
+    ) -> Self:
         """Train on the events of files or of Dask collections, and tune the cut.
 
         Parameters
@@ -123,8 +131,8 @@ class GrownCascadeClassifier(Ordinary):
             Files that all workers and the client can read: Parquet, ROOT or CSV; or features in the memory of workers.
         y, sample_weight : Dask Series or Array, optional
             Labels and physics weights of a collection; files bring theirs along.
-        process : None
-            Splits are made by a hash of file and row, not by process.
+        process, groups : None
+            Splits are made by a hash of file and row, and by nothing else.
         **reading
             For paths: how they are read, as in `fivesigma.datasets.EventStream`.
 
@@ -133,8 +141,9 @@ class GrownCascadeClassifier(Ordinary):
         self
         """
         self.__fivesigma_check__()
-        if process is not None:
-            raise InputError("process is not used on a cluster, where a hash splits the events; leave it out")
+        for name, given in (("process", process), ("groups", groups)):
+            if given is not None:
+                raise InputError(f"{name} is not used on a cluster, where a hash splits the events; leave it out")
         with connected(self.client) as client:
             self._fit_on(client, X, y, sample_weight, reading)
         return self

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fivesigma._tools.extras import installed, need
 from fivesigma._tools.threads import threads_for
 from fivesigma._types import Array
 from fivesigma.errors import InputError, did_you_mean
@@ -23,16 +24,22 @@ from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import EVERY, PlainSearch, find_tree_count
 from fivesigma.learners import LIBRARIES, Binding, check_library, default_regressor
-from fivesigma.learners.libraries import HISTOGRAM, check_mapping, installed_library, make_classifier
+from fivesigma.learners.libraries import HISTOGRAM, check_mapping, installed_library, make_classifier, tree_parameters
+from fivesigma.learners.net.classifier import NetClassifier
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
-PLAIN, CASCADE, DECOMPOSED = "plain", "cascade", "decomposed"
+PLAIN, CASCADE, DECOMPOSED, NET = "plain", "cascade", "decomposed", "net"
 MORE_TREES = 1.5  # than are best for one model, where several on different folds are averaged
 BINS = {"xgboost": {"max_bin": 128}}  # as good as its 256, and half the time with ten thousand events
 WEIGHT_TREES = 30, 0.3, 3  # number, learning rate and depth: as good as 100, 0.1 and 4, for less time
 WEIGHT_BINS = 32  # mean weights are smooth
 CHOICES = ("auto", *LIBRARIES, HISTOGRAM)
+
+
+def _net_choice(name: str, value: Any) -> None:
+    if not (isinstance(value, bool) or value == "auto"):
+        raise InputError(f"{name} must be True, False or 'auto', got {value!r}")
 
 
 class AutoClassifier(BlendedClassifier):
@@ -57,14 +64,20 @@ class AutoClassifier(BlendedClassifier):
         Name of a kept column of integers, such as an event number, by which folds are made; see `CascadePool`.
     fast : bool, default=False
         Whether to train the plain model only, on the same folds: about a third of the time.
+    net : bool or "auto", default=False
+        Whether a `NetClassifier` with momenta found by name is a member too. ``"auto"`` trains one where torch is
+        installed and the features are numbers; it is blended as the other members are, and takes about as long as they
+        do together. ``fast=True`` has none.
     library : {"auto", "xgboost", "lightgbm", "histogram"}, default="auto"
         Library of the trees; by default the first that is installed. ``"histogram"`` is that of scikit-learn, which
         grows no cascade: the plain and the decomposed model are blended.
     n_trees : int, optional
         Trees of a model; by default they are found. The cascade has two thirds of them, unless new events are scored
         by one fit.
+    learning_rate, max_depth : float and int, optional
+        Of the trees; by default 0.05 and 6, and those of scikit-learn for ``"histogram"``.
     params : dict, optional
-        Parameters of the library's trees, such as ``{"learning_rate": 0.1, "max_depth": 4}``.
+        Further parameters of the library's trees, such as ``{"min_child_weight": 5}``.
     cut : {"model", "plateau", "peak", "smooth"} or float, default="model"
         Cut of `predict`, tuned on held-out events.
     pos_label : label, optional
@@ -78,7 +91,7 @@ class AutoClassifier(BlendedClassifier):
     random_state : int, RandomState or None, default=None
         Seed of splits and members.
     n_jobs : int, optional
-        Cores to use; all by default.
+        Cores to use: one by default, -1 for all.
 
     Attributes
     ----------
@@ -125,6 +138,7 @@ class AutoClassifier(BlendedClassifier):
         **SignificanceClassifier._checks,
         "library": one_of(CHOICES),
         "n_trees": none_or(whole(1)),
+        "net": _net_choice,
     }
     _stored: ClassVar = {**BlendedClassifier._stored, "choice_": str, "comparisons_": dict, "n_trees_": int}
 
@@ -136,8 +150,11 @@ class AutoClassifier(BlendedClassifier):
         cv: Any = 5,
         by: str | None = None,
         fast: bool = False,
+        net: bool | str = False,
         library: str = "auto",
         n_trees: int | None = None,
+        learning_rate: float | None = None,
+        max_depth: int | None = None,
         params: dict[str, Any] | None = None,
         cut: str | float = "model",
         pos_label: Any = None,
@@ -152,8 +169,11 @@ class AutoClassifier(BlendedClassifier):
         self.cv = cv
         self.by = by
         self.fast = fast
+        self.net = net
         self.library = library
         self.n_trees = n_trees
+        self.learning_rate = learning_rate
+        self.max_depth = max_depth
         self.params = params
         self.cut = cut
         self.pos_label = pos_label
@@ -167,7 +187,7 @@ class AutoClassifier(BlendedClassifier):
         if self.cut == "zero":
             raise InputError("cut='zero' is the sign of a margin, and a blend of ranks has none: use another cut")
         library = installed_library() if self.library == "auto" else self.library
-        params = _checked_params(library, self.params)
+        params = _checked_params(library, tree_parameters(self))
         params = {**BINS.get(library, {}), **params}
         split_seed, root = spread_seeds(self.random_state, 2)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
@@ -175,6 +195,8 @@ class AutoClassifier(BlendedClassifier):
         first = plan([PLAIN], lambda _: splits[:1], root)[0]
         self.n_trees_, ready = self._count_trees(sample, first, library, params, more=more, checkpoint=checkpoint)
         members = _members(library, params, self.n_trees_, round(self.n_trees_ / more), plain_only=self.fast)
+        if not self.fast and self._takes_net(sample):
+            members[NET] = CascadeClassifier(NetClassifier(momenta="auto"), cascade=False, cut="zero")
         tasks = plan(list(members), lambda _: splits, root)
         fits = run_fits(self, list(members.values()), tasks, sample, checkpoint, ready=ready)
         choice = self._choose(sample, fits, root)
@@ -229,6 +251,13 @@ class AutoClassifier(BlendedClassifier):
         gauge = TuningEvents.of(sample, rows, self.utility_)
         return choose_blend({name: score[rows] for name, score in scores.items()}, gauge, root)
 
+    def _takes_net(self, sample: TrainingSample) -> bool:
+        if self.net == "auto":
+            return installed("torch") and isinstance(sample.X, np.ndarray)
+        if self.net:
+            need("torch")
+        return bool(self.net)
+
     def _learners(self) -> tuple[()]:
         return ()
 
@@ -277,7 +306,7 @@ def _sentence(choice: Choice, n_trees: int, n_splits: int) -> str:
     if not choice.comparisons:
         return f"{' + '.join(choice.members)}, {made}"
     said = []
-    for name in (CASCADE, DECOMPOSED):
+    for name in (CASCADE, DECOMPOSED, NET):
         if name in choice.comparisons:
             gain, error = choice.comparisons[name]
             # One standard error is enough to choose by, and two are needed for words.

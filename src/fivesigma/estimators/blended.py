@@ -22,6 +22,7 @@ from fivesigma.estimators.parallel import run_parallel
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.learners.importance import mean_importance
 from fivesigma.yields import significance_or_nan, valid_yields
 
 N_BOOT = 100
@@ -103,6 +104,12 @@ class BlendedClassifier(SignificanceClassifier):
             self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - share))
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
+
+    @property
+    def feature_importances_(self) -> Array:
+        """Mean importance of each feature over the members that know theirs."""
+        check_is_fitted(self)
+        return mean_importance([getattr(m, "feature_importances_", None) for _, m in self.members_], self)
 
     @property
     def history_(self) -> History:  # type: ignore[override]  # derived, not stored

@@ -68,7 +68,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     random_state : int, RandomState or None, default=None
         Seed of the split and of the learners.
     n_jobs : int, optional
-        Cores for the learners; all by default.
+        Cores for the learners: one by default, -1 for all.
 
     Attributes
     ----------
@@ -76,6 +76,8 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         One `Round`: the held-out yields at the cut, with class-balanced weights.
     models_ : list of RatioModel
         The classifier and the mean weights of each split, or of all events after `refit`; their ``log_ratio`` is log R.
+    held_out_score_ : array of shape (n_events,)
+        Score of each event by models that were not fitted on it; NaN for events that were never held out.
     cut_, selected_fraction_ : float
         Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
     classes_ : array of shape (2,)
@@ -162,6 +164,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
             if self.refit:
                 self.models_ = [self._fit_rows(sample, np.flatnonzero(sample.weight), seed)]
             report(only)
+        self._keep_held_out(splits, probability, sample.signal.size)
         return probability
 
     def _fit_splits(

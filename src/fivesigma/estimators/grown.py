@@ -19,12 +19,13 @@ from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError
 from fivesigma.estimators.callbacks import reporting, with_callbacks
 from fivesigma.estimators.parallel import spread_seeds
-from fivesigma.estimators.parameters import none_or, one_of, whole
+from fivesigma.estimators.parameters import flag, none_or, one_of, whole
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
 from fivesigma.estimators.streamed import StreamedEvents, read_stream
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import LIBRARIES, Binding, StagedModel, bind_grower, check_library
+from fivesigma.learners.libraries import tree_parameters
 from fivesigma.learners.xgboost_batches import MEMORY, cache_folder
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
@@ -46,8 +47,10 @@ class GrownCascadeClassifier(SignificanceClassifier):
         Library that grows the trees.
     n_trees : int, default=500
         Trees, and rounds of the cascade.
+    learning_rate, max_depth : float and int, optional
+        Of the trees; by default 0.05 and 6.
     params : dict, optional
-        Parameters of the library's trees, such as ``{"learning_rate": 0.1, "max_depth": 4}``.
+        Further parameters of the library's trees, such as ``{"min_child_weight": 5}``.
     cascade : bool, default=True
         False trains the plain model: class-balanced learner weights throughout, everything else the same. It is the
         baseline that a cascade has to beat.
@@ -95,17 +98,18 @@ class GrownCascadeClassifier(SignificanceClassifier):
         Folder to which the run is written every `checkpoint_every` trees; the same call resumes from there.
     checkpoint_every : int, default=50
         Trees between two writes. At each of them the booster is read back, so that a run that was killed ends with the
-        same model as one that was not.
+        same model as one with a checkpoint that was not; without a checkpoint, or with another interval, the random
+        numbers of the trees are others.
     random_state : int, RandomState or None, default=None
         Seed of the split and of the library.
     n_jobs : int, optional
-        Threads; all cores by default.
+        Threads: one by default, -1 for all cores.
     memory : {"all", "bins", "disk"}, default="all"
         What is held of the features: all of them; their bins, about four bytes per value; or, of XGBoost 3.0 and later,
         the bins in files that are read for every tree. The last two show the features to XGBoost batch by batch, and
         `fit` then also takes an `EventStream`, whose files are never in memory all at once.
     cache : path, optional
-        Folder to be made for ``memory="disk"``, on a local disk with about 2.5 bytes per value; it is removed in the
+        Folder to be made for ``memory="disk"``, on a local disk with about 5 bytes per value; it is removed in the
         end and after an error. By default a temporary one.
 
     Attributes
@@ -118,6 +122,9 @@ class GrownCascadeClassifier(SignificanceClassifier):
         Trees in each of them.
     feature_importances_ : array of shape (n_features,)
         Share of the total gain.
+    held_out_score_ : array of shape (n_events,)
+        Score of each event by boosters that were not fitted on it; NaN for events that were never held out. u and the
+        number of trees may have been chosen on these events.
     cut_, selected_fraction_ : float
         Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
     classes_ : array of shape (2,)
@@ -153,6 +160,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         "early_stopping": none_or(whole(1)),
         "update": one_of(UPDATES),
         "memory": one_of(MEMORY),
+        "refit": flag,
     }
     _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "n_trees_": int, "models_": list}
 
@@ -161,6 +169,8 @@ class GrownCascadeClassifier(SignificanceClassifier):
         library: str = "xgboost",
         *,
         n_trees: int = 500,
+        learning_rate: float | None = None,
+        max_depth: int | None = None,
         params: dict[str, Any] | None = None,
         cascade: bool = True,
         utility: str | Utility = "ams2",
@@ -189,6 +199,8 @@ class GrownCascadeClassifier(SignificanceClassifier):
     ) -> None:
         self.library = library
         self.n_trees = n_trees
+        self.learning_rate = learning_rate
+        self.max_depth = max_depth
         self.params = params
         self.cascade = cascade
         self.utility = utility
@@ -224,7 +236,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         if self.memory != "disk" and self.cache is not None:
             raise InputError(f"cache is a folder for memory='disk', and memory is {self.memory!r}; leave cache out")
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, process: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, process: Any = None, groups: Any = None) -> Self:
         """Train on weighted events and tune the cut.
 
         Parameters
@@ -239,14 +251,16 @@ class GrownCascadeClassifier(SignificanceClassifier):
             Physics weights: the expected yield of each event. One each if not given.
         process : array-like of shape (n_events,), optional
             Process of each event; splits are stratified by it.
+        groups : array-like of shape (n_events,), optional
+            Group of each event; no split parts a group.
 
         Returns
         -------
         self
         """
         if not isinstance(X, EventStream):
-            return super().fit(X, y, sample_weight, process)
-        for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process)):
+            return super().fit(X, y, sample_weight, process, groups)
+        for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process), ("groups", groups)):
             if given is not None:
                 raise InputError(f"{name} is given beside an EventStream, which reads it from its files; leave it out")
         self.__fivesigma_check__()
@@ -307,6 +321,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
             probability = self._train_and_tune(*self._growth(sample, splits, seed, cache), sample.totals[0], checkpoint)
         if self.refit:
             self.models_ = [self._grow_on_all(sample, seed)]
+        self._keep_held_out(splits, probability, sample.signal.size)
         return probability
 
     def _growth(
@@ -318,7 +333,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
             splits,
             TuningEvents.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_),
             library=self.library,
-            params=check_library(self.library, self.params),
+            params=check_library(self.library, tree_parameters(self)),
             seed=seed,
             threads=threads_for(self.n_jobs, sample.n_cells),
             update_cut=self.update_cut,
@@ -404,20 +419,13 @@ class GrownCascadeClassifier(SignificanceClassifier):
     def _grow_on_all(self, sample: TrainingSample, seed: int) -> StagedModel:
         """Grow one booster on all events with the class weights of the rounds that were kept."""
         rows = np.flatnonzero(sample.weight)
-        params, threads = check_library(self.library, self.params), threads_for(self.n_jobs, sample.n_cells)
+        params, threads = check_library(self.library, tree_parameters(self)), threads_for(self.n_jobs, sample.n_cells)
         whole = bind_grower(self.library, params, Binding(sample.X, sample.target, rows, rows[:1], seed, threads))
         weigh = Weigher.of(sample, rows)
         for r in self.history_[: self.n_trees_]:
             whole.set_weights(weigh(ClassWeights(*r.class_weights)))
             whole.grow()
         return whole.model(self.n_trees_)
-
-    @property
-    def feature_importances_(self) -> Array:
-        """Share of the total gain of each feature, over all boosters."""
-        check_is_fitted(self)
-        gains = np.sum([m.gains(self.n_features_in_) for m in self.models_], axis=0)
-        return np.asarray(gains / max(gains.sum(), np.finfo(float).tiny))
 
     def staged_significance(
         self, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None = None

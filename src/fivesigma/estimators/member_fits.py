@@ -235,6 +235,8 @@ def fit_task(
         **({"refit": False} if getattr(model, "refit", False) else {}),  # it would train on the events that judge it
     )
     score = model._fit_sample(sample, [(task.train, task.held_out)])
+    if hasattr(model, "held_out_score_"):
+        del model.held_out_score_  # the pool keeps that of all its members
     if checkpoint:
         model.set_params(checkpoint=None)
     fit = MemberFit(task, model, score)

@@ -22,6 +22,18 @@ def whole(least: int) -> Check:
     return check
 
 
+def jobs(name: str, value: Any) -> None:
+    """A number of cores as joblib has it: positive, or -1 for all, -2 for all but one, and so on."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) == 0:
+        raise InputError(f"{name} must be an integer but 0, of which -1 means all cores, got {value!r}")
+
+
+def flag(name: str, value: Any) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be True or False, got {value!r}")
+
+
 def one_of(options: Collection[str]) -> Check:
     """One of some words."""
 

@@ -80,7 +80,7 @@ class CascadePool(BlendedClassifier, _BaseComposition):
     random_state : int, RandomState or None, default=None
         Seed of splits and members; each member gets its own.
     n_jobs : int, optional
-        Cores to use, by members and their learners together; all by default.
+        Cores to use, by members and their learners together: one by default, -1 for all.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ from fivesigma.cascade.rounds import ClassWeights, History, Round
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.callbacks import reporting
 from fivesigma.estimators.parallel import run_parallel, spread_seeds
-from fivesigma.estimators.parameters import whole
+from fivesigma.estimators.parameters import flag, whole
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
@@ -94,7 +94,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     random_state : int, RandomState or None, default=None
         Seed of the split and of the learners.
     n_jobs : int, optional
-        Cores to use, by restarts and by the learner together; all by default.
+        Cores to use, by restarts and by the learner together: one by default, -1 for all.
 
     Attributes
     ----------
@@ -104,6 +104,9 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         The rounds that are blended, best first.
     models_ : list
         Their trained classifiers.
+    held_out_score_ : array of shape (n_events,)
+        Score of each event by models that were not fitted on it; NaN for events that were never held out. The rounds
+        that are kept were chosen on these events.
     cut_, selected_fraction_ : float
         Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
     classes_ : array of shape (2,)
@@ -139,6 +142,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         "n_restarts": whole(1),
         "keep": whole(1),
         "monitor_every": whole(0),
+        "refit": flag,
     }
     _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "kept_": list, "models_": list}
 
@@ -250,6 +254,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         probability = np.asarray(np.mean([c.held_out for c in candidates], axis=0))
         self._tune_on(held_out, probability)
         self.models_ = self._final_models(learner, sample, candidates)
+        self._keep_held_out(splits, probability, sample.signal.size)
         return probability
 
     def _run(

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
@@ -22,10 +23,12 @@ from fivesigma.datasets.digest import events_digest, rows_to_know_again
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
-from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, one_of
+from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, jobs, none_or, one_of
 from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.varied import scored_variations
+from fivesigma.learners.importance import importance_of, mean_importance
+from fivesigma.learners.libraries import library_of
 from fivesigma.learners.library_errors import explain_errors
 from fivesigma.likelihood.shifts import Normalisation, Systematics, YieldShifts, scaled, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
@@ -58,9 +61,10 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     n_features_in_: int
     history_: History
     models_: list[Any]
+    held_out_score_: Array
     training_rows_: AnyArray
 
-    _checks: ClassVar[Mapping[str, Check]] = {"cut": cut_rule(CUTS)}
+    _checks: ClassVar[Mapping[str, Check]] = {"cut": cut_rule(CUTS), "n_jobs": none_or(jobs)}
     _stored: ClassVar[Mapping[str, type | tuple[type, ...]]] = {
         "classes_": np.ndarray,
         "cut_": float,
@@ -81,7 +85,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         """Rounds between two writes of a checkpoint, if they decide what is trained."""
         return 0
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, process: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, process: Any = None, groups: Any = None) -> Self:
         """Train on weighted events and tune the cut.
 
         Parameters
@@ -95,13 +99,16 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             Physics weights: the expected yield of each event. One each if not given.
         process : array-like of shape (n_events,), optional
             Process of each event; splits are stratified by it.
+        groups : array-like of shape (n_events,), optional
+            Group of each event; no split parts a group, such as copies of one event or events of one file. Splitters
+            such as GroupKFold get them.
 
         Returns
         -------
         self
         """
         self.__fivesigma_check__()
-        return self._fit_checked(X, self._check_sample(X, y, sample_weight, process))
+        return self._fit_checked(X, self._check_sample(X, y, sample_weight, process, groups))
 
     def _fit_checked(self, X: Any, sample: TrainingSample) -> Self:
         """Train on what was checked, and keep what tells how the events were read."""
@@ -149,6 +156,9 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         array
             P(signal) of the held-out rows of all splits, one split after the other.
         """
+        for name in ("cut_", "held_out_score_"):  # of an earlier fit: a fit that is broken off leaves no model
+            if name in vars(self):
+                delattr(self, name)
         self.utility_ = resolve_utility(self.utility, self.b_reg)
         self.classes_, self.n_features_in_ = sample.classes, sample.X.shape[1]
         if sample.feature_names is not None:
@@ -173,8 +183,41 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         # A learner without tags decides for itself what it takes.
         inner = [get_tags(e).input_tags for e in self._learners() if hasattr(e, "__sklearn_tags__")]
         tags.input_tags.allow_nan = all(t.allow_nan for t in inner)
-        tags.input_tags.sparse = bool(inner) and all(t.sparse for t in inner)
+        tags.input_tags.sparse = self._takes_sparse()
         return tags
+
+    def _takes_sparse(self) -> bool:
+        """Whether all learners take sparse tables; one without tags decides for itself."""
+        learners = list(self._learners())
+        return bool(learners) and all(get_tags(e).input_tags.sparse for e in learners if hasattr(e, "__sklearn_tags__"))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "cut_")
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy, as everywhere in scikit-learn; what is maximised is `significance`.
+
+        Selecting nothing is right for almost all of the weight, so do not choose models by it: give
+        ``scoring=fivesigma.make_scorer(...)`` to what chooses.
+
+        Parameters
+        ----------
+        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
+        y, sample_weight : array-like of shape (n_events,)
+            Labels and weights, unless X are `Events`.
+
+        Returns
+        -------
+        float
+        """
+        y, sample_weight, _ = _brought_along(X, y, sample_weight)
+        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+
+    @property
+    def feature_importances_(self) -> Array:
+        """Share of each feature in the trained models, whose own measure it is: of boosters the total gain."""
+        check_is_fitted(self)
+        return mean_importance([importance_of(model, self.n_features_in_) for model in self.models_], self)
 
     def predict(self, X: Any) -> AnyArray:
         """Labels at the tuned cut: the signal's where ``predict_proba(X)[:, 1] >= cut_``.
@@ -330,7 +373,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         weight = check_weights(sample_weight, labels.size)
         return signal, weight if yields is None else rescale(weight, signal, yields)
 
-    def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any) -> TrainingSample:
+    def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any, groups: Any = None) -> TrainingSample:
         """Check all input of `fit`."""
         y, sample_weight, process = _brought_along(X, y, sample_weight, process)
         if y is None:
@@ -349,19 +392,23 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             pos_label=X.signal if isinstance(X, Events) and self.pos_label is None else self.pos_label,
             negative=self.negative_weights,
             data_hash=events_digest(X) if isinstance(X, Events) else None,
+            groups=groups,
         )
 
     def _check_table(self, X: Any, *, reset: bool) -> Any:
         """Check a table; a frame keeps its columns and types, so that the learner sees them."""
         if isinstance(X, Events):
             return self._check_events(X, reset=reset)
+        X = _as_frame(X)
         if hasattr(X, "columns") and hasattr(X, "shape"):
+            if all(library_of(learner) is not None for learner in self._learners()):
+                refuse_text(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
             if len(X) == 0:
                 check_array(X)  # raises scikit-learn's sentence about empty input
             return X
-        # Whether NaN and sparse rows can be used, the learner says: a Pipeline, for one, may impute what is missing.
-        sparse = ["csr", "csc"] if any(True for _ in self._learners()) else False
+        # Whether NaN can be used, the learner says: a Pipeline, for one, may impute what is missing.
+        sparse = ["csr", "csc"] if self._takes_sparse() else False
         return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite="allow-nan")
 
     def _check_events(self, events: Events, *, reset: bool) -> Any:
@@ -380,6 +427,12 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return table
         return need("polars").DataFrame(table, schema=[str(name) for name in fitted])  # its learner has seen frames
 
+    def _keep_held_out(self, splits: Splits, probability: Array, n_events: int) -> None:
+        """Keep the mean score of each event by models that were not fitted on it; NaN if it was never held out."""
+        rows = np.concatenate([held_out for _, held_out in splits])
+        with np.errstate(invalid="ignore"):  # 0/0 is NaN
+            self.held_out_score_ = np.bincount(rows, probability, n_events) / np.bincount(rows, minlength=n_events)
+
     def _tune_on(self, held_out: TuningEvents, probability: Array) -> None:
         """Set the cut of `predict` by its rule, on held-out events."""
         self.cut_ = self._cut_on(held_out, probability)
@@ -389,6 +442,22 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         if self.cut == "zero":
             return 0.5
         return held_out.scan(probability, self.cut).cut if isinstance(self.cut, str) else float(self.cut)
+
+
+def _as_frame(X: Any) -> Any:
+    """A table that has columns but is no frame of pandas or polars, as one."""
+    if type(X).__module__.partition(".")[0] == "pyarrow" and hasattr(X, "column_names"):
+        return need("polars").from_arrow(X)
+    if type(X).__name__ == "LazyFrame":
+        raise InputError("X is a LazyFrame, whose rows are not computed yet; call its collect() first")
+    return X
+
+
+def refuse_text(X: Any) -> None:
+    """Refuse columns of text, of which trees know nothing."""
+    for name, kind in zip(X.columns, X.dtypes, strict=True):
+        if str(kind).partition("(")[0].lower() in ("string", "str", "utf8", "object", "large_string"):
+            raise InputError(f"column {str(name)!r} of X holds text; make it categorical, or a number, or leave it out")
 
 
 def _brought_along(X: Any, y: Any, sample_weight: Any, process: Any = None) -> tuple[Any, Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,12 +10,13 @@ from typing import Any
 
 import joblib
 import numpy as np
-from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit
 from sklearn.utils import _safe_indexing
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cascade.rounds import ClassWeights
-from fivesigma.errors import InputError
+from fivesigma.datasets.digest import row_digests
+from fivesigma.errors import DuplicatedEventsWarning, InputError
 from fivesigma.yields import (
     balanced_class_weights,
     check_size,
@@ -24,6 +26,10 @@ from fivesigma.yields import (
     signal_and_background,
     split_labels,
 )
+
+_MOST_COPIES = 10  # of an event, on average, that are looked for
+_FEW = 0.2  # share of held-out events that may be among the others by chance; of copies most are
+_TOO_FEW = 100  # events, of which nothing can be told
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class TrainingSample:
         What a learner sees of negative weights.
     data_hash : str, optional
         Digest of the table, if it is known; else it is found when it is asked for.
+    groups : array, optional
+        Group of each event, which no split may part.
     """
 
     X: Any
@@ -59,6 +67,7 @@ class TrainingSample:
     totals: tuple[float, float]
     negative: str
     data_hash: str | None = None
+    groups: AnyArray | None = None
 
     @classmethod
     def checked(
@@ -72,6 +81,7 @@ class TrainingSample:
         negative: str,
         feature_names: AnyArray | None = None,
         data_hash: str | None = None,
+        groups: Any = None,
     ) -> TrainingSample:
         """Check labels and weights."""
         signal, classes = split_labels(y, pos_label)
@@ -87,8 +97,11 @@ class TrainingSample:
         names = None if process is None else np.asarray(process).astype(str)
         if names is not None and names.shape != signal.shape:
             raise InputError(f"process has {names.size} entries for {signal.size} events")
+        of_events = None if groups is None else np.asarray(groups)
+        if of_events is not None and of_events.shape != signal.shape:
+            raise InputError(f"groups has the shape {of_events.shape} for {signal.size} events")
         totals = signal_and_background(weight, signal)
-        return cls(X, signal, classes, weight, names, feature_names, totals, negative, data_hash)
+        return cls(X, signal, classes, weight, names, feature_names, totals, negative, data_hash, of_events)
 
     def __sizeof__(self) -> int:
         """Bytes of the arrays, by which Dask knows that it is large."""
@@ -160,10 +173,40 @@ class TrainingSample:
                             f"cv={name} leaves split {number} with a sum of weights of {total:g} for the {kind} of its "
                             f"{part} events; a yield must be > 0"
                         )
+            self._warn_of_copies(*pair)
             out.append(pair)
         if not out:
             raise InputError("cv gave no splits")
         return out
+
+    @cached_property
+    def _row_digests(self) -> AnyArray:
+        """Digests of the rows; none of tables that are not numbers in memory."""
+        try:
+            return row_digests(np.asarray(self.X, dtype=np.float32))
+        except (TypeError, ValueError):
+            return np.empty(0, dtype=np.uint64)
+
+    def _warn_of_copies(self, train: IntArray, held_out: IntArray) -> None:
+        """Say so if events that judge are among those that are fitted: what they tell is then too good.
+
+        Where features have few values, equal rows are no copies; so most rows must be unlike all others, or nearly.
+        """
+        digests = self._row_digests
+        if (
+            digests.size != self.signal.size
+            or digests.size < _TOO_FEW
+            or np.unique(digests).size * _MOST_COPIES < digests.size
+        ):
+            return
+        n_seen = np.count_nonzero(np.isin(digests[held_out], digests[train]))
+        if n_seen > _FEW * held_out.size:
+            warnings.warn(
+                f"{n_seen} of {held_out.size} held-out events have the same features as events that are trained on, so "
+                "that their significance is too high; give all copies one group with groups=",
+                DuplicatedEventsWarning,
+                stacklevel=2,
+            )
 
     def _rows(self, given: Any, name: str) -> IntArray:
         """Rows of a split, without those of zero weight."""
@@ -186,6 +229,10 @@ class TrainingSample:
                 raise InputError(f"cv={cv!r} is not between 0 and 1, the fraction of events held out")
             if n_least < 2:
                 raise InputError(f"one class has {n_least} events; a held-out split needs at least 2 of each class")
+            if self.groups is not None:
+                return list(
+                    GroupShuffleSplit(1, test_size=cv, random_state=seed).split(self.groups, groups=self.groups)
+                )
             strata = self._strata(2)
             n_strata = int(strata.max()) + 1
             n_held = min(max(round(cv * strata.size), n_strata), strata.size - n_strata)
@@ -197,12 +244,15 @@ class TrainingSample:
             if n_least < cv:
                 raise InputError(f"cv={cv} folds need at least {cv} events of each class, and one class has {n_least}")
             strata = self._strata(int(cv))
+            if self.groups is not None:
+                splitter = StratifiedGroupKFold(int(cv), shuffle=True, random_state=seed)
+                return list(splitter.split(strata, strata, self.groups))
             return list(StratifiedKFold(int(cv), shuffle=True, random_state=seed).split(strata, strata))
         if isinstance(cv, np.ndarray) and cv.ndim == 1 and cv.dtype.kind in "iu":
             return self._by_fold(cv)
         if hasattr(cv, "split"):
             try:
-                return list(cv.split(np.zeros((self.signal.size, 1)), self.target))
+                return list(cv.split(np.zeros((self.signal.size, 1)), self.target, self.groups))
             except ValueError as err:
                 raise InputError(f"cv={cv!r} cannot split these events: {err}") from err
         try:

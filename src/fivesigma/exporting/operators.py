@@ -20,8 +20,7 @@ from fivesigma.learners.decomposition import TINY as TINY_RATIO
 from fivesigma.learners.decomposition import MeanWeight, RatioModel
 from fivesigma.learners.lightgbm import LightGBMModel
 from fivesigma.learners.net.classifier import NetClassifier
-from fivesigma.learners.net.inputs import FAR, NO_COLUMN, STEEP, Inputs
-from fivesigma.learners.net.settings import symmetric_copies
+from fivesigma.learners.net.inputs import FAR, NO_COLUMN, STEEP, Inputs, symmetric_copies
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel
 

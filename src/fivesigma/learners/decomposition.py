@@ -43,7 +43,7 @@ class MeanWeight:
         """Logarithm of the mean weight of each row."""
         if self.regressor is None:
             return np.full(X.shape[0], np.log(self.scale))
-        with limited(threads_for(None, X.shape[0] * X.shape[1])):
+        with limited(threads_for(-1, X.shape[0] * X.shape[1])):
             mean = self.scale * np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
         return np.asarray(np.log(np.clip(mean, *self.bounds)))
 

@@ -15,6 +15,7 @@ from fivesigma.learners.sklearn import SklearnTrainer
 LIBRARIES: dict[str, Library] = {
     library.name: library for library in (xgboost.LIBRARY, lightgbm.LIBRARY, catboost.LIBRARY)
 }
+_LONGEST = 200  # characters of a parameter; the parser of XGBoost ends the process at very deep brackets
 HISTOGRAM = "histogram"  # scikit-learn's own boosting, which is always there and grows no cascade
 
 # Parameters that the cascade sets itself, with all the names that libraries know them by.
@@ -93,10 +94,25 @@ def check_library(name: str, params: dict[str, Any] | None) -> dict[str, Any]:
         canonical = library.aliases.get(key, key)
         if canonical in given:
             raise InputError(f"params has {canonical!r} under two names, one of them {key!r}; give one of them")
+        if isinstance(value, str) and len(value) > _LONGEST:
+            raise InputError(f"params[{key!r}] is a text of {len(value)} characters; no parameter of trees needs that")
         if known and canonical not in known:
             hint = did_you_mean(str(key), sorted(known))
             raise InputError(f"params[{key!r}] is not a parameter that {name} uses{hint}")
         given[canonical] = value
+    return given
+
+
+def tree_parameters(estimator: Any) -> dict[str, Any]:
+    """`params` of an estimator together with those parameters of trees that it has as its own."""
+    given = check_mapping(estimator.params)
+    for name in ("learning_rate", "max_depth"):
+        value = getattr(estimator, name, None)
+        if value is None:
+            continue
+        if name in given:
+            raise InputError(f"{name}={value!r} stands beside params[{name!r}]={given[name]!r}; give one of them")
+        given[name] = value
     return given
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,15 @@ class SklearnModel:
 
     def signal_probability(self, X: Any) -> Array:
         """P(signal); the logistic function of the margin for learners without probabilities."""
-        with limited(threads_for(None, X.shape[0] * X.shape[1])):
+        with limited(threads_for(-1, X.shape[0] * X.shape[1])):
             if hasattr(self.estimator, "predict_proba"):
-                return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)[:, 1]
+                p = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
+                if p.shape != (X.shape[0], 2):
+                    kind = type(self.estimator).__name__
+                    raise InputError(f"predict_proba of {kind} must give two columns, got the shape {p.shape}")
+                return p[:, 1]
+            if not hasattr(self.estimator, "decision_function"):
+                raise InputError(f"this {type(self.estimator).__name__} gives no score, only labels")
             return np.asarray(expit(np.asarray(self.estimator.decision_function(X), dtype=np.float64)))
 
 
@@ -76,12 +83,14 @@ class SklearnTrainer:
         with limited(self._threads):
             estimator = clone(self._estimator)
             if not get_config()["enable_metadata_routing"] or not hasattr(estimator, "steps"):
-                return SklearnModel(estimator.fit(self._X, self._target, **{self._weight: weight}))
+                estimator.fit(self._X, self._target, **{self._weight: weight})
+                return SklearnModel(estimator)
             # With routing on, a Pipeline takes weights by their own name and asks each step whether it wants them.
             for _, step in estimator.steps:
                 if has_fit_parameter(step, "sample_weight"):
                     step.set_fit_request(sample_weight=step is estimator.steps[-1][1])
-            return SklearnModel(estimator.fit(self._X, self._target, sample_weight=weight))
+            estimator.fit(self._X, self._target, sample_weight=weight)
+            return SklearnModel(estimator)
 
     def score_held_out(self, model: SklearnModel) -> Array:
         """P(signal) of the held-out rows."""
@@ -98,9 +107,12 @@ def weight_parameter(estimator: Any) -> str:
     if steps:
         name, last = steps[-1]
         return f"{name}__{weight_parameter(last)}"
-    if not has_fit_parameter(estimator, "sample_weight"):
+    takes = signature(estimator.fit).parameters
+    # Voting, stacking and searches hand on whatever they are given.
+    if "sample_weight" not in takes and not any(p.kind is Parameter.VAR_KEYWORD for p in takes.values()):
         raise InputError(
-            f"{type(estimator).__name__}.fit does not take sample_weight; a cascade needs a learner that does"
+            f"{type(estimator).__name__}.fit does not take sample_weight; a cascade needs a learner that does, and "
+            "DecomposedClassifier needs none"
         )
     return "sample_weight"
 
@@ -109,7 +121,14 @@ def check_learner(estimator: Any, *, weighted: bool = True) -> None:
     """Refuse a learner that gives no score, weights the classes itself or, if it is to be weighted, cannot be."""
     if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
         raise InputError(f"estimator must be a scikit-learn classifier, got {estimator!r}")
-    if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
+    if hasattr(estimator, "__fivesigma_score__"):
+        raise InputError(
+            f"{type(estimator).__name__} takes physics weights, and a learner is given others; give its own learner"
+        )
+    # What a meta-estimator has, its class says; the object itself knows after its fit.
+    if not any(
+        hasattr(e, name) for e in (estimator, type(estimator)) for name in ("predict_proba", "decision_function")
+    ):
         raise InputError(
             f"{type(estimator).__name__} has neither predict_proba nor decision_function; it gives no score"
         )

@@ -22,7 +22,7 @@ __all__ = ["from_parts", "load", "load_value", "save", "save_value", "to_parts"]
 
 
 def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow_pickle: bool = False) -> Path:
-    """Save a fitted estimator.
+    """Save a fitted estimator, or categories.
 
     The result is a folder, or a zip if `path` ends so: boosters in their libraries' own formats, nets by safetensors,
     scikit-learn's estimators by skops, arrays in NumPy's own format, and ``manifest.json`` with all else (parameters,
@@ -32,7 +32,9 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     ----------
     model : estimator
         A fitted `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`, `DecomposedClassifier`,
-        `ProfiledClassifier`, `CascadePool` or `NetClassifier`.
+        `ProfiledClassifier`, `CascadePool` or `NetClassifier`; or `Categories` or `ScoreCategories`, of which edges,
+        yields and variations are kept, and no events: they assign and evaluate others, and have no interval of their
+        own.
     path : path
         Where to save it; its folder must be there.
     force : bool, default=False
@@ -62,11 +64,11 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     """
     if type(model).__name__ not in STORABLE:
         raise StoreError(f"a {type(model).__name__} cannot be saved; known are {', '.join(STORABLE)}")
-    return _write(model, Path(path), force=force, allow_pickle=allow_pickle, probed=True)
+    return _write(model, Path(path), force=force, allow_pickle=allow_pickle, probed=hasattr(model, "predict_proba"))
 
 
 def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted: bool = False) -> Any:
-    """Load a saved estimator; its scores are those of the one that was saved.
+    """Load a saved estimator, whose scores are those of the one that was saved, or saved categories.
 
     That is any estimator that `save` takes: `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`,
     `DecomposedClassifier`, `ProfiledClassifier`, `CascadePool` or `NetClassifier`. Everything is checked before it is
@@ -100,8 +102,9 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted:
         rehearse(Path(path))
     model, content = _read(Path(path), allow_pickle=allow_pickle)
     if type(model).__name__ not in STORABLE:
-        raise StoreError(f"{MANIFEST} in {path} describes no estimator")
-    check_probe(model, content.get("probe"), content["versions"], str(path))
+        raise StoreError(f"{MANIFEST} in {path} describes no estimator and no categories")
+    if hasattr(model, "predict_proba"):
+        check_probe(model, content.get("probe"), content["versions"], str(path))
     return model
 
 

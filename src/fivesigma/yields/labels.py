@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
 from typing import Any
 
@@ -34,7 +33,7 @@ def split_labels(y: ArrayLike, pos_label: Any = None) -> tuple[BoolArray, AnyArr
         Two labels.
     pos_label : label, optional
         The signal. If not given: the larger number, or the signal of a known pair such as s/b or signal/background;
-        for any other pair the last in sorted order, with a warning.
+        any other pair is refused.
 
     Returns
     -------
@@ -97,8 +96,6 @@ def _guess_signal(classes: AnyArray) -> int:
         for signal, background in KNOWN_PAIRS:
             if {background, signal} == set(lowered):
                 return lowered.index(signal)
-        warnings.warn(
-            f"taking {classes.tolist()[1]!r} of {classes.tolist()} as the signal; set pos_label to say which it is",
-            stacklevel=3,
-        )
+        first, second = (repr(label) for label in classes.tolist())
+        raise InputError(f"y has the labels {first} and {second}, and nothing says which is the signal: set pos_label")
     return 1

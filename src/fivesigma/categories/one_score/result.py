@@ -372,8 +372,10 @@ class Categories:
         """Bootstrap intervals of the significance in these categories, and of the edges.
 
         Each replica gives every event a Poisson number of copies. The significance is that of the present edges; the
-        edges are chosen anew by the same rule, under the same limits, among at most 256; the yields of a replica are
-        modelled at the fractions of the sample. The intervals cover the statistics of the simulated events only.
+        edges are chosen anew by the same rule, under the same floors, among at most 256; the yields of a replica are
+        modelled at the fractions of the sample. The intervals cover the statistics of the simulated events only. On the
+        events that chose the edges (`held_out` is False) they are too high and too narrow: quote those of `evaluate`.
+        With ``goal="measurement"`` the first interval is that of the uncertainty of mu.
 
         Parameters
         ----------

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -204,19 +202,6 @@ class ScoreCategories:
     def to_pyhf(self, **options: Any) -> dict[str, Any]:
         """Describe the categories as a HistFactory workspace with one strength per signal; see `fivesigma.to_pyhf`."""
         return to_pyhf(self, **options)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the categories, with their path, as JSON; the file appears whole or not at all."""
-        from fivesigma.categories.several_signals.region_files import write
-
-        return write(self, Path(path))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ScoreCategories:
-        """Read what `save` wrote."""
-        from fivesigma.categories.several_signals.region_files import read
-
-        return read(Path(path))
 
 
 def _factors(sample: ClassSample, yields: Mapping[str, float]) -> Array:

@@ -7,17 +7,31 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fivesigma._tools.progress import step_bar
 from fivesigma._types import AnyArray, Array
+from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, is_number
-from fivesigma.learners.net.groups import groups_of_weight
-from fivesigma.learners.net.inputs import Floats, Inputs, find_columns, find_momenta
-from fivesigma.learners.net.settings import NetSettings
-from fivesigma.yields import check_weights, name_rows
+from fivesigma.learners.net.inputs import (
+    Floats,
+    Inputs,
+    find_columns,
+    find_momenta,
+    find_named_momenta,
+    groups_of_weight,
+)
+from fivesigma.significance import Utility, resolve_utility
+from fivesigma.yields import (
+    balanced_class_weights,
+    check_weights,
+    name_rows,
+    rescale,
+    signal_and_background,
+    significance_of,
+)
 
 
 class NetClassifier(ClassifierMixin, BaseEstimator):
@@ -50,15 +64,20 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         and did not with 11,000; 1 leaves it out.
     columns : sequence of str or int, optional
         Columns that are inputs, by name or number; all by default. Momenta are inputs in any case.
-    momenta : sequence of (pt, eta or None, phi), optional
+    momenta : "auto" or sequence of (pt, eta or None, phi), optional
         Columns of each particle, by name or number; eta is None where only the transverse momentum is known. pt stays
-        an input by itself, eta and phi do not. All other columns must not change when the event is turned.
+        an input by itself, eta and phi do not. All other columns must not change when the event is turned. ``"auto"``
+        finds columns that are named like lep_pt, lep_eta, lep_phi or MET, MET_phi, and takes none if another column
+        turns with the events; `notes_` says which.
     n_augment : int, default=8
         Copies of an event in a prediction: 1 or a multiple of four, for then a mirrored event has the same score.
+    device : {"cpu", "cuda", "mps", "auto"}, default="cpu"
+        Where the net is trained; ``"auto"`` takes the first that is there of cuda, mps and cpu. Scores are computed on
+        the CPU, in double precision, so that they do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed.
     n_jobs : int, optional
-        Threads; those that torch has by default.
+        Threads: one by default, -1 for all cores.
     verbose : int, default=0
         1 shows a progress bar on stderr.
 
@@ -70,6 +89,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         How columns become inputs.
     weights_ : list of arrays
         Weights and offsets of each layer.
+    notes_ : tuple of str
+        What ``momenta="auto"`` found.
     loss_ : array of shape (epochs,)
         Mean loss of each epoch.
     n_features_in_, feature_names_in_
@@ -107,6 +128,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         columns: Any = None,
         momenta: Any = None,
         n_augment: int = 8,
+        device: str = "cpu",
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -122,6 +144,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         self.columns = columns
         self.momenta = momenta
         self.n_augment = n_augment
+        self.device = device
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -132,15 +155,15 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NetClassifier:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> NetClassifier:
         """Train the net.
 
         Parameters
         ----------
-        X : array or frame of shape (n_events, n_features)
-            NaN is missing.
+        X : Events, or array or frame of shape (n_events, n_features)
+            NaN is missing. `Events` bring labels and weights along: each class is then scaled to the same sum.
         y : array-like of shape (n_events,)
-            Two labels.
+            Two labels; needed unless X are `Events`.
         sample_weight : array-like of shape (n_events,), optional
             Weights, not negative; only their ratios matter. One each if not given.
 
@@ -149,10 +172,17 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         # torch is imported where it is used, so that the class itself can be looked at without it.
-        from fivesigma.learners.net.training import TrainingEvents, limited_threads, train
+        from fivesigma.learners.net.model import TrainingEvents, limited_threads, train
 
-        settings = self.__fivesigma_check__()
+        self.__fivesigma_check__()
+        names = None
+        if isinstance(X, Events):
+            y = X.is_signal.astype(np.intp) if y is None else y
+            sample_weight = _balanced(X) if sample_weight is None else sample_weight
+            names, X = X.feature_names, X.X
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
         check_classification_targets(y)
         self.classes_, target = np.unique(y, return_inverse=True)
         if self.classes_.size != 2:
@@ -161,10 +191,14 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         weight = _mean_one(sample_weight, target)
         names = getattr(self, "feature_names_in_", None)
         table = (self.n_features_in_, None if names is None else names.tolist())
-        momenta, columns = find_momenta(self.momenta, *table), find_columns(self.columns, *table)
+        given = self.momenta
+        if isinstance(given, str):
+            named = find_named_momenta(table[1], X)
+            given, self.notes_ = named.momenta, (named.note,)
+        momenta, columns = find_momenta(given, *table), find_columns(self.columns, *table)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         losses: list[float] = []
-        with limited_threads(self.n_jobs), step_bar(settings.epochs, "net", visible=bool(self.verbose)) as advance:
+        with limited_threads(self.n_jobs), step_bar(self.epochs, "net", visible=bool(self.verbose)) as advance:
 
             def report(loss: float) -> None:
                 losses.append(loss)
@@ -174,7 +208,19 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
             arrays = (self.inputs_.scalars(X), self.inputs_.vectors(X))
             groups = groups_of_weight(target, weight, self.weight_groups)
             events = TrainingEvents(*arrays, target.astype(np.float32), weight.astype(np.float32), groups)
-            self.weights_ = train(events, settings, seed, report)
+            self.weights_ = train(
+                events,
+                width=self.width,
+                depth=self.depth,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                dropout=self.dropout,
+                device=self.device,
+                seed=seed,
+                report=report,
+            )
         self.loss_ = np.array(losses)
         return self
 
@@ -189,10 +235,14 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_events,)
         """
-        from fivesigma.learners.net.training import limited_threads, net_log_odds
+        from fivesigma.learners.net.model import limited_threads, net_log_odds
 
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+        options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        if isinstance(X, Events):  # whose columns are found by name
+            X = check_array(X.table(getattr(self, "feature_names_in_", X.feature_names)), **options)
+        else:
+            X = validate_data(self, X, reset=False, **options)
         with limited_threads(self.n_jobs):
             return net_log_odds(self.weights_, self.inputs_.scalars(X), self.inputs_.vectors(X), self.n_augment)
 
@@ -224,14 +274,48 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         margin = self.decision_function(X)
         return self.classes_[(margin > 0).astype(np.intp)]
 
-    def __fivesigma_check__(self) -> NetSettings:
-        """Refuse parameters that no net can have.
+    def significance(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        yields: tuple[float, float] | None = None,
+        *,
+        utility: str | Utility = "ams2",
+    ) -> float:
+        """Significance of the events that `predict` selects.
+
+        The net has no tuned cut: ``CascadeClassifier(NetClassifier(), cascade=False)`` has one, and a checkpoint.
+
+        Parameters
+        ----------
+        X : Events, or array or frame of shape (n_events, n_features)
+        y, sample_weight : array-like of shape (n_events,)
+            Labels and physics weights, unless X are `Events`.
+        yields : (float, float), optional
+            Expected signal and background events that the weights are scaled to, class by class.
+        utility : str or Utility, default="ams2"
+            What is measured.
 
         Returns
         -------
-        NetSettings
-            Those by which a net is made and trained.
+        float
         """
+        selected = self.decision_function(X) > 0
+        if isinstance(X, Events):
+            y, sample_weight = X.is_signal if y is None else y, X.weight if sample_weight is None else sample_weight
+        signal = np.asarray(y) == self.classes_[1]
+        weight = check_weights(sample_weight, signal.size)
+        if yields is not None:
+            weight = rescale(weight, signal, yields)
+        return significance_of(resolve_utility(utility), *signal_and_background(weight, signal, selected))
+
+    def __fivesigma_check__(self) -> None:
+        """Refuse parameters that no net can have."""
+        if self.device not in ("auto", "cpu", "cuda", "mps"):
+            raise InputError(f"device must be auto, cpu, cuda or mps, got {self.device!r}")
+        if isinstance(self.momenta, str) and self.momenta != "auto":
+            raise InputError(f"momenta must be 'auto' or triples of columns, got {self.momenta!r}")
         for name in ("width", "depth", "epochs", "batch_size", "weight_groups", "n_augment"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
@@ -243,15 +327,12 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
             if not is_number(value) or not low <= value < high or (name == "learning_rate" and value == 0):
                 bound = "positive" if name == "learning_rate" else f"at least 0 and less than {high:g}"
                 raise InputError(f"{name} must be a number, {bound}, got {value!r}")
-        return NetSettings(
-            self.width,
-            self.depth,
-            self.epochs,
-            self.batch_size,
-            self.learning_rate,
-            self.weight_decay,
-            self.dropout,
-        )
+
+
+def _balanced(events: Events) -> Array:
+    """Weights of events at which both classes weigh the same."""
+    factors = balanced_class_weights(events.weight, events.is_signal)
+    return np.asarray(np.where(events.is_signal, *factors) * events.weight)
 
 
 def _mean_one(sample_weight: Any, target: AnyArray) -> Array:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
 
 Floats = NDArray[np.float32]
@@ -17,6 +19,7 @@ Floats = NDArray[np.float32]
 FAR = 10.0  # standard deviations beyond which an event is as far out as any
 _SKEWED = 1.0  # skewness from which a column has a heavy tail
 STEEP = 20.0  # pseudorapidity beyond which sinh would only overflow
+_SYMMETRIES = 4  # mirrored or not, flipped or not
 NO_COLUMN = -1  # stands for the pseudorapidity that missing momentum has not
 
 
@@ -137,6 +140,76 @@ def find_momenta(momenta: Any, n_features: int, names: Sequence[str] | None) -> 
     return np.array(found, dtype=np.intp).reshape(-1, 3)
 
 
+_PART = re.compile(r"(?P<object>.*?)_?(?P<part>pt|eta|phi)(?P<index>\[\d+\])?", re.IGNORECASE)
+
+
+class NamedMomenta(NamedTuple):
+    """Momenta that names tell, and what is to be said of them.
+
+    Attributes
+    ----------
+    momenta : list of (int, int or None, int)
+        Columns of transverse momentum, pseudorapidity and azimuth.
+    note : str
+        One sentence.
+    """
+
+    momenta: list[tuple[int, int | None, int]]
+    note: str
+
+
+def find_named_momenta(names: Sequence[str] | None, X: Array) -> NamedMomenta:
+    """Find columns that belong together as pt, eta and phi, such as lep1_pt, lep1_eta, lep1_phi or MET, MET_phi.
+
+    There are none if another column turns with the event, such as px or the azimuth of something else: the net would
+    be shown turned events in which it does not turn.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+    X : array of shape (n_events, n_features)
+        Training events.
+    """
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for k, name in enumerate(names or ()):
+        match = _PART.fullmatch(name)
+        if match:
+            key = (match["object"].lower(), match["index"] or "")
+            found.setdefault(key, {})[match["part"].lower()] = k
+    bare = {name.lower(): k for k, name in enumerate(names or ())}
+    momenta = []
+    for (what, index), parts in found.items():
+        pt = parts.get("pt", bare.get(what + index))
+        if pt is not None and "phi" in parts and _is_angle(X[:, parts["phi"]]) and not (X[:, pt] < 0).any():
+            momenta.append((pt, parts.get("eta"), parts["phi"]))
+    if names is None or not momenta:
+        return NamedMomenta([], "no columns are named as the pt and phi of a particle")
+    used = {k for triple in momenta for k in triple}
+    for k, name in enumerate(names):
+        if k not in used and _turns_with(X[:, k], X[:, momenta[0][2]]):
+            return NamedMomenta(
+                [], f"column {name!r} turns with the event and is part of no momentum: momenta are not used"
+            )
+    told = ", ".join(names[pt] for pt, _, _ in momenta)
+    return NamedMomenta(momenta, f"momenta by name: {told}")
+
+
+def _is_angle(x: Array) -> bool:
+    known = x[~np.isnan(x)]
+    most = 2 * np.pi + 1e-3
+    return bool(known.size and np.abs(known).max() <= most and np.ptp(known) <= most)
+
+
+def _turns_with(x: Array, phi: Array) -> bool:
+    """Whether a column is correlated with the direction of a momentum, which no symmetric quantity is."""
+    known = np.isfinite(x) & np.isfinite(phi)
+    if np.count_nonzero(known) < 10 or np.ptp(x[known]) == 0:
+        return False
+    ranks = np.argsort(np.argsort(x[known], kind="stable"), kind="stable")
+    directions = (np.cos(phi[known]), np.sin(phi[known]))
+    return bool(max(abs(np.corrcoef(ranks, d)[0, 1]) for d in directions) > 6.0 / np.sqrt(ranks.size))
+
+
 def find_columns(columns: Any, n_features: int, names: Sequence[str] | None) -> IntArray | None:
     """Numbers of columns that are given by name or by number."""
     if columns is None:
@@ -218,3 +291,47 @@ def _below_one(x: Array) -> tuple[Array, int]:
 def _inverse(deviation: float, size: float = 0.0) -> float:
     """Inverse of a deviation, or 0 if rounding alone could make it."""
     return float(1.0 / deviation) if deviation > 1e-12 * size and np.isfinite(1.0 / max(deviation, 1e-300)) else 0.0
+
+
+def symmetric_copies(n_augment: int) -> list[tuple[float, float, float]]:
+    """Angle of rotation, sign of y and sign of z of the copies of an event whose mean is a prediction.
+
+    Rotations by equal angles, each mirrored and flipped or not, are a group, so that their mean is symmetric.
+    """
+    angles = [2.0 * math.pi * k * _SYMMETRIES / n_augment for k in range(n_augment // _SYMMETRIES)]
+    group = [(angle, mirror, flip) for angle in angles for mirror in (1.0, -1.0) for flip in (1.0, -1.0)]
+    return group or [(0.0, 1.0, 1.0)]
+
+
+def groups_of_weight(target: AnyArray, weight: Array, n_groups: int) -> IntArray | None:
+    """Number of the group of like weight of each event, which a net learns to tell apart beside the two classes.
+
+    Simulated events of one process have like weights, so that the groups stand for the processes. A net that has to
+    know them by their features learns more of an event than one that is told signal and background alone.
+
+    Parameters
+    ----------
+    target : array of shape (n_events,)
+        0 or 1.
+    weight : array of shape (n_events,)
+    n_groups : int
+        Groups of a class, with as many events each as equal weights allow: those stay together.
+
+    Returns
+    -------
+    array of shape (n_events,) or None
+        None if no class has two groups.
+
+    Examples
+    --------
+    >>> groups_of_weight(np.array([0, 0, 0, 0, 1, 1, 1, 1]), np.array([1, 2, 3, 4, 0.1, 0.3, 0.1, 0.3]), 4)
+    array([0, 1, 2, 3, 4, 5, 4, 5])
+    """
+    out, n_before = np.empty(target.size, dtype=np.intp), 0
+    for label in range(2):
+        rows = target == label
+        edges = np.unique(np.quantile(weight[rows], np.arange(1, n_groups) / n_groups, method="inverted_cdf"))
+        groups = np.unique(np.searchsorted(edges, weight[rows]), return_inverse=True)[1]
+        out[rows] = n_before + groups
+        n_before += int(groups.max()) + 1
+    return out if n_before > 2 else None

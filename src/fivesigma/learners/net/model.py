@@ -1,0 +1,239 @@
+"""The net itself and its training: torch.nn, autograd, AdamW and one cycle of the learning rate.
+
+Random numbers come from generators of the run alone, and the number of threads is put back: torch's global state is
+left as it was.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fivesigma._tools.extras import need
+from fivesigma._tools.threads import note_threads, wanted_cores
+from fivesigma._types import Array, IntArray
+from fivesigma.errors import InputError
+from fivesigma.learners.net.inputs import Floats, symmetric_copies
+
+torch = need("torch")
+
+_ROWS_AT_ONCE = 1024  # of a prediction
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+class DenseNet(torch.nn.Module):  # type: ignore[name-defined]  # torch is imported when it is needed
+    """A net whose layers see the inputs and all layers before them.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Units of each layer; those of the last are the outputs.
+    n_inputs : int
+    dropout : float
+        Share of units that a step leaves out.
+    """
+
+    def __init__(self, n_inputs: int, widths: list[int], dropout: float = 0.0) -> None:
+        super().__init__()
+        seen = np.cumsum([n_inputs, *widths[:-1]])
+        # Weights come later: those that torch draws by default take its global random numbers.
+        self.layers = torch.nn.ModuleList(
+            torch.nn.utils.skip_init(torch.nn.Linear, int(n), width) for n, width in zip(seen, widths, strict=True)
+        )
+        self.dropout = dropout
+
+    def forward(self, inputs: Any, generator: Any = None) -> Any:
+        """Outputs of events; with a generator, units are left out by chance."""
+        seen = inputs
+        for layer in self.layers[:-1]:
+            units = torch.nn.functional.silu(layer(seen))
+            if generator is not None and self.dropout:
+                units = units * random_mask(units.shape, self.dropout, generator)
+            seen = torch.cat([units, seen], 1)
+        return self.layers[-1](seen)
+
+    def initialise(self, generator: Any) -> None:
+        """Draw weights that keep the size of what passes a layer; offsets are zero."""
+        for before, _ in pairwise(self.layers):
+            torch.nn.init.normal_(before.weight, 0.0, math.sqrt(2.0 / before.in_features), generator=generator)
+        last = self.layers[-1]
+        torch.nn.init.normal_(last.weight, 0.0, math.sqrt(1.0 / last.in_features), generator=generator)
+        for layer in self.layers:
+            torch.nn.init.zeros_(layer.bias)
+
+    def arrays(self) -> list[Floats]:
+        """Weights and offsets of each layer in turn."""
+        return [p.detach().cpu().numpy().copy() for layer in self.layers for p in (layer.weight, layer.bias)]
+
+    @classmethod
+    def from_arrays(cls, arrays: list[Floats]) -> DenseNet:
+        """Make a net in double precision of what `arrays` gave."""
+        net = cls(arrays[0].shape[1], [offset.shape[0] for offset in arrays[1::2]])
+        net.double()
+        with torch.no_grad():
+            for p, array in zip(net.parameters(), arrays, strict=True):
+                p.copy_(torch.from_numpy(array))
+        return net
+
+
+def random_mask(shape: tuple[int, int], dropout: float, generator: Any) -> Any:
+    """Zero for the share of units that is left out, more than one for the others, so that their mean is one.
+
+    Sixteen bits decide on a unit, for a random number each would take a tenth of the time of a step.
+    """
+    n, below = math.prod(shape), round(dropout * 2**16) - 2**15
+    bits = torch.empty((n + 3) // 4, dtype=torch.int64, device=generator.device)
+    bits.random_(-(2**63), None, generator=generator)
+    kept = bits.view(torch.int16)[:n].view(shape) >= below
+    return kept.to(torch.float32).mul_(2**16 / (2**15 - below))
+
+
+class TrainingEvents(NamedTuple):
+    """What a net is trained on.
+
+    Attributes
+    ----------
+    scalars, vectors : arrays of shape (n_events, n_scalars) and (n_events, n_momenta, 3)
+        See `Inputs`.
+    target, weight : arrays of shape (n_events,)
+        1 for signal; weights of mean one.
+    group : int array of shape (n_events,), optional
+        Groups that the net learns to tell apart as well.
+    """
+
+    scalars: Floats
+    vectors: Floats
+    target: Floats
+    weight: Floats
+    group: IntArray | None = None
+
+
+def find_device(device: str) -> str:
+    """The device that is meant, if it is there."""
+    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available, "cpu": lambda: True}
+    if device == "auto":
+        return next(name for name, has in there.items() if has())
+    if not there[device]():
+        raise InputError(f"device={device!r} is not available here; use device='auto' or 'cpu'")
+    return device
+
+
+def train(
+    events: TrainingEvents,
+    *,
+    width: int,
+    depth: int,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    weight_decay: float,
+    dropout: float,
+    device: str,
+    seed: int,
+    report: Callable[[float], None],
+) -> list[Floats]:
+    """Train a net and return its weights, layer by layer; `report` is called with the mean loss of each epoch."""
+    device = find_device(device)
+    order_of, chance = (torch.Generator(device=d).manual_seed(seed) for d in ("cpu", device))
+    x, v, y, w = (torch.from_numpy(a).to(device) for a in events[:4])
+    group = None if events.group is None else torch.from_numpy(events.group).to(device)
+    n_outputs = 1 if events.group is None else 2 + int(events.group.max())
+    net = DenseNet(x.shape[1] + 3 * v.shape[1], [width] * depth + [n_outputs], dropout)
+    net.initialise(order_of)
+    net.to(device)
+    n_batches = math.ceil(y.shape[0] / batch_size)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=device == "cpu")
+    cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=max(2, epochs * n_batches))
+    loss_of = torch.nn.functional.binary_cross_entropy_with_logits
+    with torch.enable_grad():
+        for _ in range(epochs):
+            total = torch.zeros((), device=device)
+            order = torch.randperm(y.shape[0], generator=order_of).to(device)
+            for rows in torch.tensor_split(order, n_batches):
+                inputs = x[rows]
+                if v.shape[1]:
+                    inputs = torch.cat([inputs, _randomly_turned(v[rows], chance)], 1)
+                outputs = net(inputs, chance)
+                loss = loss_of(outputs[:, 0], y[rows], w[rows])
+                total += loss.detach()
+                if group is not None:
+                    by_event = torch.nn.functional.cross_entropy(outputs[:, 1:], group[rows], reduction="none")
+                    loss = loss + (w[rows] * by_event).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                cycle.step()
+            report(float(total) / n_batches)
+    arrays = net.arrays()
+    return [*arrays[:-2], arrays[-2][:1], arrays[-1][:1]]  # the outputs of the groups have done their work
+
+
+def net_log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment: int) -> Array:
+    """Log-odds of events, the mean over `n_augment` symmetric copies of each.
+
+    In double precision, for in single the score of an event would depend on which others are scored with it; on the
+    CPU, which has it everywhere.
+    """
+    net = DenseNet.from_arrays(weights)
+    turns = _turns(n_augment) if vectors.shape[1] else [None]
+    out = np.empty(scalars.shape[0])
+    with torch.inference_mode():
+        for start in range(0, out.size, _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            x, v = (torch.from_numpy(a[rows].astype(np.float64)) for a in (scalars, vectors))
+            copies = [net(x if turn is None else torch.cat([x, _turned(v, *turn)], 1)) for turn in turns]
+            out[rows] = np.mean([copy[:, 0].numpy() for copy in copies], axis=0)
+    return out
+
+
+def _turns(n_augment: int) -> list[tuple[Any, ...]]:
+    """Symmetric copies as numbers of torch."""
+    return [tuple(torch.tensor([t], dtype=torch.float64) for t in turn) for turn in symmetric_copies(n_augment)]
+
+
+def _randomly_turned(vectors: Any, generator: Any) -> Any:
+    """Each event rotated about the beam, mirrored and flipped by chance."""
+    n, device = vectors.shape[0], vectors.device
+    angle = torch.rand(n, generator=generator, device=device) * (2.0 * math.pi)
+    signs = torch.randint(2, (2, n), generator=generator, device=device, dtype=torch.float32) * 2.0 - 1.0
+    return _turned(vectors, angle, signs[0], signs[1])
+
+
+def _turned(vectors: Any, angle: Any, mirror: Any, flip: Any) -> Any:
+    """Vectors mirrored in y, rotated in the transverse plane and flipped in z, flat."""
+    cos, sin = torch.cos(angle)[:, None], torch.sin(angle)[:, None]
+    x, y = vectors[:, :, 0], vectors[:, :, 1] * mirror[:, None]
+    return torch.cat([cos * x - sin * y, sin * x + cos * y, vectors[:, :, 2] * flip[:, None]], 1)
+
+
+_lock = threading.Lock()
+_inside = 0
+_before = 0
+
+
+@contextmanager
+def limited_threads(n_jobs: int | None) -> Iterator[None]:
+    """Keep torch within some threads, and refuse a forked process, in which they are gone.
+
+    torch gives new threads what was set last in any of them, so with several nets at once the first one in says what
+    the last one out puts back.
+    """
+    global _inside, _before  # noqa: PLW0603 - torch's setting is as global
+    threads = note_threads(wanted_cores(n_jobs))
+    with _lock:
+        if _inside == 0:
+            _before = torch.get_num_threads()
+        _inside += 1
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            torch.set_num_threads(_before)
