@@ -28,7 +28,20 @@ pytest.importorskip("uproot")
 
 ROOT = Path(__file__).parents[2]
 HIGGSML = ("higgsml", "higgsml fetch", "higgsml simulate", "higgsml score")
-COMMANDS = ("demo", "train", "predict", "score", "scan", "categorise", "report", "export", "env", *HIGGSML)
+COMMANDS = (
+    "demo",
+    "train",
+    "predict",
+    "score",
+    "scan",
+    "categorise",
+    "report",
+    "export",
+    "env",
+    "analyse",
+    "fair-universe run",
+    *HIGGSML,
+)
 QUICK = ("--trees", "12", "--jobs", "1", "--b-reg", "10")
 
 

@@ -20,6 +20,7 @@ from fivesigma.errors import InputError, StoreError
 from fivesigma.store import migrations
 from fivesigma.store.checkpoint import FORMAT as CHECKPOINT_FORMAT
 from fivesigma.store.codecs import STORABLE
+from fivesigma.store.codecs.categories_records import RECORDS, STORABLE_RECORDS
 from fivesigma.store.codecs.plain import _from_npy
 from tests.estimators.blobs import make_blobs
 from tests.store.test_store import forge
@@ -160,14 +161,15 @@ def _round() -> Round:
 
 
 def stored_names() -> dict[str, Any]:
-    """What the present format stores: parameters, fitted attributes and fields of rounds."""
-    classes = {name: getattr(fivesigma, name) for name in STORABLE}
+    """What the present format stores: parameters, fitted attributes, fields of rounds and of records of categories."""
+    classes = {name: getattr(fivesigma, name) for name in STORABLE if name not in STORABLE_RECORDS}
     return {
         "format": migrations.FORMAT,
         "checkpoint": CHECKPOINT_FORMAT,
         "parameters": {name: sorted(cls().get_params(deep=False)) for name, cls in classes.items()},
         "fitted": {name: sorted(getattr(cls, "_stored", ())) for name, cls in classes.items()},
         "round": {f.name: f.default is not MISSING for f in fields(Round)},
+        "records": {name: list(inspect.signature(kind).parameters) for name, kind in RECORDS.items()},
     }
 
 

@@ -70,11 +70,11 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
 def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted: bool = False) -> Any:
     """Load a saved estimator, whose scores are those of the one that was saved, or saved categories.
 
-    That is any estimator that `save` takes: `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`,
-    `DecomposedClassifier`, `ProfiledClassifier`, `CascadePool` or `NetClassifier`. Everything is checked before it is
-    used: the manifest against its digest, the files against their hashes. This finds damage; it is no signature. No
-    code of the model runs. If other versions of its libraries are installed than those that wrote it, its scores of a
-    few fixed events must still be the same.
+    That is all that `save` takes: `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`,
+    `DecomposedClassifier`, `ProfiledClassifier`, `CascadePool`, `NetClassifier`, `Categories` or `ScoreCategories`.
+    Everything is checked before it is used: the manifest against its digest, the files against their hashes. This finds
+    damage; it is no signature. No code of the model runs. If other versions of its libraries are installed than those
+    that wrote it, its scores of a few fixed events must still be the same.
 
     Parameters
     ----------
