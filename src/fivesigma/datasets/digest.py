@@ -42,9 +42,10 @@ def canonical(X: AnyArray) -> AnyArray:
     return np.ascontiguousarray(np.where(np.isnan(X), np.float32(np.nan), X + np.float32(0)), dtype=np.float32)
 
 
-def row_digests(X: AnyArray) -> AnyArray:
+def row_digests(X: Any) -> AnyArray:
     """Mix the bits of each row of features into 64; overflow is meant."""
-    bits = canonical(X).view(np.uint32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite for all of its rows
+        bits = canonical(np.asarray(X, dtype=np.float32)).view(np.uint32)
     out = np.zeros(len(X), dtype=np.uint64)
     for column in bits.T:
         out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)
@@ -68,9 +69,7 @@ def rows_to_know_again(X: Any, known: AnyArray | None = None) -> AnyArray:
     out = np.zeros(0, dtype=np.uint64) if known is None else known
     try:
         for begin in range(0, X.shape[0], _AT_ONCE):
-            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite for all of its rows
-                rows = row_digests(np.asarray(X[begin : begin + _AT_ONCE], dtype=np.float32))
-            out = np.unique(np.concatenate([out, rows]))[:MOST_ROWS]
+            out = np.unique(np.concatenate([out, row_digests(X[begin : begin + _AT_ONCE])]))[:MOST_ROWS]
     except (TypeError, ValueError):
         return out
     return out

@@ -183,7 +183,7 @@ class TrainingSample:
     def _row_digests(self) -> AnyArray:
         """Digests of the rows; none of tables that are not numbers in memory."""
         try:
-            return row_digests(np.asarray(self.X, dtype=np.float32))
+            return row_digests(self.X)
         except (TypeError, ValueError):
             return np.empty(0, dtype=np.uint64)
 

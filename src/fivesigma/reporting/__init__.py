@@ -32,7 +32,7 @@ from fivesigma.reporting.sections import (
     Section,
     ShiftTable,
     category_table,
-    importance_of,
+    rank_features,
     score_systematics,
     shift_table,
 )
@@ -225,7 +225,7 @@ def report(
             processes=process_rows(weight, selected, processes),
             categories=category_table(categories, cross_fitted),
             systematics=shift_table(scored, float(final.cut_), varied),
-            importance=importance_of(model, final, feature_names_of(model, final, events), events),
+            importance=rank_features(model, final, feature_names_of(model, final, events), events),
             overtraining=overtraining_of(model, final, scored, trained_on, utility),
             provenance=provenance_of(model, final, events, trained_on, again if command is None else command),
         )

@@ -78,7 +78,7 @@ class Importance:
     n_rest: int
 
 
-def importance_of(model: Any, final: Any, names: Sequence[str], events: Events | ScoredEvents) -> Importance | None:
+def rank_features(model: Any, final: Any, names: Sequence[str], events: Events | ScoredEvents) -> Importance | None:
     """Importance of features.
 
     Parameters
