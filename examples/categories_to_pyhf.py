@@ -53,7 +53,7 @@ def main(folder: Path, n: int = 40_000) -> dict[str, Any]:
         return probability
 
     # As many categories as the statistics of the tuning events support, each background known to 10 % or better.
-    chosen = categorise(score(tune.X), tune.y, tune.weight, "auto", max_relative_mc_error=0.1, rule="smooth")
+    chosen = categorise(score(tune.X), tune.y, tune.weight, "auto", max_relative_mc_error=0.1, rule="model")
     quoted = chosen.evaluate(score(test.X), test.y, test.weight, process=test.process)
     print(quoted)
     print("one standard deviation of simulation statistics:", quoted.interval(n_boot=100).significance)

@@ -148,7 +148,7 @@ def compare(
                 with_mc = knowing.evaluate(judge, systematics=judge_moved, mc_statistics=True)
                 values = {"knowing": quoted.significance, "simulation": with_mc.significance}
                 if name == "plain":
-                    naive = categorise(tune, n_categories=k, rule="smooth", min_effective=25)
+                    naive = categorise(tune, n_categories=k, rule="model", min_effective=25)
                     values["limit"] = naive.evaluate(judge).significance
                     shifts = naive.evaluate(judge, systematics=judge_moved)
                     values["naive"] = shifts.significance

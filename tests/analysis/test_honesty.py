@@ -18,6 +18,7 @@ from tests.analysis.conftest import Small
 from tests.analysis.ntuples import N, branches, make, write
 
 pytest.importorskip("cabinetry")
+pyhf = pytest.importorskip("pyhf")
 
 
 def run(given: dict[str, Any], out: Path, **options: Any) -> Record:
@@ -117,8 +118,10 @@ def test_a_fit_that_fails_says_why() -> None:
         "measurements": [{"name": "m", "config": {"poi": "mu", "parameters": []}}],
         "version": "1.0.0",
     }
+    optimizer = pyhf.get_backend()[1]
     with pytest.raises(InputError, match=r"the fit of workspace\.json (failed|gave)"):
         fit_workspace(workspace)
+    assert pyhf.get_backend()[1] is optimizer
 
 
 def test_factors_of_the_luminosity_are_said(small: Small, tmp_path: Path) -> None:

@@ -101,8 +101,11 @@ def test_native_files_and_a_readable_manifest(tmp_path: Path) -> None:
     labels = np.where(y == 1, "s", "b")
     model = GrownCascadeClassifier("lightgbm", **GROWN).fit(frame, labels, weight)
     path = save(model, tmp_path / "model")
-    assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "part-000.npy", "part-001.txt", "part-002.npy"]
-    assert (path / "part-001.txt").read_text().startswith("tree\n")
+    assert sorted(p.name for p in path.iterdir()) == [
+        "manifest.json",
+        *("part-000.npy", "part-001.npy", "part-002.txt", "part-003.npy"),
+    ]
+    assert (path / "part-002.txt").read_text().startswith("tree\n")
     assert stat.S_IMODE((path / "manifest.json").stat().st_mode) & 0o444 == 0o444
     manifest = json.loads((path / "manifest.json").read_text())
     assert manifest["format"] == FORMAT
@@ -184,8 +187,8 @@ class TestPickle:
     def test_a_skops_file_with_another_type_is_refused_on_loading(self, saved: Path) -> None:
         skops = pytest.importorskip("skops.io")
         estimator = make_pipeline(FunctionTransformer(square), LogisticRegression()).fit(X, y)
-        forge(saved, lambda m: m["model"]["parameters"].update(cv={"$": "skops", "file": "part-002.skops"}))
-        add_file(saved, "part-002.skops", skops.dumps(estimator))
+        forge(saved, lambda m: m["model"]["parameters"].update(cv={"$": "skops", "file": "part-009.skops"}))
+        add_file(saved, "part-009.skops", skops.dumps(estimator))
         with pytest.raises(StoreError, match=r"parameters\.cv .*test_store\.square"):
             load(saved)
 
@@ -195,7 +198,7 @@ class TestTarget:
         model = load(saved)
         with pytest.raises(StoreError, match="there already"):
             save(model, saved)
-        (saved / "part-001.ubj").write_bytes(b"old")
+        (saved / "part-002.ubj").write_bytes(b"old")
         save(model, saved, force=True)
         load(saved)
         assert [p.name for p in saved.parent.iterdir()] == ["model"]
@@ -269,7 +272,7 @@ FORGERIES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda m: m.update(model=1), "has not the parts"),
     (lambda m: m.update(model={}), "describes no estimator"),
     (lambda m: m.update(extra=1), "has not the parts"),
-    (lambda m: m["files"].update({"part-001.ubj": 3}), "neither size nor hash"),
+    (lambda m: m["files"].update({"part-002.ubj": 3}), "neither size nor hash"),
     (lambda m: m["model"].update({"class": "Popen"}), "is a 'Popen'; known are"),
     (lambda m: m["model"].update({"class": ["GrownCascadeClassifier"]}), "should be a str, not a list"),
     (lambda m: m["model"].update({"$": "subprocess"}), "unknown kind 'subprocess'"),
@@ -292,10 +295,10 @@ FORGERIES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda m: m["model"]["fitted"]["history_"]["columns"].__setitem__(3, "s"), "no column 'class_weights'"),
     (lambda m: m["model"]["fitted"]["history_"]["columns"].__setitem__(-1, "x"), "a column 'x', which is unknown"),
     (lambda m: m["model"]["fitted"]["history_"].update(table=1), r"table .* should be a ndarray, not a int"),
-    (lambda m: m["model"]["fitted"]["history_"]["table"].update(file="part-001.ubj"), "history_.* cannot be made"),
+    (lambda m: m["model"]["fitted"]["history_"]["table"].update(file="part-002.ubj"), "history_.* cannot be made"),
     (lambda m: m["model"]["fitted"]["utility_"].update({"class": "FDivergence"}), "the utility 'FDivergence'"),
     (lambda m: m["model"]["fitted"]["utility_"]["parameters"].update(b_reg=-1), "cannot be made a utility"),
-    (lambda m: m["model"]["parameters"].update(cv={"$": "pickle", "file": "part-001.ubj"}), "is a pickle"),
+    (lambda m: m["model"]["parameters"].update(cv={"$": "pickle", "file": "part-002.ubj"}), "is a pickle"),
 ]
 
 
@@ -303,7 +306,7 @@ class TestDamage:
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.data())
     def test_any_changed_byte_is_refused(self, saved: Path, data: st.DataObject) -> None:
-        file = saved / data.draw(st.sampled_from(["manifest.json", "part-001.ubj"]))
+        file = saved / data.draw(st.sampled_from(["manifest.json", "part-002.ubj"]))
         content = file.read_bytes()
         at = data.draw(st.integers(0, len(content) - 1))
         changed = content[at] ^ data.draw(st.integers(1, 255))
@@ -339,8 +342,8 @@ class TestDamage:
         with pytest.raises(StoreError, match=r"holds extra\.txt, which its manifest does not list"):
             load(saved)
         (saved / "extra.txt").unlink()
-        (saved / "part-001.ubj").unlink()
-        with pytest.raises(StoreError, match=r"part-001\.ubj is missing"):
+        (saved / "part-002.ubj").unlink()
+        with pytest.raises(StoreError, match=r"part-002\.ubj is missing"):
             load(saved)
         (saved / "manifest.json").unlink()
         with pytest.raises(StoreError, match=r"holds no manifest\.json"):
@@ -349,8 +352,8 @@ class TestDamage:
             load(saved / "elsewhere")
 
     def test_a_link_is_refused(self, saved: Path, tmp_path: Path) -> None:
-        (saved / "part-001.ubj").rename(tmp_path / "outside.ubj")
-        (saved / "part-001.ubj").symlink_to(tmp_path / "outside.ubj")
+        (saved / "part-002.ubj").rename(tmp_path / "outside.ubj")
+        (saved / "part-002.ubj").symlink_to(tmp_path / "outside.ubj")
         with pytest.raises(StoreError, match="no plain file"):
             load(saved)
 
@@ -358,7 +361,7 @@ class TestDamage:
         "name", ["../outside.ubj", "/etc/passwd", "a/b.ubj", "..", "a..", "C:\\x", "manifest.json"]
     )
     def test_a_name_that_leaves_the_folder_is_refused(self, saved: Path, name: str) -> None:
-        forge(saved, lambda m: m["files"].update({name: m["files"].pop("part-001.ubj")}))
+        forge(saved, lambda m: m["files"].update({name: m["files"].pop("part-002.ubj")}))
         with pytest.raises(StoreError, match="a name that leaves the model"):
             load(saved)
 

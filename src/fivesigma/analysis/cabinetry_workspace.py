@@ -177,7 +177,8 @@ def fit_workspace(workspace: dict[str, Any]) -> dict[str, float]:
     InputError
         If the fit fails, with its cause.
     """
-    cabinetry = need("cabinetry")
+    cabinetry, pyhf = need("cabinetry"), need("pyhf")
+    backend = pyhf.get_backend()
     with _listening() as said:
         try:
             significance = discovery_significance(workspace)
@@ -190,6 +191,8 @@ def fit_workspace(workspace: dict[str, Any]) -> dict[str, float]:
                 f"the fit of workspace.json failed ({why}); look for empty bins and for parameters that no region "
                 "constrains"
             ) from err
+        finally:
+            pyhf.set_backend(*backend)  # cabinetry sets its own optimizer, and leaves it there when a fit fails
     at = model.config.poi_index
     out = {"significance": significance, "mu": float(found.bestfit[at]), "error": float(found.uncertainty[at])}
     odd = [f"{name} = {value}" for name, value in out.items() if not np.isfinite(value)]

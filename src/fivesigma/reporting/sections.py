@@ -104,7 +104,8 @@ def rank_features(model: Any, final: Any, names: Sequence[str], events: Events |
 
 def _gains(model: Any, n_features: int) -> tuple[Array | None, bool]:
     """Mean share of the gain over the parts of a model, and whether all of them say it."""
-    if hasattr(model, "feature_importances_") or hasattr(model, "gains"):  # a classifier, or boosters of ours
+    made_of_parts = hasattr(model, "members_") or hasattr(model, "models_")  # whose mean may hide that one knows none
+    if not made_of_parts and (hasattr(model, "feature_importances_") or hasattr(model, "gains")):
         gains = model.gains(n_features) if hasattr(model, "gains") else model.feature_importances_
         share = np.asarray(gains, dtype=np.float64)
         known = share.shape == (n_features,) and share.sum() > 0
