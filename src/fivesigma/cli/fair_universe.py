@@ -46,6 +46,8 @@ def run(
     DATA is the challenge's Parquet file, a file with the columns of the 2014 challenge, or toy:N for N simulated
     events. The score that knows the nuisances is compared with a plain score in categories of equal content, and with a
     fit that ignores the nuisances.
+
+    In a trial on the toy 68 % intervals covered 37 % only: look at the coverage before you quote a width.
     """
     from fivesigma.fair_universe import compare, read_events
 
