@@ -132,14 +132,7 @@ def check_rule(rule: str, known: Iterable[str] = RULES) -> None:
 
 
 def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, *, min_effective: float | None = None) -> CutScan:
-    """Scan events that are not in memory all at once; their first pass is done.
-
-    Parameters
-    ----------
-    ranking : BinnedRanking
-    utility, rule, min_effective
-        As in `scan`; the rule is one of `RULES_OF_BINS`.
-    """
+    """Scan events that are not in memory all at once; their first pass is done."""
     if rule not in RULES_OF_BINS:
         raise InputError(
             f"rule={rule!r} needs every cut, which a scan of files or of a cluster does not have; use one of "

@@ -31,22 +31,14 @@ class ProfiledCuts:
     A variation carries few events from one side of a cut to the other, so that its shifts are a comb, whose best tooth
     a search would take. So for the rule "model" the ratio of the varied to the nominal background is averaged along the
     score.
-
-    Attributes
-    ----------
-    up, down : arrays of shape (n_cuts, n_systematics)
-        Shifts at one standard deviation.
-    relative : array of shape (n_cuts,) or None
-        Relative variance of the background from the statistics of the simulation, if that is profiled too. The noise
-        that is left in smooth variations is a part of it: a shift is known no better than that.
-    own : OwnUncertainty
-        Of the utility.
     """
 
-    up: Array
+    up: Array  # (n_cuts, n_systematics): shifts at one standard deviation
     down: Array
+    # (n_cuts,): relative variance of the background from the statistics of the simulation, if that is profiled too. The
+    # noise that is left in smooth variations is a part of it: a shift is known no better than that
     relative: Array | None
-    own: OwnUncertainty
+    own: OwnUncertainty  # of the utility
 
     @classmethod
     def of(

@@ -33,31 +33,16 @@ _TRUST = 50.0  # effective background events at the cut with which both views ha
 
 
 class Seen(NamedTuple):
-    """What a rule sees of cuts, from the tightest to the one that keeps all events.
+    """What a rule sees of cuts, from the tightest to the one that keeps all events."""
 
-    Attributes
-    ----------
-    z : array of shape (n_cuts,)
-        Significance of each cut; NaN is excluded, at least one is not NaN.
-    last : int array of shape (n_cuts,)
-        Rank of the last event that each cut keeps.
-    error_at : callable
-        Standard error of the significance at a cut.
-    s, b : arrays of shape (n_cuts,)
-        Yields.
-    variances : callable
-        Sums of the squared weights of signal and of background that some of the cuts keep, by their ascending numbers.
-    value : callable
-        Significance of other yields s and b at some of the cuts.
-    """
-
-    z: Array
-    last: IntArray
-    error_at: Callable[[int], float]
-    s: Array
+    z: Array  # (n_cuts,): significance of each cut; NaN is excluded, at least one is not NaN
+    last: IntArray  # (n_cuts,): rank of the last event that each cut keeps
+    error_at: Callable[[int], float]  # standard error of the significance at a cut
+    s: Array  # (n_cuts,): yields
     b: Array
+    # sums of the squared weights of signal and of background that some of the cuts keep, by their ascending numbers
     variances: Callable[[IntArray], tuple[Array, Array]]
-    value: Callable[[IntArray, Array, Array], Array]
+    value: Callable[[IntArray, Array, Array], Array]  # significance of other yields s and b at some of the cuts
 
 
 def seen_by(cuts: Cuts, z: Array, utility: Utility) -> Seen:
@@ -108,32 +93,17 @@ def take_modelled(seen: Seen) -> int | None:
 
 
 class ModelledCurve(NamedTuple):
-    """Modelled significance at some of the cuts, and the one that the rule takes.
+    """Modelled significance at some of the cuts, and the one that the rule takes."""
 
-    Attributes
-    ----------
-    cuts : int array
-        Indices of the cuts, ascending.
-    by_fraction, by_background : arrays
-        Significance in the two views; NaN where a cut is not valid. They are equal if there is only the first.
-    best : int
-        Index of the cut that the rule takes; it is valid.
-    """
-
-    cuts: IntArray
+    cuts: IntArray  # indices of the cuts, ascending
+    # significance in the two views; NaN where a cut is not valid. They are equal if there is only the first
     by_fraction: Array
     by_background: Array
-    best: int
+    best: int  # index of the cut that the rule takes; it is valid
 
 
 def model_curve(seen: Seen, valid: BoolArray) -> ModelledCurve | None:
-    """Model the yields of a ranked sample, and find the best of its valid cuts, of which there is at least one.
-
-    Returns
-    -------
-    ModelledCurve or None
-        None if there are too few events or too few distinct scores to model.
-    """
+    """Model the yields of a ranked sample, and find the best of its valid cuts, of which there is at least one."""
     last = seen.last
     cuts = _grid(last, valid)
     fraction = (last[cuts] + 1.0) / (last[-1] + 1.0)
@@ -172,20 +142,13 @@ def grid_ranks(n_events: int) -> IntArray:
 
 
 class Rule(NamedTuple):
-    """A rule, and what it needs of events that are not in memory.
+    """A rule, and what it needs of events that are not in memory."""
 
-    Attributes
-    ----------
-    choose : callable
-        Number of the cut that it takes; None if it can take none, and then the plateau stands in.
-    depth : float or None
-        Standard errors below the peak down to which it must see all cuts; None if it must see all that there are.
-    only_ends : bool
-        Whether of those below the peak only the first and the last matter to it, besides those at `grid_ranks`.
-    """
-
+    # number of the cut that it takes; None if it can take none, and then the plateau stands in
     choose: Callable[[Seen], int | None]
+    # standard errors below the peak down to which it must see all cuts; None if it must see all that there are
     depth: float | None
+    # whether of those below the peak only the first and the last matter to it, besides those at `grid_ranks`
     only_ends: bool = False
 
 

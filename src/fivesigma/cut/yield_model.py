@@ -48,18 +48,10 @@ _OF_SHARES = _Smoothness(0.3, 3, 1.0)  # without data a quadratic: a Gaussian th
 
 @dataclass(frozen=True, eq=False)
 class RankedYields:
-    """Yields of a ranked sample at some cuts, from the tightest to the one that keeps all events.
+    """Yields of a ranked sample at some cuts, from the tightest to the one that keeps all events."""
 
-    Attributes
-    ----------
-    fraction : array of shape (n_cuts,)
-        Share of all events that each cut keeps; the last is one.
-    s, b, s2, b2 : arrays of shape (n_cuts,)
-        Signal, background, and the sums of their squared weights.
-    """
-
-    fraction: Array
-    s: Array
+    fraction: Array  # (n_cuts,): share of all events that each cut keeps; the last is one
+    s: Array  # (n_cuts,): signal, background, and the sums of their squared weights
     b: Array
     s2: Array
     b2: Array
@@ -130,18 +122,6 @@ def smooth_shares(measured: RankedYields, shifts: Array) -> tuple[Array, Array]:
     least squares. How smooth it is, each systematic decides by itself, by generalised cross-validation: other weights
     of the same events have hardly any noise and are followed closely, while scores that move carry events across a cut
     both ways.
-
-    Parameters
-    ----------
-    measured : RankedYields
-        The nominal yields.
-    shifts : array of shape (n_cuts, n_systematics)
-        Of the background above each cut.
-
-    Returns
-    -------
-    shares, variances : arrays of shape (n_cuts, n_systematics)
-        Running shares, and the variances that noise leaves in them.
     """
     total = measured.background_by_fraction()
     b = np.diff(total, prepend=0.0)

@@ -24,20 +24,12 @@ class ProcessHistogram:
 
 @dataclass(frozen=True, eq=False)
 class ScoreHistogram:
-    """Expected events by score and process.
+    """Expected events by score and process."""
 
-    Attributes
-    ----------
-    edges : array of shape (n_bins + 1,)
-    processes : list of ProcessHistogram
-        In the order in which they are stacked: backgrounds from the smallest yield to the largest, then signal.
-    error : array of shape (n_bins,)
-        Standard error of all together, from the number of simulated events.
-    """
-
-    edges: Array
+    edges: Array  # (n_bins + 1,)
+    # in the order in which they are stacked: backgrounds from the smallest yield to the largest, then signal
     processes: list[ProcessHistogram]
-    error: Array
+    error: Array  # (n_bins,): standard error of all together, from the number of simulated events
 
 
 @dataclass(frozen=True)

@@ -19,65 +19,34 @@ N_BINS = 20
 
 @dataclass(frozen=True, eq=False)
 class ClassOverlay:
-    """One class: densities of the score, which integrate to one, and how far the two samples are apart.
+    """One class: densities of the score, which integrate to one, and how far the two samples are apart."""
 
-    Attributes
-    ----------
-    name : {"signal", "background"}
-    training, here : arrays of shape (n_bins,)
-    training_error, here_error : arrays of shape (n_bins,)
-        Standard errors, from the number of events.
-    distance : float
-        Largest difference of the two cumulative distributions (Kolmogorov and Smirnov).
-    probability : float
-        Of a larger distance, if both samples had one distribution; from effective numbers of events.
-    """
-
-    name: str
-    training: Array
-    training_error: Array
+    name: str  # {"signal", "background"}
+    training: Array  # (n_bins,)
+    training_error: Array  # (n_bins,): standard errors, from the number of events
     here: Array
     here_error: Array
-    distance: float
-    probability: float
+    distance: float  # largest difference of the two cumulative distributions (Kolmogorov and Smirnov)
+    probability: float  # of a larger distance, if both samples had one distribution; from effective numbers of events
 
 
 @dataclass(frozen=True, eq=False)
 class Overtraining:
-    """Training events beside those of the report.
+    """Training events beside those of the report."""
 
-    Attributes
-    ----------
-    edges : array of shape (n_bins + 1,)
-    classes : list of ClassOverlay
-    training, here : float
-        Significance at the model's cut, of training events that are scaled to the yields of the report, and of its
-        events. NaN where the cut keeps no background.
-    by : str
-        Column by whose folds training events were scored by fits that had not seen them; empty if all fits had.
-    """
-
-    edges: Array
+    edges: Array  # (n_bins + 1,)
     classes: list[ClassOverlay]
+    # significance at the model's cut, of training events that are scaled to the yields of the report, and of its
+    # events. NaN where the cut keeps no background
     training: float
     here: float
-    by: str
+    by: str  # column by whose folds training events were scored by fits that had not seen them; empty if all fits had
 
 
 def overtraining_of(
     model: Any, final: Any, scored: ScoredEvents, trained_on: Events | None, utility: Utility
 ) -> Overtraining | None:
-    """Compare the scores of training events with those of other events; None if they are not known.
-
-    Parameters
-    ----------
-    model, final : estimator
-        The model that scores events, and the last step of it.
-    scored : ScoredEvents
-        Those of the report.
-    trained_on : Events, optional
-    utility : Utility
-    """
+    """Compare the scores of training events with those of other events; None if they are not known."""
     if trained_on is None:
         return None
     score, signal, weight = scored.arrays()

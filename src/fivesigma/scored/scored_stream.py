@@ -23,17 +23,7 @@ class Written(NamedTuple):
 
 
 def write_scores(model: Any, stream: EventStream, path: str | os.PathLike[str]) -> Written:
-    """Score a stream of events and write the file that `ScoredEvents.write` would, chunk by chunk.
-
-    Parameters
-    ----------
-    model : classifier
-        As in `ScoredEvents.of`.
-    stream : EventStream
-        With labels or without.
-    path : path
-        Ends in .csv or .parquet. The file appears whole or not at all, with its digest.
-    """
+    """Score a stream of events and write the file that `ScoredEvents.write` would, chunk by chunk."""
     path = Path(path)
     check_ending(path)
     polars = need("polars")

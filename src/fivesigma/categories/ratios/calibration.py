@@ -26,33 +26,19 @@ _EVENTS = 1 << 16  # of a class; more would not change the correction within its
 
 @dataclass(frozen=True)
 class Ratios:
-    """A fitted calibration; `of` gives the logarithms of signal over background density.
+    """A fitted calibration; `of` gives the logarithms of signal over background density."""
 
-    Attributes
-    ----------
-    signals, backgrounds : int arrays
-        Columns of the scores.
-    log_prior : array of shape (n_columns,)
-        Logarithm of the class shares of the training.
-    log_share : array of shape (n_backgrounds,)
-        Logarithm of the share of each background column in the background's yield.
-    log_yield : array of shape (n_signals,)
-        Logarithm of the yield of each signal over that of the background.
-    centre, scale, low, high : arrays of shape (n_columns - 1,)
-        Standardisation of the coordinates, and the range of the events that they were fitted on.
-    coefficients : array of shape (n_signals, n_terms)
-        Of the correction; one term is a constant, n_terms = 1 is no more than a prior.
-    """
-
-    signals: IntArray
+    signals: IntArray  # columns of the scores
     backgrounds: IntArray
-    log_prior: Array
-    log_share: Array
-    log_yield: Array
+    log_prior: Array  # (n_columns,): logarithm of the class shares of the training
+    log_share: Array  # (n_backgrounds,): logarithm of the share of each background column in the background's yield
+    log_yield: Array  # (n_signals,): logarithm of the yield of each signal over that of the background
+    # (n_columns - 1,): standardisation of the coordinates, and the range of the events that they were fitted on
     centre: Array
     scale: Array
     low: Array
     high: Array
+    # (n_signals, n_terms): of the correction; one term is a constant, n_terms = 1 is no more than a prior
     coefficients: Array
 
     def of(self, scores: Array) -> Array:
@@ -90,17 +76,7 @@ def _terms(z: Array, n_terms: int) -> Array:
 
 
 def fit_ratios(sample: ClassSample, roles: Roles, prior: ArrayLike | None = None, *, calibrate: bool = True) -> Ratios:
-    """Fit the calibration to events.
-
-    Parameters
-    ----------
-    sample : ClassSample
-    roles : Roles
-    prior : array-like of shape (n_columns,), optional
-        Class shares that the classifier was trained with. Without it, they are found from the events.
-    calibrate : bool, default=True
-        Whether to fit the quadratic correction; a prior that is given is then its start.
-    """
+    """Fit the calibration to events."""
     signals, backgrounds = roles.signal_columns, roles.background_columns
     n_signals = signals.size
     log_prior = np.zeros(len(roles.columns)) if prior is None else np.log(check_prior(prior, len(roles.columns)))
@@ -148,18 +124,7 @@ def check_prior(prior: ArrayLike, n_columns: int) -> Array:
 
 
 def _logit(terms: Array, offset: Array, weight: Array, ridge: float) -> Array:
-    """Coefficients of a multinomial logit with an offset, by Newton's method; the last class has the logit zero.
-
-    Parameters
-    ----------
-    terms : array of shape (n, n_terms)
-        The first is the constant, which the ridge leaves alone.
-    offset : array of shape (n, n_signals)
-    weight : array of shape (n, n_signals + 1)
-        Weight of each class in each row.
-    ridge : float
-        Of the squared coefficients, for classes of weight one.
-    """
+    """Coefficients of a multinomial logit with an offset, by Newton's method; the last class has the logit zero."""
     n_signals, n_terms = offset.shape[1], terms.shape[1]
     beta = np.zeros((n_signals, n_terms))
     penalty = np.full(n_terms, ridge)

@@ -19,21 +19,11 @@ from fivesigma.yields import split_labels
 
 @dataclass(frozen=True)
 class OneRatio:
-    """How class probabilities become the logarithm of the expected signal over the expected background.
+    """How class probabilities become the logarithm of the expected signal over the expected background."""
 
-    Attributes
-    ----------
-    processes : tuple of str
-        Names of the columns of the scores.
-    signal : str
-        The one that is signal.
-    ratios : Ratios
-        The calibration.
-    """
-
-    processes: tuple[str, ...]
-    signal: str
-    ratios: Ratios
+    processes: tuple[str, ...]  # names of the columns of the scores
+    signal: str  # the one that is signal
+    ratios: Ratios  # the calibration
 
     def of(self, scores: ArrayLike) -> Array:
         """One score per event, of class probabilities; what is one score already is returned as it is."""
@@ -63,22 +53,7 @@ def fit_ratio(  # noqa: PLR0917 - in the order of `categorise`
     *,
     calibrate: bool = True,
 ) -> OneRatio:
-    """Find the signal among the columns and fit the calibration.
-
-    Parameters
-    ----------
-    scores : array-like of shape (n_events, n_columns)
-        Class probabilities.
-    y, sample_weight : array-like of shape (n_events,)
-    process : array-like of shape (n_events,)
-        Name of the process of each event.
-    processes : sequence of str
-        Names of the columns; the one whose events are signal is the signal.
-    pos_label : label, optional
-    calibrate : bool, default=True
-        Whether to correct the ratio by a logit, quadratic in the logarithms of all ratios; otherwise only the shares of
-        the classes in the training are found from the events.
-    """
+    """Find the signal among the columns and fit the calibration."""
     shape = np.shape(scores)
     for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process), ("processes", processes)):
         if given is None:

@@ -31,19 +31,6 @@ def draw(
 
     Every region has the number of its category where most of it lies. Further signals have the probability of the
     background, divided by 1,000; several background columns have equal parts of it.
-
-    Parameters
-    ----------
-    categories : ScoreCategories
-        Of two signals or more.
-    ax : matplotlib axes, optional
-        The current axes if not given.
-    axes : (str, str), optional
-        The two signals; the first two by default.
-    scores : array of shape (n_events, n_columns), optional
-        Events whose range the figure shows; from -8 to 8 by default.
-    **label
-        ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes; see `fivesigma.plot`.
     """
     pyplot = need("matplotlib.pyplot")
     colours = need("matplotlib.colors")
