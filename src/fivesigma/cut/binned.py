@@ -15,7 +15,7 @@ import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cut.ranking import Cuts, between_scores
-from fivesigma.cut.rules import RULES, choose, grid_ranks, seen_by
+from fivesigma.cut.rules import RULES, KnownBackground, choose, grid_ranks
 from fivesigma.cut.score_bins import BinSums, Part, Parts, ScoreBins, sample_scores
 from fivesigma.significance import Utility
 from fivesigma.yields import significance_or_nan, standard_errors
@@ -227,7 +227,7 @@ def find_cut(ranking: BinnedRanking, utility: Utility, rule: str, floor: float) 
         if guess:
             guess = 0.0
             continue
-        used, chosen = choose(rule, seen_by(cuts, z, utility))
+        used, chosen = choose(rule, KnownBackground(utility).seen(cuts, z))
         if used != rule:  # other bins matter to the rule that stands in for it
             rule = used
             continue

@@ -12,6 +12,7 @@ the more the second view is trusted.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.cut.ranking import Cuts
 from fivesigma.cut.yield_model import RankedYields
 from fivesigma.significance import Utility
-from fivesigma.yields import standard_errors
+from fivesigma.yields import valid_yields
 
 DEFAULT_RULE = "model"
 PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
@@ -45,14 +46,48 @@ class Seen(NamedTuple):
     value: Callable[[IntArray, Array, Array], Array]  # significance of other yields s and b at some of the cuts
 
 
-def seen_by(cuts: Cuts, z: Array, utility: Utility) -> Seen:
-    """Cuts of a known background."""
+class CutValue(ABC):
+    """Significance of the yields of cuts."""
 
-    def error_at(cut: int) -> float:
-        one = np.array([cut])
-        return float(standard_errors(utility, cuts.s[one], cuts.b[one], *cuts.variances(one))[0])
+    @abstractmethod
+    def value(self, at: IntArray, s: Array, b: Array) -> Array:
+        """Significance of valid yields of some of the cuts, or of replicas of them along the first axis."""
 
-    return Seen(z, cuts.last, error_at, cuts.s, cuts.b, cuts.variances, lambda _, s, b: utility.value(s, b))
+    def value_or_nan(self, at: IntArray, s: Array, b: Array) -> Array:
+        """The same, NaN where yields are not valid."""
+        valid = valid_yields(s, b)
+        z = np.full(s.shape, np.nan)
+        z[valid] = self.value(np.broadcast_to(at, s.shape)[valid], s[valid], b[valid])
+        return z
+
+    def replica_values(self, cut: int, s: Array, b: Array, random_state: int) -> Array:  # noqa: ARG002 - others draw
+        """Of replicas of the yields of one cut, NaN where they are not valid."""
+        return self.value_or_nan(np.full(s.size, cut), s, b)
+
+    def errors(self, cuts: Cuts, at: IntArray) -> Array:
+        """How far Z moves if s and b each move up by their own simulation error, in quadrature."""
+        s, b = cuts.s[at], cuts.b[at]
+        s2, b2 = cuts.variances(at)
+        z = self.value(at, s, b)
+        return np.hypot(self.value(at, s + np.sqrt(s2), b) - z, self.value(at, s, b + np.sqrt(b2)) - z)
+
+    def seen(self, cuts: Cuts, z: Array) -> Seen:
+        """What a rule sees of these cuts."""
+
+        def error_at(cut: int) -> float:
+            return float(self.errors(cuts, np.array([cut]))[0])
+
+        return Seen(z, cuts.last, error_at, cuts.s, cuts.b, cuts.variances, self.value)
+
+
+class KnownBackground(CutValue):
+    """A utility of the yields alone."""
+
+    def __init__(self, utility: Utility) -> None:
+        self.utility = utility
+
+    def value(self, at: IntArray, s: Array, b: Array) -> Array:  # noqa: ARG002, D102 - as in CutValue
+        return self.utility.value(s, b)
 
 
 def take_peak(seen: Seen) -> int:

@@ -15,7 +15,7 @@ from fivesigma._tools.extras import need
 
 if TYPE_CHECKING:
     from fivesigma.reporting import ReportData
-    from fivesigma.reporting.overtraining import ClassOverlay
+    from fivesigma.reporting.histogram import ClassOverlay
 
 _MINUS = "−"
 DIGITS = 8  # significant digits that are sent

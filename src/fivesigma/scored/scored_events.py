@@ -223,18 +223,22 @@ class ScoredEvents:
         """
         path = Path(path)
         check_ending(path)
+        frame = self.frame()
+        with written_with_digest(path) as beside:
+            (frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet)(beside)
+        return path
+
+    def frame(self, first: int = 0) -> Any:
+        """The columns of a file of scores as a polars.DataFrame; without ids the rows are numbered from `first`."""
         columns = {
-            "id": np.arange(len(self)) if self.ids is None else self.ids,
+            "id": np.arange(first, first + len(self)) if self.ids is None else self.ids,
             "score": self.score,
             "selected": self.selected,
             "label": None if self.signal is None else np.array(self.classes)[self.signal.astype(np.intp)],
             "weight": self.weight,
             "process": self.process,
         }
-        frame = need("polars").DataFrame({name: column for name, column in columns.items() if column is not None})
-        with written_with_digest(path) as beside:
-            (frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet)(beside)
-        return path
+        return need("polars").DataFrame({name: column for name, column in columns.items() if column is not None})
 
     def arrays(self) -> tuple[AnyArray, BoolArray, Array]:
         """Score, signal and weight of events that have all three; an error otherwise."""

@@ -11,9 +11,19 @@ from fivesigma.categories.floors import Floors
 from fivesigma.categories.ratios.calibration import Ratios, fit_ratios
 from fivesigma.categories.ratios.cells import Points, cells_of, densities, floor_points, information, summed
 from fivesigma.categories.ratios.class_sample import ClassSample, added
-from fivesigma.categories.several_signals.ascent import Problem, State, climb, repair_floors, state_of
+from fivesigma.categories.several_signals.ascent import (
+    Problem,
+    State,
+    climb,
+    first,
+    one_more,
+    polish,
+    rearrange,
+    repair_floors,
+    splits,
+    state_of,
+)
 from fivesigma.categories.several_signals.goal import Goal, Settings
-from fivesigma.categories.several_signals.growth import first, one_more, polish, rearrange, splits
 from fivesigma.categories.several_signals.region_rules import (
     ArgmaxRule,
     Category,
