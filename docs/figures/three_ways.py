@@ -10,8 +10,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-
 from benchmarks.studies.profiled import four, scored
+
 from fivesigma import ProfiledClassifier, categorise
 from fivesigma.datasets import make_htautau
 
@@ -23,7 +23,7 @@ THEMES = {"light": "#222832", "dark": "#d5dbe3"}
 
 
 def three_ways(n_train=25_000, n_test=200_000, seed=0):
-    """Categories of the plain score, naive and knowing, and of the score that knows the systematics, on other events."""
+    """Categories of the plain score and of the one that knows the systematics, filled with other events."""
     train, test = make_htautau(n_train, random_state=seed), make_htautau(n_test, random_state=seed + 1000)
     model = ProfiledClassifier(random_state=seed, n_jobs=1).fit(train, systematics=four(train))
     print(model.choice_)
