@@ -124,9 +124,7 @@ def grow(library: str, problem: Problem, focus: Focus | None, seed: int) -> tupl
     binding = Binding(both, signal.astype(np.intp), fitted, judged, seed, 1)
     grower = bind_grower(library, {"max_bin": 128}, binding)
     classes = signal[fitted]
-    weight = learner_weights(
-        train.weight[fitted], classes, balanced_class_weights(train.weight[fitted], classes)
-    )
+    weight = learner_weights(train.weight[fitted], classes, balanced_class_weights(train.weight[fitted], classes))
     grower.set_weights(weight)
     held_out = scaled_part(train, held)
     scores, seconds, spent = {}, {}, 0.0
