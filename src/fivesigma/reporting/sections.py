@@ -70,8 +70,8 @@ class Importance:
 
 def rank_features(model: Any, final: Any, names: Sequence[str], events: Events | ScoredEvents) -> Importance | None:
     """Importance of features."""
-    kind, share, complete = "gain", *_gains(final, len(names))
-    if not complete and isinstance(events, Events):
+    kind, share = "gain", getattr(final, "feature_importances_", None)
+    if isinstance(events, Events) and not _all_know_gains(final):
         kind, names, share = "permutation", _names_in(model, events), _permuted(model, events)
     if share is None or not share.sum() > 0:
         return None
@@ -82,22 +82,14 @@ def rank_features(model: Any, final: Any, names: Sequence[str], events: Events |
     return Importance(kind, listed, share[shown].tolist(), float(share[rest].sum()), rest.size)
 
 
-def _gains(model: Any, n_features: int) -> tuple[Array | None, bool]:
-    """Mean share of the gain over the parts of a model, and whether all of them say it."""
-    made_of_parts = hasattr(model, "members_") or hasattr(model, "models_")  # whose mean may hide that one knows none
-    if not made_of_parts and (hasattr(model, "feature_importances_") or hasattr(model, "gains")):
-        gains = model.gains(n_features) if hasattr(model, "gains") else model.feature_importances_
-        share = np.asarray(gains, dtype=np.float64)
-        known = share.shape == (n_features,) and share.sum() > 0
-        return (share / share.sum(), True) if known else (None, False)
-    if hasattr(model, "classifier"):  # one factor of a decomposed model; the mean weights are the others
-        return _gains(getattr(model.classifier, "estimator", model.classifier), n_features)[0], False
-    parts = [m for _, m in getattr(model, "members_", [])]
-    parts = parts or [getattr(m, "estimator", m) for m in getattr(model, "models_", [])]
-    found = [_gains(part, n_features) for part in parts]
-    known_shares = [share for share, _ in found if share is not None]
-    mean = np.asarray(np.mean(known_shares, axis=0)) if known_shares else None
-    return mean, bool(found) and all(complete for _, complete in found)
+def _all_know_gains(model: Any) -> bool:
+    """Whether a model says the gains of all its parts; of a decomposed model, one factor alone does."""
+    members = [member for _, member in getattr(model, "members_", [])]
+    if members:
+        return all(map(_all_know_gains, members))
+    parts = getattr(model, "models_", [model])
+    return all(not hasattr(part, "classifier") and hasattr(getattr(part, "estimator", model), "feature_importances_")
+               for part in parts)  # fmt: skip
 
 
 def _names_in(model: Any, events: Events) -> Sequence[str]:
