@@ -73,7 +73,7 @@ class ScoredFiles:
     ) -> None:
         self._targets = find_targets(path)
         for target in self._targets:
-            check_ending(target.path)
+            check_ending(Path(target.name))
         self._signal, self._yields = signal, yields
         self._states = [target.state() for target in self._targets]
         self._sources: list[Source] = [target.open() for target in self._targets]
