@@ -121,6 +121,10 @@ class XGBoostTrainer:
         held_out = self._binding.rows(self._binding.held_out)
         return need("xgboost").QuantileDMatrix(held_out, ref=self._train, **self._options)
 
+    def set_target(self, target: Array) -> None:
+        """Set other labels of the training rows, which may be between 0 and 1."""
+        self._train.set_label(target)
+
     def fit(self, weight: Array) -> XGBoostModel:
         """Train a new booster."""
         self._train.set_weight(weight)
