@@ -18,6 +18,7 @@ from fivesigma.analysis.histograms import Key
 from fivesigma.analysis.ntuple_reader import Entries, Reader, texts_of
 from fivesigma.analysis.templates import Template, Tree, by_tree
 from fivesigma.datasets.expression import Expression
+from fivesigma.datasets.remote import File
 from fivesigma.datasets.write import write_trees
 from fivesigma.errors import InputError
 from fivesigma.estimators.profiled import ProfiledClassifier
@@ -46,7 +47,7 @@ class Scorer:
     def write(
         self,
         folder: Path,
-        names: Mapping[Path, str],
+        names: Mapping[File, str],
         models: Mapping[str, Any],
         *,
         friends: bool,
@@ -78,7 +79,7 @@ class Scorer:
             write_trees(folder / names[file], (made(tree, wanted) for tree, wanted in trees.items()))
         self._join()
 
-    def find(self, folder: Path, names: Mapping[Path, str], *, advance: Callable[[int, str], None]) -> None:
+    def find(self, folder: Path, names: Mapping[File, str], *, advance: Callable[[int, str], None]) -> None:
         """Find the scores in ntuples that `write` has written; features are not read."""
         branches = [*self.analysis.models]
         if self.analysis.profiled:
@@ -132,9 +133,9 @@ def _plain_branch(branch: str) -> str:
     return branch.replace(SCORE, PLAIN)
 
 
-def ntuple_names(templates: Sequence[Template]) -> dict[Path, str]:
+def ntuple_names(templates: Sequence[Template]) -> dict[File, str]:
     """Names of the outputs: those of the inputs, with a number where folders hold files of one name."""
-    found: dict[Path, str] = {}
+    found: dict[File, str] = {}
     for file in dict.fromkeys(file for template in templates for file in template.files):
         taken = {name.casefold() for name in found.values()}
         stem, dot, ending = file.name.lstrip(".").partition(".")
