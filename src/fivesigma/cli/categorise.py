@@ -152,9 +152,9 @@ def categorise(
         other = kind(quote, signal, yields)
         found = found.evaluate(other, systematics=of_scores(needed, other, yields))
     if stream:
-        interval = found.significance - found.error, found.significance + found.error
+        interval, note = (found.significance - found.error, found.significance + found.error), ""
     else:
-        interval = found.interval(n_boot=replicas).significance
+        interval, _, note = found.interval(n_boot=replicas)
     if pyhf is not None:
         fivesigma.write_workspace(fivesigma.to_pyhf(found), pyhf)
     if combine is not None:
@@ -177,7 +177,6 @@ def categorise(
     click.echo(repr(found))
     low, high = interval
     click.echo(f"significance  {found.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
-    if not found.held_out:
-        click.echo(
-            "note: these events chose the edges: the interval is too high and too narrow; give --quote", err=True
-        )
+    if note or not found.held_out:
+        said = note if found.held_out else "these events chose the edges: the interval is too high and too narrow"
+        click.echo(f"note: {said}{'' if found.held_out else '; give --quote'}", err=True)
