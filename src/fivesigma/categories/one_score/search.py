@@ -211,7 +211,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         grid = _with_floor(grid, floors.counting(ranking, scored.process), cuts)
     raw = grid
     if rule == "model":
-        grid = averaged(grid) if uncertain else modelled(grid, ranking.variances(cuts)[0], ranking.last[cuts])
+        grid = averaged(grid, goal) if uncertain else modelled(grid, ranking.variances(cuts)[0], ranking.last[cuts])
     sums: Utility = SOverRootSB(utility.b_reg) if goal == "measurement" else utility
     plain = AMS2(utility.b_reg) if uncertain else sums
     best = best_totals(grid, plain, floors, min(most, cuts.size))
