@@ -16,6 +16,7 @@ from fivesigma.analysis.histograms import Key
 from fivesigma.analysis.ntuple_reader import Entries, Reader, texts_of
 from fivesigma.analysis.templates import FOLD, SCORE, Template, Tree, by_tree
 from fivesigma.datasets.expression import Expression
+from fivesigma.datasets.remote import File
 from fivesigma.datasets.write import write_trees
 from fivesigma.errors import InputError
 from fivesigma.scored.scored_events import ScoredEvents
@@ -48,7 +49,7 @@ class Scorer:
         self._templates = templates
 
     def write(
-        self, folder: Path, names: Mapping[Path, str], model: Any, *, friends: bool, advance: Callable[[int, str], None]
+        self, folder: Path, names: Mapping[File, str], model: Any, *, friends: bool, advance: Callable[[int, str], None]
     ) -> Scored:
         """Score every entry and write an ntuple for each input, with its trees in their order.
 
@@ -83,7 +84,7 @@ class Scorer:
             write_trees(folder / names[file], (made(tree, wanted) for tree, wanted in trees.items()))
         return self._joined()
 
-    def find(self, folder: Path, names: Mapping[Path, str], *, advance: Callable[[int, str], None]) -> Scored:
+    def find(self, folder: Path, names: Mapping[File, str], *, advance: Callable[[int, str], None]) -> Scored:
         """Find the scores in ntuples that `write` has written; features are not read."""
         for file, trees in self.trees.items():
             for tree, wanted in trees.items():
@@ -119,9 +120,9 @@ class Scorer:
         return out
 
 
-def ntuple_names(templates: Sequence[Template]) -> dict[Path, str]:
+def ntuple_names(templates: Sequence[Template]) -> dict[File, str]:
     """Names of the outputs: those of the inputs, with a number where folders hold files of one name."""
-    found: dict[Path, str] = {}
+    found: dict[File, str] = {}
     for file in dict.fromkeys(file for template in templates for file in template.files):
         taken = {name.casefold() for name in found.values()}
         stem, dot, ending = file.name.lstrip(".").partition(".")

@@ -16,6 +16,7 @@ from typing import Any
 import fivesigma
 from fivesigma._tools.files import read_text, written_whole
 from fivesigma.analysis.schema import check_schema
+from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import InputError, shortened
 
 __all__ = ["STEPS", "Record", "StepRecord", "digest"]
@@ -138,8 +139,10 @@ class Record:
         with written_whole(self.folder / RECORD) as beside:
             beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
-    def file_digest(self, path: Path) -> str:
-        """SHA-256 of a file; one of the same size and time of change is not read again."""
+    def file_digest(self, path: File) -> str:
+        """SHA-256 of a file; one of the same size and time of change is not read again, and a remote one not at all."""
+        if isinstance(path, RemoteFile):
+            return path.digest()
         try:
             stat = path.stat()
             name = str(path.resolve())
@@ -195,7 +198,7 @@ def _digest_of(content: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
+    if isinstance(value, File):
         return str(value)
     raise TypeError(f"{shortened(repr(value))} has no digest")
 

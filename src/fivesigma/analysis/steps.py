@@ -214,7 +214,7 @@ class _Run:
         files, folder = list(by_tree(self.templates)), self.folder.resolve()
         with bar(len(files), bool(self.verbose), "files") as advance:
             for file in files:
-                if file.resolve().is_relative_to(folder):
+                if isinstance(file, Path) and file.resolve().is_relative_to(folder):
                     raise InputError(f"{file} is an input within the folder of the results, {folder}; move one of them")
                 advance(0, file.name)
                 self.record.file_digest(file)

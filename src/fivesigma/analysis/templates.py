@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed
 from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.expression import Expression, split_definition
+from fivesigma.datasets.remote import File
 from fivesigma.datasets.sources import Normalised, Target, find_targets, normalise
 from fivesigma.errors import InputError
 
@@ -22,7 +22,7 @@ SCORE, FOLD = "fivesigma_score", "fivesigma_fold"
 class Tree(NamedTuple):
     """A tree of a file, read with some branches in place of others."""
 
-    file: Path
+    file: File
     name: str
     replaced: tuple[tuple[str, str], ...] = ()
 
@@ -36,7 +36,7 @@ class Template:
     region, sample : str
     systematic, direction : str or None
         None for the nominal one.
-    files : tuple of Path
+    files : tuple of File
     tree : str
     replaced : tuple of (str, str)
         Branches that another stands for.
@@ -57,7 +57,7 @@ class Template:
     sample: str
     systematic: str | None
     direction: str | None
-    files: tuple[Path, ...]
+    files: tuple[File, ...]
     tree: str
     replaced: tuple[tuple[str, str], ...]
     variable: str
@@ -106,9 +106,9 @@ def templates_of(analysis: Analysis) -> list[Template]:
     return list(_Resolver(analysis).templates())
 
 
-def by_tree(templates: Sequence[Template]) -> dict[Path, dict[Tree, list[Template]]]:
+def by_tree(templates: Sequence[Template]) -> dict[File, dict[Tree, list[Template]]]:
     """Templates by the files and trees that they read."""
-    found: dict[Path, dict[Tree, list[Template]]] = {}
+    found: dict[File, dict[Tree, list[Template]]] = {}
     for template in templates:
         for tree in template.trees:
             found.setdefault(tree.file, {}).setdefault(tree, []).append(template)
@@ -120,8 +120,8 @@ class _Resolver:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
-        self._files: dict[tuple[str, ...], tuple[Path, ...]] = {}
-        self._factors: dict[tuple[str, tuple[Path, ...]], Normalised] = {}
+        self._files: dict[tuple[str, ...], tuple[File, ...]] = {}
+        self._factors: dict[tuple[str, tuple[File, ...]], Normalised] = {}
 
     def templates(self) -> Iterator[Template]:
         for region in self.analysis.regions:
@@ -191,7 +191,7 @@ class _Resolver:
 
     def files(
         self, region: dict[str, Any], sample: dict[str, Any], varied: dict[str, Any], who: str
-    ) -> tuple[Path, ...]:
+    ) -> tuple[File, ...]:
         """Files of a template; paths are relative to the current folder, as in cabinetry."""
         general = self.analysis.config["General"]
         pattern = str(general["InputPath"])
@@ -222,7 +222,7 @@ class _Resolver:
                 raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({who})")
         return self._files[paths]
 
-    def normalised(self, sample: dict[str, Any], files: tuple[Path, ...], *, own_files: bool, who: str) -> Normalised:
+    def normalised(self, sample: dict[str, Any], files: tuple[File, ...], *, own_files: bool, who: str) -> Normalised:
         """1000 x luminosity x cross section / sum of weights, the sum being that of these files."""
         settings, name = self.analysis.settings, sample["Name"]
         given = settings.cross_sections.get(name)
