@@ -13,8 +13,8 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.floors import Floors
-from fivesigma.cut.moving_average import NOISE
 from fivesigma.cut.ranking import Cuts, Ranking
+from fivesigma.cut.yield_model import NOISE
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 

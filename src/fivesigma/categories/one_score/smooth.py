@@ -12,8 +12,7 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.one_score.exact import Grid
-from fivesigma.cut.moving_average import NOISE, MovingAverage
-from fivesigma.cut.yield_model import RankedYields
+from fivesigma.cut.yield_model import NOISE, MovingAverage, RankedYields
 
 _MANY = 20_000  # effective background events with which a measurement keeps half of the noise
 
