@@ -73,17 +73,7 @@ def threads_for(n_jobs: int | None, n_cells: int) -> int:
 
 
 def spread_threads(n_jobs: int | None, n_tasks: int, n_cells: int) -> tuple[int, int]:
-    """Workers for some tasks, and threads for the learner in each; together never more than the cores.
-
-    Parameters
-    ----------
-    n_jobs : int, optional
-        Cores, as in `wanted_cores`.
-    n_tasks : int
-        Tasks that can run side by side.
-    n_cells : int
-        Rows times columns of the table that each task works on.
-    """
+    """Workers for some tasks, and threads for the learner in each; together never more than the cores."""
     cores = wanted_cores(n_jobs)
     workers = max(1, min(cores, n_tasks))
     return workers, max(1, min(cores // workers, threads_for(n_jobs, n_cells)))

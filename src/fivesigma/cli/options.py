@@ -144,20 +144,7 @@ def like_training(
     rows: int | None = None,
     **reading: Any,
 ) -> Any:
-    """Files as the training events of a model were read, but for the options that are given; all at once or in chunks.
-
-    Parameters
-    ----------
-    model : classifier
-    source : dict
-        As `source_options` finds it.
-    label, process, where
-        The options; the word none says that there is none.
-    rows : int, optional
-        Of a chunk.
-    **reading
-        Other options by the names of parameters, None where they are not given.
-    """
+    """Files as the training events of a model were read, but for the options that are given; in chunks of `rows`."""
     from fivesigma.datasets import EventStream
 
     if isinstance(source["path"], dict) and (label or process):
