@@ -634,9 +634,9 @@ class TestLikeTheOtherEstimators:
     def test_after_a_fork_threads_are_gone_and_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         X, y, _ = make_blobs(100)
         net = NetClassifier(**SMALL).fit(X, y)
-        monkeypatch.setattr("fivesigma._tools.threads._forked", True)
+        monkeypatch.setattr("fivesigma._tools.extras.threads_lost", {"several cores"})
         for call in (lambda: NetClassifier(**SMALL).fit(X, y), lambda: net.predict(X)):
-            with pytest.raises(InputError, match="this process was forked from one that had used several threads"):
+            with pytest.raises(InputError, match="this process was forked from one that had used several cores"):
                 call()
 
 

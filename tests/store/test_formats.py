@@ -120,7 +120,7 @@ class TestChangedParameters:
 
         def trees_become_size(content: dict[str, Any]) -> None:
             for node in migrations.estimators(content, "GrownCascadeClassifier"):
-                migrations.renamed(node, "parameters", "n_trees", "size")
+                node["parameters"]["size"] = node["parameters"].pop("n_trees")
 
         self.raise_format(monkeypatch, trees_become_size)
         assert load(model).size == 3
@@ -132,7 +132,7 @@ class TestChangedParameters:
 
         def bounds_are_gone(content: dict[str, Any]) -> None:
             for node in migrations.estimators(content, "GrownCascadeClassifier"):
-                migrations.removed(node, "parameters", "u_bounds")
+                migrations.drop(node, "parameters", "u_bounds")
 
         self.raise_format(monkeypatch, bounds_are_gone)
         assert not hasattr(load(model), "u_bounds")

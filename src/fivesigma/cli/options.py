@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from fivesigma._tools.files import refuse_special
 from fivesigma.errors import InputError
@@ -223,6 +225,23 @@ scores_options = several(
     replicas_option,
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
+
+
+def repeat_command() -> str:
+    """The same call once more, quoted for a shell; what it wrote is there by then."""
+    context = click.get_current_context()
+    words = ["fivesigma", str(context.info_name)]
+    for parameter in context.command.params:
+        value, name = context.params[str(parameter.name)], parameter.name
+        if context.get_parameter_source(str(name)) is not ParameterSource.COMMANDLINE or name == "force":
+            continue
+        flag = [parameter.opts[0]] if isinstance(parameter, click.Option) else []
+        if isinstance(value, bool):
+            words += flag
+            continue
+        for each in value if parameter.multiple or parameter.nargs == -1 else [value]:
+            words += [*flag, *map(str, each if isinstance(each, tuple) else [each])]
+    return shlex.join([*words, "--force"])
 
 
 def check_output(path: Path, *, force: bool) -> None:

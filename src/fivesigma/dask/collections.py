@@ -13,7 +13,7 @@ from fivesigma.cut.best_cut import CutScan, check_rule, scan_binned
 from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking, Levels
 from fivesigma.cut.rules import DEFAULT_RULE
 from fivesigma.cut.score_bins import SAMPLE, BinSums, Part, ScoreBins
-from fivesigma.dask.launch import connected
+from fivesigma.dask.launch import connect
 from fivesigma.dask.share import as_partition
 from fivesigma.dask.watch import Member, ask, gather, wait_for
 from fivesigma.errors import InputError
@@ -118,7 +118,7 @@ def scan(
     """
     utility = resolve_utility(utility)
     check_rule(rule, RULES_OF_BINS)
-    with connected(client) as opened:
+    with connect(client) as opened:
         blocks = _aligned(score=score, y=y, sample_weight=sample_weight)
         delayed = need("dask").delayed
         n = len(blocks["score"])

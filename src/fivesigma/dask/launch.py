@@ -30,7 +30,7 @@ _PATIENCE = 30  # seconds that a worker waits for an answer of the scheduler
 
 
 @contextmanager
-def connected(client: Any) -> Iterator[Any]:
+def connect(client: Any) -> Iterator[Any]:
     """Give a client: the one given, one of an address, or the one that is open already."""
     distributed = need("distributed")
     if isinstance(client, str):

@@ -92,7 +92,7 @@ def gather(client: Any, futures: Sequence[Any], timeout: float, members: Sequenc
         raise InputError(f"the partitions cannot be computed: {said_of(err)}") from err
 
 
-def living(client: Any, timeout: float) -> list[Member]:
+def find_workers(client: Any, timeout: float) -> list[Member]:
     """Workers that give a sign of life, in the order of their names; those that are late are waited for."""
     seen = seen_workers(client, timeout)
     while any(s.silent > _LATE * timeout and not s.is_frozen(timeout) for s in seen.values()):
