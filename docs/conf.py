@@ -114,4 +114,4 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "search_bar_text": "Search",
 }
-html_sidebars = {"comparison": [], "changelog": [], "start": [], "benchmarks": []}
+html_sidebars = {"changelog": [], "start": [], "install": []}

@@ -3,7 +3,7 @@
 ``python -m benchmarks.studies.auto run DATA [PROBLEM ...] [SEEDS]`` trains, and adds to benchmarks/studies/auto.json
 after every seed:
 it can be killed, and the same call resumes. ``python -m benchmarks.studies.auto tables`` puts the tables into
-docs/auto.md.
+docs/validation/auto.md.
 
 *One plain model* is XGBoost with class-balanced weights and the number of trees with which the loss of held-out events
 is lowest, a quarter of the events held out, and a cut by the rule "model" on those. ``fast`` is the plain model on five
@@ -54,7 +54,7 @@ from fivesigma.yields import balanced_class_weights, learner_weights
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "auto.json"
-PAGE = HERE.parent / "docs" / "auto.md"
+PAGE = HERE.parents[1] / "docs" / "validation" / "auto.md"
 BASE = "one plain model"
 SEEDS, N_BOOT = 10, 50
 N_TEST = 20_000
@@ -310,7 +310,7 @@ def _times(results: dict[str, Any]) -> Iterator[str]:
 
 
 def write_page() -> None:
-    """Put the tables between their markers in docs/auto.md."""
+    """Put the tables between their markers in docs/validation/auto.md."""
     results, page = json.loads(RESULTS.read_text()), PAGE.read_text()
     for name, rows in (("auto", _rows(results)), ("rules", _rules(results)), ("times", _times(results))):
         start, end = f"<!-- table: {name} -->\n", "<!-- end -->"

@@ -1,4 +1,4 @@
-"""Categories chosen for modelled yields and for averaged ones, on other events: a table of docs/categories.md.
+"""Categories chosen for modelled yields and for averaged ones, on other events (docs/validation/categories.md).
 
 ``python -m benchmarks.studies.category_yields FOLDER [SOURCE ...]`` takes the scores of ``python -m
 benchmarks.studies.cut_scores DATA

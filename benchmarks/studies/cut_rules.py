@@ -1,11 +1,11 @@
-"""What the rules for the cut lose, and how often their intervals cover: the tables of docs/cut.md.
+"""What the rules for the cut lose, and how often their intervals cover: the tables of docs/validation/cut.md.
 
 ``python -m benchmarks.studies.cut_scores DATA FOLDER`` trains the models and scores the events, once.
 ``python -m benchmarks.studies.cut_rules regret FOLDER [SOURCE ...]`` and ``coverage FOLDER`` repeat only the choice
 of the cut
 and add to benchmarks/studies/cut_rules.json after each setting: they can be killed, and the same call resumes.
 Remove the file
-to begin anew. ``tables`` puts its tables between the markers of docs/cut.md.
+to begin anew. ``tables`` puts its tables between the markers of docs/validation/cut.md.
 
 The regret of a cut is the true significance of the best cut less that of the cut. Truth is exact for Gaussians (with
 weights of one, with a tenth of them negative, and with weights that change by orders of magnitude along the score) and
@@ -41,7 +41,7 @@ from fivesigma.yields import rescale
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "cut_rules.json"
-PAGE = HERE.parent / "docs" / "cut.md"
+PAGE = HERE.parents[1] / "docs" / "validation" / "cut.md"
 
 TOTALS = YIELDS["s"], YIELDS["b"]
 SIZES = (1_500, 6_000, 15_000, 30_000, 100_000)
@@ -256,7 +256,7 @@ def significance_interval(best: CutScan, sample: Scored, seed: int) -> tuple[flo
 
 
 def write_page(results: dict[str, Any]) -> None:
-    """Put the tables between their markers in docs/cut.md."""
+    """Put the tables between their markers in docs/validation/cut.md."""
     page = PAGE.read_text()
     for name, rows in (
         ("regret", _mean_rows(results["regret"])),

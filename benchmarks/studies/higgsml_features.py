@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.studies.higgsml_features simulated|real events folder`` trains what is missing in the folder,
 prints the
-figures of docs/higgsml.md and writes them to the folder as JSON. Both cross-fit: `simulated` set t of a parquet file
-with the columns of the 2014 challenge in two folds, `real` the challenge's own csv file in five. A score is made
-comparable between folds by its rank. The learner is a plain weighted XGBoost with class-balanced weights. Gains and
+figures of docs/validation/challenge.md and writes them to the folder as JSON. Both cross-fit: `simulated` set t of a
+parquet file with the columns of the 2014 challenge in two folds, `real` the challenge's csv file in five. A score is
+made comparable between folds by its rank. The learner is a plain XGBoost with class-balanced weights. Gains and
 their errors are those of `benchmarks.studies.protocol`: mean AMS over cuts at 10 to 20 % of the events. A blend is
 the mean
 score of the seeds; its error has no part from the seeds.

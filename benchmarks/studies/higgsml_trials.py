@@ -1,4 +1,4 @@
-"""What would make the challenge's best recipe cheaper or higher: trials within set t, the table of docs/higgsml.md.
+"""What would make the challenge's best recipe cheaper or higher: trials within set t (docs/validation/challenge.md).
 
 ``python -m benchmarks.studies.higgsml_trials run EVENTS FOLDER [NAME ...]`` trains what is missing, on one core.
 ``table EVENTS FOLDER`` adds to benchmarks/studies/higgsml_trials.json and prints the table. The folder is called

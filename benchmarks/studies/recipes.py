@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.studies.recipes simulated|real EVENTS FOLDER`` trains what is missing in the folder and prints
 the tables
-of docs/higgsml.md. `simulated` trains on set t and quotes set b; `real` cross-fits the training events of the
-challenge. Measures and errors are those of `benchmarks.studies.protocol`; seconds are processor time of one core.
+of docs/validation/challenge.md. `simulated` trains on set t and quotes set b; `real` cross-fits the training events of
+the challenge. Measures and errors are those of `benchmarks.studies.protocol`; seconds are processor time of one core.
 """
 
 from __future__ import annotations

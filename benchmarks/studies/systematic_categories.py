@@ -1,8 +1,8 @@
 """What categories gain that know the systematics, on other events; how good their search is; how fast it is.
 
 ``python -m benchmarks.studies.systematic_categories [gaussians|htautau|sizes|pyhf|brute]`` writes the tables of
-``systematic_categories.json``, of which docs/systematics.md quotes. Without an argument all of them, one after the
-other. The ratio of times is a benchmark of the harness: ``python -m benchmarks systematic_categories.speed``.
+``systematic_categories.json``, of which docs/validation/systematics.md quotes. Without an argument all, one after
+the other. The ratio of times is a benchmark of the harness: ``python -m benchmarks systematic_categories.speed``.
 
 Gaussians: 100 signal events around 1.5 and 10,000 background events around 0, from 40,000 simulated events of each; the
 score may shift by 0.05 and the background is known to 10 %. "Out" is the expectation of the distributions.

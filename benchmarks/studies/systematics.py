@@ -1,4 +1,4 @@
-"""The table of docs/systematics.md: how the best cut moves as the background becomes uncertain.
+"""The table of docs/guide/significances.md: how the best cut moves as the background becomes uncertain.
 
 ``python -m benchmarks.studies.systematics`` writes it anew.
 """
@@ -16,7 +16,7 @@ from fivesigma._types import Array, IntArray
 
 UNCERTAINTIES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
 YIELDS = (100.0, 10_000.0)
-DOCUMENT = Path(__file__).parents[2] / "docs" / "systematics.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guide" / "significances.md"
 BEGIN, END = "<!-- table begins -->", "<!-- table ends -->"
 
 

@@ -51,7 +51,7 @@ lightgbm = pytest.importorskip("lightgbm")
 # A few hundred events are enough here.
 pytestmark = pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "export.md").read_text()
 ONE: dict[str, Any] = {"random_state": 0, "n_jobs": 1}
 ROUNDS: dict[str, Any] = {**ONE, "max_rounds": 2, "extra_rounds": 0}
 MOMENTA = [(1, 2, 3), (4, None, 5)]

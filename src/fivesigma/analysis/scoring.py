@@ -16,7 +16,7 @@ from fivesigma.analysis.histograms import Key
 from fivesigma.analysis.ntuple_reader import Entries, Reader, texts_of
 from fivesigma.analysis.templates import FOLD, SCORE, Template, Tree, by_tree
 from fivesigma.datasets.expression import Expression
-from fivesigma.datasets.write_root import write_trees
+from fivesigma.datasets.write import write_trees
 from fivesigma.errors import InputError
 from fivesigma.scored.scored_events import ScoredEvents
 

@@ -76,8 +76,8 @@ def analyse(
     Parameters
     ----------
     config : path or mapping
-        A cabinetry configuration with a block ``Fivesigma``; see docs/analyse.md. Its paths are relative to the current
-        folder, as in cabinetry.
+        A cabinetry configuration with a block ``Fivesigma``; see docs/guide/analysis-file.md. Its paths are relative
+        to the current folder, as in cabinetry.
     output : path
         Folder of the results. A step that was done with the same inputs is not done again.
     only : {"read", "train", "score", "categorise", "workspace", "report"}, optional

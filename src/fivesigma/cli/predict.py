@@ -122,13 +122,14 @@ def _to_root(
     from fivesigma import ScoredEvents
     from fivesigma.datasets import load_events
     from fivesigma.datasets.columns import Columns
-    from fivesigma.datasets.write_root import tree_names, write_trees
+    from fivesigma.datasets.root import RootTree
+    from fivesigma.datasets.write import write_trees
 
     if len(files) != 1 or not files[0].lower().endswith(".root"):
         raise InputError(f"scores in {output.name} belong to one ROOT file; {len(files)} files were given")
     if where is not None:
         raise InputError("every entry gets a score in a ROOT file; leave --where out, or write .csv or .parquet")
-    names = trees or tree_names(files[0])
+    names = trees or RootTree.trees_of(Path(files[0]))
     trained = Columns.of_model(fitted)
     counts: list[int] = []
 

@@ -60,7 +60,7 @@ def scan(
         What to maximise.
     rule : {"model", "plateau", "peak", "smooth"}, default="model"
         ``"model"`` takes the best cut for yields that are modelled by smooth curves, which loses least on other events
-        (docs/cut.md); with too few events or distinct scores for that it is ``"plateau"``.
+        (docs/guide/cut.md); with too few events or distinct scores for that it is ``"plateau"``.
         ``"peak"`` takes the highest point, which follows every fluctuation. ``"plateau"`` takes the middle of the
         widest stretch of cuts that lie within half a standard error of the peak. ``"smooth"`` takes the peak of a
         moving average over 2 % of the events.

@@ -35,7 +35,7 @@ class GrownCascadeClassifier(Ordinary):
 
     Each worker reads its own files and bins them; a tree is grown on all events by XGBoost's collective operations, and
     the yields that u follows are sums over all workers. The bins are those of one sample of the events, the same on
-    every worker, so that the model does not depend on the number of workers (docs/scale.md says how closely).
+    every worker, so that the model does not depend on the number of workers (docs/guide/scale.md says how closely).
 
     Once fitted it is used like any other `fivesigma.GrownCascadeClassifier`, and saved as one.
 

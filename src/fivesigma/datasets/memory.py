@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fivesigma._tools.extras import need
+from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
-from fivesigma.datasets.columns import Columns, asks
+from fivesigma.datasets.columns import Columns, Kind, asks
+from fivesigma.datasets.events import Events
+from fivesigma.datasets.sources import Input
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from fivesigma.datasets.columns import Kind
-    from fivesigma.datasets.events import Events
 
 __all__ = ["from_arrays", "from_frame"]
 
 
 class _Frame:
     """A pandas, polars or pyarrow table, or a mapping of arrays; none of these libraries is imported."""
-
-    process, factor = None, 1.0  # no file says what its events are
 
     def __init__(self, frame: Any, name: str | None = None) -> None:
         self.name = name or f"the {type(frame).__name__}"
@@ -43,7 +38,7 @@ class _Frame:
         self.columns = {name: self._array(name) for name in self.names}
         self.numbers = tuple(name for name, column in self.columns.items() if column.dtype.kind in "biuf")
 
-    def _array(self, name: str) -> NDArray[Any]:
+    def _array(self, name: str) -> AnyArray:
         column = self.frame[name]
         if hasattr(getattr(column, "type", None), "index_type"):
             return np.array(column.to_pylist(), dtype=object)  # pyarrow's categories have no NumPy form
@@ -54,7 +49,7 @@ class _Frame:
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
         return array
 
-    def open(self) -> _Frame:
+    def open(self, tree: str | None = None) -> _Frame:  # noqa: ARG002 - as of a file
         """It is open."""
         return self
 
@@ -62,7 +57,7 @@ class _Frame:
         """It has no place."""
         return self
 
-    def state(self) -> tuple[int, ...]:
+    def state(self) -> tuple[Any, ...]:
         """It does not change."""
         return ()
 
@@ -70,13 +65,13 @@ class _Frame:
         """Hand over the columns at once; text where numbers belong is refused."""
         yield {name: self._read(name, self.columns[name], kind) for name, kind in kinds.items()}
 
-    def _read(self, name: str, column: NDArray[Any], kind: Kind) -> Any:
+    def _read(self, name: str, column: AnyArray, kind: Kind) -> Any:
         if kind == "raw":
             lists = column.dtype.kind == "O" and isinstance(next(iter(column), None), list | tuple | np.ndarray)
             return need("awkward").from_iter(column) if lists else column
         return self._value(name, column) if kind == "value" else self._numbers(name, column, kind)
 
-    def _value(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
+    def _value(self, name: str, column: AnyArray) -> AnyArray:
         """A column as it stands; integers that a gap has turned to floats are refused for the gap."""
         source = self.frame[name]
         given = str(getattr(source, "dtype", getattr(source, "type", ""))).lower()
@@ -85,7 +80,7 @@ class _Frame:
             raise InputError(f"column {name!r} is empty in row {row:,} of {self.name}; every event needs a value there")
         return column
 
-    def _numbers(self, name: str, column: NDArray[Any], kind: str) -> NDArray[Any]:
+    def _numbers(self, name: str, column: AnyArray, kind: str) -> AnyArray:
         if column.ndim != 1:
             raise InputError(f"column {name!r} of {self.name} does not hold one number per event")
         try:
@@ -123,7 +118,7 @@ def from_frame(frame: Any, columns: Columns) -> Events:
     for name in ("tree", "luminosity", "cross_section", "sum_of_weights", "varied"):
         if getattr(columns, name):
             raise InputError(f"{name} is for files, and this is a frame; leave it out")
-    return EventStream.of_inputs([_Frame(frame)], columns).load()
+    return EventStream.of_inputs([Input(_Frame(frame))], columns).load()
 
 
 def from_arrays(
@@ -182,4 +177,4 @@ def from_arrays(
     data = columns | kept | {str(key[role]): column for role, column in given.items()}
     asked = Columns(features=names, keep=tuple(kept), missing=missing, signal=signal, **key)
     # What the arrays are called here is nothing to read a file by.
-    return replace(EventStream.of_inputs([_Frame(data, "the arrays")], asked).load(), columns=None)
+    return replace(EventStream.of_inputs([Input(_Frame(data, "the arrays"))], asked).load(), columns=None)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma.datasets.columns import some
+from fivesigma.datasets.columns import Kind, some
+from fivesigma.datasets.expression import is_jagged
 from fivesigma.errors import FivesigmaError, InputError, did_you_mean, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from fivesigma.datasets.columns import Kind
 
 __all__ = ["RootTree"]
 
@@ -73,7 +70,7 @@ class RootTree:
                 raise InputError(f"{self.name} gave {n_rows:,} of the {int(tree.num_entries):,} entries of its tree")
 
     def _typed(self, column: Any, name: str, kind: Kind) -> Any:
-        if type(column).__module__.partition(".")[0] == "awkward":
+        if is_jagged(column):
             column = self._unpacked(column)
         if kind == "raw":
             return column
@@ -129,17 +126,7 @@ class RootTree:
 
 
 def stored_sum(path: Path, name: str, process: str) -> float:
-    """Sum of weights that a ROOT file stores, such as that of all generated events.
-
-    Parameters
-    ----------
-    path : Path
-    name : str
-        A histogram with one bin; ``name[1]`` or ``name[label]`` for one bin of a histogram, counted from 0; or
-        ``tree/branch``, whose entries are added. A name may be a glob pattern that matches one histogram.
-    process : str
-        For messages.
-    """
+    """Sum of weights that a ROOT file stores, as `load_events` says of ``sum_of_weights``."""
     where = f"{path.name} (process {process!r})"
     if not path.name.lower().endswith(".root"):
         raise InputError(f"{where} is not a ROOT file, so it has no histogram {name!r}; give the sum as a number")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma.datasets.columns import NEVER_FEATURES, matches
+from fivesigma._types import AnyArray
+from fivesigma.datasets.columns import NEVER_FEATURES, Kind, matches
 from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
     from polars import LazyFrame, QueryOptFlags, Series
-
-    from fivesigma.datasets.columns import Kind
 
 __all__ = ["CsvFile", "ParquetFile"]
 
@@ -47,7 +44,7 @@ class _Table:
     def _plan(self) -> QueryOptFlags:
         return cast("QueryOptFlags", self.polars.QueryOptFlags())
 
-    def read(self, kinds: Mapping[str, Kind], first: int = 0, rows: int | None = None) -> dict[str, NDArray[Any]]:
+    def read(self, kinds: Mapping[str, Kind], first: int = 0, rows: int | None = None) -> dict[str, AnyArray]:
         """Read columns of all or of some rows as arrays, releasing polars' copy of each as it goes."""
         for name, kind in kinds.items():
             if self.schema[name].is_nested() and kind != "raw":
@@ -66,7 +63,7 @@ class _Table:
             self._find_text(kinds)
             self._find_cast(kinds, types)
             raise
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, AnyArray] = {}
         # From the end, where a list gives up its items at once; looking each up by name would be quadratic.
         columns = frame.get_columns()
         del frame
@@ -88,7 +85,7 @@ class _Table:
             return np.asarray(series.to_numpy())
         return self._values(series)
 
-    def _values(self, series: Series) -> NDArray[Any]:
+    def _values(self, series: Series) -> AnyArray:
         """Values in their own type; None where a cell is empty, NaN among floats."""
         pl = self.polars
         if series.null_count() and not series.dtype.is_float():
@@ -104,7 +101,7 @@ class _Table:
         codes = series.replace_strict(words, range(len(words)), return_dtype=pl.UInt32)
         return np.take(np.array(words.to_list(), dtype=str), codes.to_numpy())
 
-    def _narrowed(self, series: Series) -> NDArray[Any]:
+    def _narrowed(self, series: Series) -> AnyArray:
         """Integers of 128 bits in one of 64, which is all that NumPy has, or as text."""
         for dtype in (self.polars.Int64, self.polars.UInt64):
             numbers = series.cast(dtype, strict=False)
@@ -248,7 +245,7 @@ class CsvFile(_Table):
             raise InputError(f"column {series.name!r} of {self.name} holds text among numbers; correct it")
         return np.asarray(numbers.to_numpy())
 
-    def _values(self, series: Series) -> NDArray[Any]:
+    def _values(self, series: Series) -> AnyArray:
         """Read text as whole numbers, numbers or truth if all of it is."""
         pl = self.polars
         if series.null_count() == 0:

@@ -1,28 +1,23 @@
-"""Events to files, so that reading them back gives the same numbers to the last bit."""
+"""Events to files, so that reading them back gives the same numbers to the last bit; and scores to TTrees."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_with_digest
+from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
+from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
+__all__ = ["write_events", "write_trees"]
 
-    from numpy.typing import NDArray
-
-    from fivesigma.datasets.events import Events
-
-    Columns = dict[str, NDArray[Any]]
-
-__all__ = ["write_events"]
+NamedArrays = Mapping[str, AnyArray]
 
 
 def write_events(events: Events, path: str | os.PathLike[str], *, missing: float | None = MISSING) -> Path:
@@ -36,7 +31,6 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     Parameters
     ----------
     events : Events
-        What to write.
     path : path
         Its ending chooses the format.
     missing : float, optional
@@ -45,7 +39,6 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     Returns
     -------
     pathlib.Path
-        The file.
 
     Examples
     --------
@@ -69,8 +62,8 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     return path
 
 
-def _columns(events: Events, missing: float | None) -> Columns:
-    columns: Columns = {} if events.ids is None else {"EventId": events.ids}
+def _columns(events: Events, missing: float | None) -> dict[str, AnyArray]:
+    columns: dict[str, AnyArray] = {} if events.ids is None else {"EventId": events.ids}
     for j, name in enumerate(events.feature_names):
         column = np.ascontiguousarray(events.X[:, j])
         columns[name] = column if missing is None else np.where(np.isnan(column), np.float32(missing), column)
@@ -91,22 +84,22 @@ def _columns(events: Events, missing: float | None) -> Columns:
     return columns
 
 
-def _alike(kept: NDArray[Any], column: NDArray[Any]) -> bool:
+def _alike(kept: AnyArray, column: AnyArray) -> bool:
     """Whether a kept column, in the type of the file's own, has the same values."""
     if (kept.dtype.kind == "U") != (column.dtype.kind == "U"):
         return False
     return np.array_equal(kept.astype(column.dtype), column, equal_nan=column.dtype.kind == "f")
 
 
-def _write_csv(columns: Columns, path: Path) -> None:
+def _write_csv(columns: NamedArrays, path: Path) -> None:
     need("polars").DataFrame(columns).write_csv(path)
 
 
-def _write_parquet(columns: Columns, path: Path) -> None:
+def _write_parquet(columns: NamedArrays, path: Path) -> None:
     need("polars").DataFrame(columns).write_parquet(path)
 
 
-def _write_root(columns: Columns, path: Path) -> None:
+def _write_root(columns: NamedArrays, path: Path) -> None:
     uproot = need("uproot")
     awkward = need("awkward")
     text = {name for name, column in columns.items() if column.dtype.kind == "U"}
@@ -118,8 +111,18 @@ def _write_root(columns: Columns, path: Path) -> None:
         )
 
 
-_WRITERS: dict[str, Callable[[Columns, Path], None]] = {
+_WRITERS: dict[str, Callable[[NamedArrays, Path], None]] = {
     ".csv": _write_csv,
     ".parquet": _write_parquet,
     ".root": _write_root,
 }
+
+
+def write_trees(path: str | Path, trees: Iterable[tuple[str, NamedArrays]]) -> Path:
+    """Write TTrees, each made when it is its turn; the file appears whole or not at all, with its digest beside it."""
+    path = Path(path)
+    with written_with_digest(path) as beside, need("uproot").recreate(beside) as file:
+        for name, columns in trees:
+            file.mktree(name, {key: values.dtype for key, values in columns.items()})
+            file[name].extend(dict(columns))
+    return path

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import _safe_indexing
 
+from fivesigma._tools.progress import end_if_given_up
 from fivesigma._tools.threads import spread_threads, threads_for
 from fivesigma._types import Array
 from fivesigma.estimators.auto import BINS
@@ -19,7 +20,7 @@ from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
 from fivesigma.learners import LIBRARIES, Binding, Model
-from fivesigma.learners.density_ratios import fit_contrast
+from fivesigma.learners.density_ratios import ContrastTrainer
 from fivesigma.learners.libraries import HISTOGRAM, installed_library, make_classifier
 from fivesigma.store import load_value
 from fivesigma.store.checkpoint import Checkpoint
@@ -99,42 +100,66 @@ def fit_contrasts(
     """
     numbers = {name: number for number, name in enumerate(contrasts)}
     keys = {(name, k): f"{stem}-{number}-{k}" for name, number in numbers.items() for k in range(n_splits)}
-    n_cells = max((c.second.X.shape[0] * c.second.X.shape[1] for c, _ in contrasts.values()), default=0)
-    workers, threads = spread_threads(estimator.n_jobs, len(keys), n_cells)
+    groups: dict[tuple[int, int], list[str]] = {}
+    for name, (contrast, learner) in contrasts.items():
+        groups.setdefault((id(contrast.X), id(learner)), []).append(name)
+    tasks = [(names, k) for names in groups.values() for k in range(n_splits)]
+    n_cells = max((c.X.shape[0] * c.X.shape[1] for c, _ in contrasts.values()), default=0)
+    workers, threads = spread_threads(estimator.n_jobs, len(tasks), n_cells)
     done = finished(checkpoint)
     with PoolProgress(estimator, dict.fromkeys(keys.values(), 1)).showing() as progress:
 
-        def work(name: str, split: int) -> Model:
-            key, (contrast, learner) = keys[name, split], contrasts[name]
-            with progress.fit(key):
-                if checkpoint and key in done:
-                    with checkpoint.resuming():
-                        stored: Model = load_value(checkpoint.folder / key)
-                        return stored
-                X, first, weight = contrast.training(split)
-                options = {"seed": derived_seed(seed, numbers[name], split), "n_threads": threads}
-                model = fit_contrast(learner, X, first, weight, negative=estimator.negative_weights, **options)
-                if checkpoint:
-                    keep_value(checkpoint, key, model)
-                return model
+        def work(names: list[str], split: int) -> dict[str, Model]:
+            """Fits on one table, which is then binned once."""
+            out: dict[str, Model] = {}
+            trainer: ContrastTrainer | None = None
+            table, learner = contrasts[names[0]]
+            rows = np.flatnonzero(table.home != split)
+            for name in names:
+                end_if_given_up()
+                key, contrast = keys[name, split], contrasts[name][0]
+                with progress.fit(key):
+                    if checkpoint and key in done:
+                        with checkpoint.resuming():
+                            out[name] = load_value(checkpoint.folder / key)
+                        continue
+                    if trainer is None:
+                        options = {"seed": derived_seed(seed, numbers[names[0]], split), "n_threads": threads}
+                        X = _safe_indexing(table.X, rows)
+                        trainer = ContrastTrainer(learner, X, negative=estimator.negative_weights, **options)
+                    out[name] = trainer.fit(contrast.first[rows], contrast.second[rows])
+                    if checkpoint:
+                        keep_value(checkpoint, key, out[name])
+            return out
 
         try:
-            models = run_parallel(work, list(keys), workers)
+            fits = run_parallel(work, tasks, workers)
         except KeyboardInterrupt:
             if checkpoint:
                 checkpoint.say_interrupted(progress.finished, len(finished(checkpoint)), "fit")
             raise
-    out: list[dict[str, Model]] = [{} for _ in range(n_splits)]
-    for (name, split), model in zip(keys, models, strict=True):
-        out[split][name] = model
-    return out
+    models: list[dict[str, Model]] = [{} for _ in range(n_splits)]
+    for (_, split), found in zip(tasks, fits, strict=True):
+        models[split] |= found
+    return models
 
 
-def held_out_probability(models: Sequence[Model], events: FoldedEvents) -> Array:
-    """P(first sample) of each event by the model that did not see it; a half for an event that no split holds out."""
-    p = np.full(events.signal.size, 0.5)
+def held_out_probability(models: Sequence[Model], events: FoldedEvents, unmoved: Array | None = None) -> Array:
+    """P(first sample) of each event by the model that did not see it; a half for an event that no split holds out.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        One for each split.
+    events : FoldedEvents
+    unmoved : array, optional
+        What it is for the nominal events, which is known of the events that are not moved.
+    """
+    p, there = np.full(events.signal.size, 0.5), np.arange(events.signal.size)
+    if unmoved is not None and events.moved is not None:
+        p, there = unmoved.copy(), events.moved
     for split, model in enumerate(models):
-        rows = np.flatnonzero(events.home == split)
+        rows = there[events.home[there] == split]
         if rows.size:
             p[rows] = model.signal_probability(_safe_indexing(events.X, rows))
     return p

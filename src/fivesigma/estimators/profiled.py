@@ -15,7 +15,7 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.validation import check_is_fitted
 
-from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.contrast_fits import default_learners, fit_contrasts, held_out_probability
@@ -50,6 +50,8 @@ ROUNDS = 3  # in which the pulls are updated
 LEAST_COST = 0.005  # share of the significance that a systematic must cost by itself to have a part in the score
 CONSTRAINED = 0.5  # width of a pull after the fit below which one asks whether it is one pull
 PLAIN = "plain"
+
+Shifts = tuple[Array, Array | None]  # over the yield, up and down; None where all are as large down as up
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     models_: list[Model]
     log_prior_: float  # log s/b of all events, as held-out ones have it
     shift_models_: list[dict[str, Model]]  # of each split, by systematic
-    shift_terms_: dict[str, tuple[str, float, float]]  # how odds become shifts: kind, size, log of the prior odds
+    shift_terms_: dict[str, tuple[Any, ...]]  # how odds become shifts: kind, size, log of the prior odds of each side
     pulls_: dict[str, float]
     bound_: float
     rounds_: list[tuple[dict[str, float], float]]
@@ -293,23 +295,23 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
             learners[1] = self.shape_estimator
         train = partial(fit_contrasts, self, n_splits=len(splits), checkpoint=checkpoint)
 
-        contrast = Contrast(nominal.where(sample.signal), nominal.where(~sample.signal), SHARE)
+        contrast = Contrast.of_members(nominal, sample.signal)
         fits = train({PLAIN: (contrast, learners[0])}, stem=PLAIN, seed=seeds[0])
         self.models_ = [models[PLAIN] for models in fits]
         samples = bins.samples()
-        p = {key: held_out_probability(self.models_, events) for key, events in samples.items()}
+        p = _held_out(self.models_, samples)
         held = home >= 0
         self.log_prior_ = fit_log_prior(p[NOMINAL][held], sample.signal[held], sample.weight[held])
         r_s = {key: np.exp(log_odds(p[key], self.log_prior_)) for key in samples}
         plain = bins.fill(r_s)
         used = self._choose_systematics(bins, plain)
 
-        r = self._fit_shifts(used, bins, partial(train, stem="shift", seed=seeds[1]), learners)
+        r = self._fit_shifts(used, bins, plain, partial(train, stem="shift", seed=seeds[1]), learners)
         names = list(self.shift_terms_)
         weight = nominal.representative
         seen = weight > 0
         constraint = np.array([float(name not in plain.free) for name in names])
-        found = self._solve(weight[seen], r_s[NOMINAL][seen], r[NOMINAL][:, seen], constraint)
+        found = self._solve(weight[seen], r_s[NOMINAL][seen], _columns(r[NOMINAL], seen), constraint)
         self.bound_ = found.value
         self.rounds_, filled = [({}, bins.judge(plain).value)], [plain]
         pulls = found.pulls
@@ -342,48 +344,60 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         self,
         used: Sequence[TrainingSystematic],
         bins: HeldOutBins,
+        plain: YieldShifts,
         train: Callable[..., list[dict[str, Model]]],
         learners: Sequence[Any],
-    ) -> dict[str, Array]:
+    ) -> dict[str, Shifts]:
         """Learn the shifts; return those of all held-out events, nominal and varied."""
-        nominal, with_signal = bins.nominal, self.goal == "measurement"
-        contrasts = {one.name: one.contrast(nominal, with_signal=with_signal) for one in used}
+        nominal = bins.nominal
+        moving = nominal if self.goal == "measurement" else nominal.where(~nominal.signal)
+        bent = bins.bent(plain)
+        found = {one.name: one.contrasts(moving, opposite=one.name not in bent) for one in used}
+        contrasts = {_key(name, k): c for name, both in found.items() for k, c in enumerate(both)}
         # Where every event moves there is nothing to tell apart.
-        trained = {name: c for name, c in contrasts.items() if np.isfinite(c.log_prior)}
-        self.shift_models_ = train({name: (c, learners[c.kind != SHARE]) for name, c in trained.items()})
-        self.shift_terms_ = {name: (c.kind, c.size, c.log_prior) for name, c in contrasts.items()}
+        trained = {key: c for key, c in contrasts.items() if np.isfinite(c.log_prior)}
+        self.shift_models_ = train({key: (c, learners[c.kind != SHARE]) for key, c in trained.items()})
         samples = bins.samples()
-        p = {
-            key: {name: held_out_probability([m[name] for m in self.shift_models_], events) for name in trained}
-            for key, events in samples.items()
-        }
+        p = {key: _held_out([m[key] for m in self.shift_models_], samples) for key in trained}
+        priors = {key: c.log_prior for key, c in contrasts.items()}
         for one in used:
             if one.normalisation is not None and one.name in trained:
-                seen = (nominal.home >= 0) & (with_signal | ~nominal.signal)
-                moves = nominal.among(one.normalisation.process)
-                prior = fit_log_prior(p[NOMINAL][one.name][seen], moves[seen], nominal.weight[seen])
-                self.shift_terms_[one.name] = (*self.shift_terms_[one.name][:2], prior)
-        return {key: self._shifts(p[key], events.signal.size) for key, events in samples.items()}
+                held, moves = moving.home >= 0, moving.among(one.normalisation.process)
+                q = p[one.name][NOMINAL] if moving is nominal else p[one.name][NOMINAL][~nominal.signal]
+                priors[one.name] = fit_log_prior(q[held], moves[held], moving.weight[held])
+        self.shift_terms_ = {
+            name: (both[0].kind, both[0].size, *(priors[_key(name, k)] for k in range(len(both))))
+            for name, both in found.items()
+        }
+        return {
+            name: self._shifts({key: by[name] for key, by in p.items()}, events.signal.size)
+            for name, events in samples.items()
+        }
 
-    def _shifts(self, probability: Mapping[str, Array], n_events: int) -> Array:
+    def _shifts(self, probability: Mapping[str, Array], n_events: int) -> Shifts:
         """Relative shifts of events, one row for each systematic of the score."""
-        out = np.empty((len(self.shift_terms_), n_events))
-        for row, (name, (kind, size, prior)) in zip(out, self.shift_terms_.items(), strict=True):
-            odds = log_odds(probability[name], prior) if name in probability else np.full(n_events, prior)
-            row[:] = relative_shift(kind, size, odds)
-        return out
+        out = np.empty((2, len(self.shift_terms_), n_events))
+        for row, (name, (kind, size, *priors)) in enumerate(self.shift_terms_.items()):
+            for side, prior in enumerate(priors):
+                p = probability.get(_key(name, side))
+                odds = np.full(n_events, prior) if p is None else log_odds(p, prior)
+                out[side, row] = relative_shift(kind, size, odds)
+            if len(priors) == 1:
+                out[1, row] = -out[0, row]
+        bent = any(len(term) == 4 for term in self.shift_terms_.values())
+        return out[0], out[1] if bent else None
 
-    def _solve(self, weight: Array, r_s: Array, r: Array, constraint: Array) -> Solution:
+    def _solve(self, weight: Array, r_s: Array, r: Shifts, constraint: Array) -> Solution:
         """Pulls of the score by held-out events, without bins."""
         if self.goal == "measurement":
-            return efficient_direction(weight, r_s / (1 + r_s), r, constraint)
-        return least_favourable(weight, r_s, r, constraint)
+            return efficient_direction(weight, r_s / (1 + r_s), _slopes(r), constraint)
+        return least_favourable(weight, r_s, r[0], constraint, r[1])
 
-    def _excess(self, r_s: Array, r: Array, pulls: Array) -> Array:
+    def _excess(self, r_s: Array, r: Shifts, pulls: Array) -> Array:
         """n/m - 1, or the efficient score: zero where signal plus background is like the background."""
         if self.goal == "measurement":
-            return efficient_score(r_s / (1 + r_s), r, pulls)
-        return likelihood_ratio(r_s, r, pulls)
+            return efficient_score(r_s / (1 + r_s), _slopes(r), pulls)
+        return likelihood_ratio(r_s, r[0], pulls, r[1])
 
     def _pull_vector(self) -> Array:
         return np.array([self.pulls_[name] for name in self.shift_terms_])
@@ -505,6 +519,28 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         p = {name: np.mean([models[name].signal_probability(X) for models in fits], axis=0) for name in fits[0]}
         r_s = np.exp(log_odds(p.pop(PLAIN), self.log_prior_))
         return self._excess(r_s, self._shifts(p, r_s.size), self._pull_vector())
+
+
+def _key(name: str, side: int) -> str:
+    """Name of the models of one side of a systematic; those that are opposite have one side."""
+    return f"{name} (down)" if side else name
+
+
+def _held_out(models: Sequence[Model], samples: Mapping[str, FoldedEvents]) -> dict[str, Array]:
+    """P(first sample) of all events by the models that did not see them."""
+    nominal = held_out_probability(models, samples[NOMINAL])
+    rest = {key: held_out_probability(models, e, nominal) for key, e in samples.items() if key != NOMINAL}
+    return {NOMINAL: nominal, **rest}
+
+
+def _columns(shifts: Shifts, seen: BoolArray) -> Shifts:
+    up, down = shifts
+    return up[:, seen], None if down is None else down[:, seen]
+
+
+def _slopes(shifts: Shifts) -> Array:
+    up, down = shifts
+    return up if down is None else (up - down) / 2
 
 
 def check_sizes(bins: HeldOutBins) -> None:

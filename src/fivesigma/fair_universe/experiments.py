@@ -74,7 +74,7 @@ def read_events(data: str, *, luminosity: float = 1.0, random_state: int = 0) ->
     >>> len(read_events("toy:500"))
     500
     """
-    from fivesigma.datasets.htautau.generate import make_htautau
+    from fivesigma.datasets.htautau import make_htautau
     from fivesigma.datasets.load import column_names, load_events
 
     if data.startswith("toy:"):

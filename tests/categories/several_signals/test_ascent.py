@@ -92,7 +92,7 @@ def found_by_growth(points: Points, goal: Goal, k: int, discard: bool) -> float:
 
 
 # Least share of optima, least mean and least value over the optimum. They have some room below what other seeds gave,
-# as a single case can be bad; docs/several-signals.md has the figures of these.
+# as a single case can be bad; docs/validation/several-signals.md has the figures of these.
 ASKED = {"sum": (0.9, 0.999, 0.95), "geometric": (0.9, 0.997, 0.85), "minimum": (0.7, 0.98, 0.7)}
 
 

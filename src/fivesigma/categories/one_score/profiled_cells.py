@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,27 +28,48 @@ MAX_EDGES_PROFILED = 512  # candidate edges with systematics; more are not bette
 class Cells(ABC):
     """Running sums from the edge that keeps nothing to the one that keeps all, and the intervals that are allowed.
 
-    Attributes
-    ----------
-    n : array of shape (n_edges,)
-        Expected counts s + b above each edge, zero at index 0.
-    allowed : bool array of shape (n_edges, n_edges)
-        Whether the interval from the upper edge (column) to the lower edge (row) may be a category.
-    offset : float
-        Background that every category has besides: b_reg.
-    constant : array of shape (n_systematics,)
-        Shift that every category has besides, as large up as down.
+    Several channels follow each other, each from its own zero; a partition is the ascending list of the lower edges of
+    all categories, and a category ends at the edge before it or at the start of its channel.
     """
 
-    n: Array
-    allowed: BoolArray
-    offset: float
-    constant: Array
+    n: Array  # (n_edges,): expected counts s + b above each edge, zero at the start of a channel
+    allowed: BoolArray  # (n_edges, n_edges): may the interval from the upper (column) to the lower edge be a category?
+    offset: float  # background that every category has besides: b_reg
+    constant: Array  # (n_systematics,): shift that every category has besides, as large up as down
+    starts: tuple[int, ...] = field(default=(0,), kw_only=True)  # first edge of each channel
+    whole: bool = field(default=False, kw_only=True)  # must categories cover every channel to its end?
+    shares: tuple[int, ...] | None = field(default=None, kw_only=True)  # categories of each channel, if they are given
 
     @cached_property
-    def _pairs(self) -> tuple[IntArray, IntArray]:
-        lower, upper = np.nonzero(self.allowed)
-        return upper, lower
+    def ends(self) -> tuple[IntArray, IntArray]:
+        """Edges at which each channel starts, and where it has ended."""
+        return np.array(self.starts), np.array([*self.starts[1:], self.n.size])
+
+    @cached_property
+    def start(self) -> IntArray:
+        """Start of the channel of each edge."""
+        first, stop = self.ends
+        return np.repeat(first, stop - first)
+
+    @cached_property
+    def _pairs(self) -> list[tuple[IntArray, ...]]:
+        return [np.nonzero(self.allowed[i:j, i:j]) for i, j in zip(*self.ends, strict=True)]
+
+    def uppers(self, partitions: IntArray) -> IntArray:
+        """Upper edge of every category."""
+        before = np.concatenate([np.zeros_like(partitions[..., :1]), partitions[..., :-1]], axis=-1)
+        out: IntArray = np.maximum(before, self.start[partitions])
+        return out
+
+    def may_follow(self, last: IntArray, edge: IntArray) -> BoolArray:
+        """Whether an edge may come after another."""
+        same = self.start[last] == self.start[edge]
+        out: BoolArray = same | (self.start[edge] == last + 1 if self.whole else self.start[edge] > last)
+        return out
+
+    def split(self, edges: IntArray) -> list[IntArray]:
+        """Edges of each channel, counted from its start."""
+        return [edges[(edges > i) & (edges < j)] - i for i, j in zip(*self.ends, strict=True)]
 
     @abstractmethod
     def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:
@@ -69,52 +91,39 @@ class Cells(ABC):
     def expand(self, partitions: IntArray, theta: Array) -> Expansion:
         """F of several partitions to second order at the same pulls."""
 
-    @abstractmethod
-    def moved(self, theta: Array) -> Array:
-        """What a replica needs to know of the pulls; see `Moved`."""
-
     @property
     def least(self) -> Array | float:
         """Smallest pull of each systematic."""
         return -np.inf
 
-    def matrix(self, theta: Array) -> Array:
-        """G of all categories: rows are lower edges, columns upper ones, minus infinity where not allowed."""
-        upper, lower = self._pairs
-        out = np.full(self.allowed.shape, -np.inf)
-        out[lower, upper] = self.values(theta, upper, lower)
+    def blocks(self, theta: Array) -> list[Array]:
+        """G of all categories of each channel: rows are lower edges, columns upper ones; -inf where not allowed."""
+        out = []
+        for first, stop, (lower, upper) in zip(*self.ends, self._pairs, strict=True):
+            G = np.full((stop - first, stop - first), -np.inf)
+            G[lower, upper] = self.values(theta, upper + first, lower + first)
+            out.append(G)
         return out
 
     def at(self, theta: Array, partitions: IntArray) -> Array:
-        """F of partitions at some pulls; each is given by its edges without the first, which is zero."""
-        out: Array = self.values(theta, uppers(partitions), partitions).sum(axis=-1) + self.penalty(theta)
+        """F of partitions at some pulls."""
+        out: Array = self.values(theta, self.uppers(partitions), partitions).sum(axis=-1) + self.penalty(theta)
         return out
 
 
 @dataclass(frozen=True, eq=False)
 class DiscoveryCells(Cells):
-    """Cells for the largest profiled significance.
+    """Cells for the largest profiled significance; all arrays are running sums."""
 
-    Attributes
-    ----------
-    b : array of shape (n_edges,)
-        Background above each edge.
-    up, down : arrays of shape (n_systematics, n_edges)
-        Shifts of the background above each edge.
-    freedom : Freedom, optional
-        Pulls without a constraint.
-    scaled : (array, array), optional
-        Running shifts that free normalisations scale, of shape (n_scales, n_systematics, n_edges).
-    """
-
-    b: Array
-    up: Array
+    b: Array  # (n_edges,)
+    up: Array  # (n_systematics, n_edges): shifts of the background
     down: Array
     freedom: Freedom | None = None
-    scaled: tuple[Array, Array] | None = None
+    scaled: tuple[Array, Array] | None = None  # (n_scales, n_systematics, n_edges): shifts that free yields scale
 
-    def between(self, upper: IntArray, lower: IntArray) -> Counts:
-        """Counts of the categories between edges, of shape (..., n_categories)."""
+    def between(self, partitions: IntArray) -> Counts:
+        """Counts of the categories of partitions, of shape (..., n_categories)."""
+        lower, upper = partitions, self.uppers(partitions)
         n, b = (v[lower] - v[upper] + self.offset for v in (self.n, self.b))
         up, down = (
             np.moveaxis(v[:, lower] - v[:, upper], 0, -2) + sign * self.constant[:, None]
@@ -137,8 +146,7 @@ class DiscoveryCells(Cells):
 
     def shift(self, theta: Array) -> Array:
         """Running shift of the background at some pulls."""
-        counts = Counts(self.n, self.b, self.up, self.down, None, self.freedom, self.scaled)
-        return counts.shifts(theta)[0]
+        return Counts(self.n, self.b, self.up, self.down, None, self.freedom, self.scaled).shifts(theta)[0]
 
     def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:
         """G of the categories between edges, at some pulls."""
@@ -148,43 +156,28 @@ class DiscoveryCells(Cells):
 
     def profile(self, partitions: IntArray, start: Array) -> Profile:
         """Profile several partitions from the same pulls."""
-        return profile(self.between(uppers(partitions), partitions), start)
+        return profile(self.between(partitions), start)
 
     def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:
         """Profile one partition from several pulls."""
-        return lowest(self.between(uppers(edges), edges), start)
+        return lowest(self.between(edges), start)
 
     def expand(self, partitions: IntArray, theta: Array) -> Expansion:
         """F of several partitions to second order at the same pulls."""
-        counts = self.between(uppers(partitions), partitions)
-        return expand(counts, np.broadcast_to(theta, (len(partitions), theta.size)))
-
-    def moved(self, theta: Array) -> Array:
-        """Ratio of the background at the pulls to the nominal one, above each edge but the first."""
-        b = self.b[1:]
-        return np.divide(b + self.shift(theta)[1:], b, out=np.ones_like(b), where=b > 0)
+        return expand(self.between(partitions), np.broadcast_to(theta, (len(partitions), theta.size)))
 
 
 @dataclass(frozen=True, eq=False)
 class MeasurementCells(Cells):
-    """Cells for the smallest uncertainty of the signal strength.
+    """Cells for the smallest uncertainty of the signal strength; all arrays are running sums."""
 
-    Attributes
-    ----------
-    s : array of shape (n_edges,)
-        Signal above each edge.
-    delta : array of shape (n_systematics, n_edges)
-        Derivatives of the counts above each edge along the pulls.
-    constraint : array of shape (n_systematics,)
-        One, or zero for a free pull.
-    """
+    s: Array  # (n_edges,)
+    delta: Array  # (n_systematics, n_edges): derivatives of the counts along the pulls
+    constraint: Array  # (n_systematics,): one, or zero for a free pull
 
-    s: Array
-    delta: Array
-    constraint: Array
-
-    def between(self, upper: IntArray, lower: IntArray) -> Derivatives:
-        """What the uncertainty needs of the categories between edges."""
+    def between(self, partitions: IntArray) -> Derivatives:
+        """What the uncertainty needs of the categories of partitions."""
+        lower, upper = partitions, self.uppers(partitions)
         s, n = (v[lower] - v[upper] for v in (self.s, self.n))
         delta = np.moveaxis(self.delta[:, lower] - self.delta[:, upper], 0, -2) + self.constant[:, None]
         return Derivatives(s, n + self.offset, delta, self.constraint)
@@ -202,26 +195,53 @@ class MeasurementCells(Cells):
 
     def profile(self, partitions: IntArray, start: Array) -> Profile:  # noqa: ARG002 - as in discovery
         """Minimise over a; there is one minimum, whatever the start."""
-        return profile_measurement(self.between(uppers(partitions), partitions))
+        return profile_measurement(self.between(partitions))
 
     def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:  # noqa: ARG002 - as in discovery
         """Minimise over a; there is one minimum, whatever the start."""
-        return profile_measurement(self.between(uppers(edges), edges))
+        return profile_measurement(self.between(edges))
 
     def expand(self, partitions: IntArray, theta: Array) -> Expansion:
         """F of several partitions to second order at the same a."""
-        at = self.between(uppers(partitions), partitions)
-        return expand_measurement(at, np.broadcast_to(theta, (len(partitions), theta.size)))
-
-    def moved(self, theta: Array) -> Array:
-        """a.Delta over the counts, above each edge but the first."""
-        n = self.n[1:]
-        return np.divide((theta @ self.delta)[1:], n, out=np.zeros_like(n), where=n > 0)
+        return expand_measurement(self.between(partitions), np.broadcast_to(theta, (len(partitions), theta.size)))
 
 
-def uppers(partitions: IntArray) -> IntArray:
-    """Upper edge of every category."""
-    return np.concatenate([np.zeros((*partitions.shape[:-1], 1), dtype=np.intp), partitions[..., :-1]], axis=-1)
+def join_cells(channels: Sequence[Cells], *, whole: bool = False, shares: Sequence[int] | None = None) -> Cells:
+    """Put the cells of several channels, or regions, into one chain, in which `dual.search` shares the categories.
+
+    Parameters
+    ----------
+    channels : sequence of Cells
+        From `make_cells`, all for one goal and with the same systematics in the same order: a pull is one for all
+        channels. A systematic that does not move a channel has zeros there.
+    whole : bool, default=False
+        Whether the categories must cover every channel to its end. Otherwise what is below the lowest edge of a channel
+        is discarded, which may be all of it.
+    shares : sequence of int, optional
+        Categories of each channel; by default the search finds how many each is worth.
+    """
+    sizes = [cells.n.size for cells in channels]
+    starts = np.cumsum([0, *sizes])
+    allowed = np.zeros((starts[-1], starts[-1]), dtype=np.bool_)
+    for first, size, cells in zip(starts, sizes, channels, strict=False):
+        allowed[first : first + size, first : first + size] = cells.allowed
+    first_cells: Any = channels[0]
+    joined: dict[str, Any] = {}
+    for name in (f.name for f in fields(first_cells)):
+        values = [getattr(cells, name) for cells in channels]
+        if isinstance(values[0], tuple) and name == "scaled":
+            joined[name] = tuple(np.concatenate(side, axis=-1) for side in zip(*values, strict=True))
+        elif name in {"n", "b", "up", "down", "s", "delta"}:
+            joined[name] = np.concatenate(values, axis=-1)
+    chain: Cells = replace(
+        first_cells,
+        **joined,
+        allowed=allowed,
+        starts=tuple(starts[:-1].tolist()),
+        whole=whole,
+        shares=None if shares is None else tuple(shares),
+    )
+    return chain
 
 
 def is_profiled(utility: Utility, shifts: YieldShifts | None, mc_statistics: bool, correlated: bool) -> bool:
@@ -231,7 +251,10 @@ def is_profiled(utility: Utility, shifts: YieldShifts | None, mc_statistics: boo
 
 
 class Moved(NamedTuple):
-    """Where the pulls that fit the chosen categories move the yields above each threshold; see `Cells.moved`."""
+    """Where the pulls that fit the chosen categories move the yields above each threshold.
+
+    The ratio is the background there to the nominal one; for a measurement it is a.Delta over the counts.
+    """
 
     threshold: Array  # ascending
     ratio: Array
@@ -257,17 +280,7 @@ def replica_values(counts: Counts, s: Array, b: Array, offset: float) -> Array:
 
 
 def replica_precisions(at: Derivatives, s: Array, n: Array, counts: Array) -> Array:
-    """1 / sigma_mu of replicas, one per row, whose yields move as much in proportion.
-
-    Parameters
-    ----------
-    at : Derivatives
-        Of the categories themselves.
-    s, n : arrays of shape (n_replicas, n_categories)
-        Signal and expected counts of the replicas, b_reg included.
-    counts : array of shape (n_categories,)
-        Expected counts of the categories themselves.
-    """
+    """1 / sigma_mu of replicas, one per row, whose yields move as those of the categories, with `counts`, do."""
     share = n / counts
     replicas = Derivatives(s, at.n * share, at.delta * share[:, None, :], at.constraint)
     precision: Array = np.sqrt(2 * np.maximum(profile_measurement(replicas).objective, 0.0))
@@ -277,18 +290,7 @@ def replica_precisions(at: Derivatives, s: Array, n: Array, counts: Array) -> Ar
 def make_cells(
     grid: Grid, shifts: YieldShifts | None, floors: Floors, utility: Utility, goal: str = "discovery"
 ) -> Cells:
-    """Running sums of a grid with those of its variations, smoothed as the grid is.
-
-    Parameters
-    ----------
-    grid : Grid
-        From `grid_of`, smoothed or not.
-    shifts : YieldShifts, optional
-        In the cells between the edges of the grid, in ascending order of the score.
-    floors : Floors
-    utility : Utility
-    goal : {"discovery", "measurement"}, default="discovery"
-    """
+    """Running sums of a grid with those of its variations in ascending cells, smoothed as the grid is."""
     own = OwnUncertainty.of(utility)
     s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
     average = None if grid.smooth is None else MovingAverage.of(grid.s, grid.b)
@@ -332,16 +334,18 @@ def _allowed(grid: Grid, s: Array, b: Array, floors: Floors) -> BoolArray:
 
 def moved_background(cells: Cells, theta: Array, thresholds: Array) -> Moved:
     """Remember where the pulls have moved the yields, for thresholds from the tightest to the loosest."""
-    return Moved(thresholds[::-1], cells.moved(theta)[::-1], float(cells.constant @ theta))
+    if isinstance(cells, DiscoveryCells):
+        total, nominal, moved = cells.b[1:], 1.0, cells.b[1:] + cells.shift(theta)[1:]
+    elif isinstance(cells, MeasurementCells):
+        total, nominal, moved = cells.n[1:], 0.0, (theta @ cells.delta)[1:]
+    ratio = np.divide(moved, total, out=np.full_like(total, nominal), where=total > 0)
+    return Moved(thresholds[::-1], ratio[::-1], float(cells.constant @ theta))
 
 
 def replica_cells(  # noqa: PLR0917 - as `make_cells`
     grid: Grid, moved: Moved, thresholds: Array, floors: Floors, utility: Utility, goal: str
 ) -> Cells:
-    """Running sums of a replica that is moved in proportion, as the chosen categories are; it is there at a pull of 1.
-
-    The parameters are those of `make_cells`, with `Moved` in the place of variations.
-    """
+    """Running sums of a replica that moves in proportion, as the chosen categories do; it is there at a pull of 1."""
     s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
     ratio, constant = moved.at(thresholds), np.array([moved.constant])
     shared = (s + b, _allowed(grid, s, b, floors), OwnUncertainty.of(utility).offset, constant)
@@ -352,17 +356,7 @@ def replica_cells(  # noqa: PLR0917 - as `make_cells`
 
 
 def merged(shifts: YieldShifts, ends: IntArray, edges: Array) -> YieldShifts:
-    """Sum cells into categories.
-
-    Parameters
-    ----------
-    shifts : YieldShifts
-        In fine cells, in ascending order.
-    ends : int array
-        Cell at which each category begins, ascending.
-    edges : array
-        Of the categories.
-    """
+    """Sum ascending cells into categories with `edges`, which begin at the cells `ends`."""
 
     def add(values: Array) -> Array:
         out: Array = np.add.reduceat(values, ends)
