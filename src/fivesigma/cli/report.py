@@ -37,7 +37,6 @@ _SAMPLES = ("samples", "signal", "luminosity", "cross_sections", "sums_of_weight
 
 @click.command(
     "report",
-    context_settings={"help_option_names": ["-h", "--help"]},  # click keeps those of whoever asks first
     epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain",
 )
 @click.argument("model", type=click.Path(path_type=Path))
