@@ -30,7 +30,7 @@ from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.split_steps import Growth, TuningEvents, Weigher
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import check_library
-from fivesigma.learners.xgboost_batches import cache_folder
+from fivesigma.learners.xgboost import cache_folder
 from fivesigma.significance import resolve_utility
 
 SAMPLE = 200_000  # training events that decide the bins

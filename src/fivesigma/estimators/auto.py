@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -42,6 +43,7 @@ def _net_choice(name: str, value: Any) -> None:
         raise InputError(f"{name} must be True, False or 'auto', got {value!r}")
 
 
+@dataclass(repr=False, eq=False)
 class AutoClassifier(BlendedClassifier):
     """As much as these events allow, without a choice of yours.
 
@@ -134,6 +136,26 @@ class AutoClassifier(BlendedClassifier):
     plain, 195 trees on 5 splits
     """
 
+    _: KW_ONLY
+    utility: str | Utility = "ams2"
+    b_reg: float | None = None
+    cv: Any = 5
+    by: str | None = None
+    fast: bool = False
+    net: bool | str = False
+    library: str = "auto"
+    n_trees: int | None = None
+    learning_rate: float | None = None
+    max_depth: int | None = None
+    params: dict[str, Any] | None = None
+    cut: str | float = "model"
+    pos_label: Any = None
+    negative_weights: str = "error"
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    random_state: Any = None
+    n_jobs: int | None = None
+
     _checks: ClassVar = {
         **SignificanceClassifier._checks,
         "library": one_of(CHOICES),
@@ -141,47 +163,6 @@ class AutoClassifier(BlendedClassifier):
         "net": _net_choice,
     }
     _stored: ClassVar = {**BlendedClassifier._stored, "choice_": str, "comparisons_": dict, "n_trees_": int}
-
-    def __init__(
-        self,
-        *,
-        utility: str | Utility = "ams2",
-        b_reg: float | None = None,
-        cv: Any = 5,
-        by: str | None = None,
-        fast: bool = False,
-        net: bool | str = False,
-        library: str = "auto",
-        n_trees: int | None = None,
-        learning_rate: float | None = None,
-        max_depth: int | None = None,
-        params: dict[str, Any] | None = None,
-        cut: str | float = "model",
-        pos_label: Any = None,
-        negative_weights: str = "error",
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.utility = utility
-        self.b_reg = b_reg
-        self.cv = cv
-        self.by = by
-        self.fast = fast
-        self.net = net
-        self.library = library
-        self.n_trees = n_trees
-        self.learning_rate = learning_rate
-        self.max_depth = max_depth
-        self.params = params
-        self.cut = cut
-        self.pos_label = pos_label
-        self.negative_weights = negative_weights
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         if self.cut == "zero":

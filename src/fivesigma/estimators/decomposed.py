@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from fivesigma.store import from_parts, to_parts
 from fivesigma.store.checkpoint import Checkpoint
 
 
+@dataclass(repr=False, eq=False)
 class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     """Ratio of signal to background from an unweighted classifier and the mean weights of both classes.
 
@@ -107,38 +109,22 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     True
     """
 
-    _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "models_": list}
+    estimator: Any = None
+    weight_estimator: Any = None
+    _: KW_ONLY
+    utility: str | Utility = "ams2"
+    b_reg: float | None = None
+    cv: Any = 0.25
+    cut: str | float = "model"
+    pos_label: Any = None
+    negative_weights: str = "error"
+    refit: bool = False
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    random_state: Any = None
+    n_jobs: int | None = None
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        weight_estimator: Any = None,
-        *,
-        utility: str | Utility = "ams2",
-        b_reg: float | None = None,
-        cv: Any = 0.25,
-        cut: str | float = "model",
-        pos_label: Any = None,
-        negative_weights: str = "error",
-        refit: bool = False,
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.weight_estimator = weight_estimator
-        self.utility = utility
-        self.b_reg = b_reg
-        self.cv = cv
-        self.cut = cut
-        self.pos_label = pos_label
-        self.negative_weights = negative_weights
-        self.refit = refit
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "models_": list}
 
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         classifier, regressor = self._learners()

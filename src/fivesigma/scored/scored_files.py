@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class ScoredFiles:
     ) -> None:
         self._targets = find_targets(path)
         for target in self._targets:
-            check_ending(target.path)
+            check_ending(Path(target.name))
         self._signal, self._yields = signal, yields
         self._states = [target.state() for target in self._targets]
         self._sources: list[Source] = [target.open() for target in self._targets]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from fivesigma._types import AnyArray, Array
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, is_number
 from fivesigma.learners.net.inputs import (
-    Floats,
     Inputs,
     find_columns,
     find_momenta,
@@ -34,6 +34,7 @@ from fivesigma.yields import (
 )
 
 
+@dataclass(repr=False, eq=False)
 class NetClassifier(ClassifierMixin, BaseEstimator):
     """A small densely connected net that knows the symmetries of a collision.
 
@@ -108,46 +109,22 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    classes_: AnyArray
-    inputs_: Inputs
-    weights_: list[Floats]
-    loss_: Array
-    n_features_in_: int
-
-    def __init__(
-        self,
-        *,
-        width: int = 33,
-        depth: int = 6,
-        epochs: int = 15,
-        batch_size: int = 1024,
-        learning_rate: float = 0.01,
-        weight_decay: float = 0.01,
-        dropout: float = 0.2,
-        weight_groups: int = 1,
-        columns: Any = None,
-        momenta: Any = None,
-        n_augment: int = 8,
-        device: str = "cpu",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.width = width
-        self.depth = depth
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
-        self.weight_groups = weight_groups
-        self.columns = columns
-        self.momenta = momenta
-        self.n_augment = n_augment
-        self.device = device
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    _: KW_ONLY
+    width: int = 33
+    depth: int = 6
+    epochs: int = 15
+    batch_size: int = 1024
+    learning_rate: float = 0.01
+    weight_decay: float = 0.01
+    dropout: float = 0.2
+    weight_groups: int = 1
+    columns: Any = None
+    momenta: Any = None
+    n_augment: int = 8
+    device: str = "cpu"
+    random_state: Any = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -20,6 +20,7 @@ FAR = 10.0  # standard deviations beyond which an event is as far out as any
 _SKEWED = 1.0  # skewness from which a column has a heavy tail
 STEEP = 20.0  # pseudorapidity beyond which sinh would only overflow
 _SYMMETRIES = 4  # mirrored or not, flipped or not
+LARGEST = 1e150  # of which a square does not overflow
 NO_COLUMN = -1  # stands for the pseudorapidity that missing momentum has not
 
 
@@ -30,50 +31,25 @@ class Inputs:
     A column is ``x`` or, if that is less skewed, ``sign(x) log(1 + |x|/unit)``; less its mean, times a factor. What is
     missing is the mean. Momenta are vectors whose lengths are logarithms in the same way, so that they turn as the
     event turns.
-
-    Attributes
-    ----------
-    columns : int array of shape (n_columns,)
-        Columns that are inputs: all but the angles of the momenta.
-    units : array of shape (n_columns,)
-        Unit of the logarithm; 0 where there is none.
-    means, factors : arrays of shape (n_columns,)
-        Weighted mean and inverse standard deviation of what the logarithm leaves; the factor of a constant is 0.
-    flags : int array of shape (n_flags,)
-        Columns whose being missing is an input, one for all that are missing in the same events.
-    momenta : int array of shape (n_momenta, 3)
-        Columns of transverse momentum, pseudorapidity (or -1) and azimuth.
-    momentum_units, momentum_factors : arrays of shape (n_momenta, 2)
-        Of the transverse and of the longitudinal momentum.
     """
 
-    columns: IntArray
-    units: Array
-    means: Array
-    factors: Array
-    flags: IntArray
-    momenta: IntArray
-    momentum_units: Array
+    columns: IntArray  # that are inputs: all but the angles of the momenta
+    units: Array  # of the logarithm; 0 where there is none
+    means: Array  # weighted, of what the logarithm leaves
+    factors: Array  # inverse standard deviation of it; 0 for a constant
+    flags: IntArray  # columns whose being missing is an input, one for all that are missing in the same events
+    momenta: IntArray  # of shape (n, 3): columns of transverse momentum, pseudorapidity (or -1) and azimuth
+    momentum_units: Array  # of shape (n, 2): of the transverse and of the longitudinal momentum
     momentum_factors: Array
 
     @classmethod
     def learn(cls, X: Array, weight: Array, momenta: IntArray, columns: IntArray | None = None) -> Inputs:
-        """Look at training events.
-
-        Parameters
-        ----------
-        X : array of shape (n_events, n_features)
-            NaN is missing.
-        weight : array of shape (n_events,)
-        momenta : int array of shape (n_momenta, 3)
-        columns : int array of shape (n_columns,), optional
-            Those that are inputs, unless they are angles of momenta; all by default.
-        """
+        """Look at training events."""
         columns = np.setdiff1d(np.arange(X.shape[1]) if columns is None else columns, momenta[:, 1:])
         units, means, factors = (np.zeros(columns.size) for _ in range(3))
         flags: dict[bytes, int] = {}
         for k, column in enumerate(columns):
-            x = X[:, column].astype(np.float64)
+            x = np.clip(X[:, column].astype(np.float64), -LARGEST, LARGEST)
             known = ~np.isnan(x)
             if not known.all():
                 flags.setdefault(np.packbits(known).tobytes(), int(column))
@@ -120,15 +96,7 @@ class Inputs:
 
 
 def find_momenta(momenta: Any, n_features: int, names: Sequence[str] | None) -> IntArray:
-    """Columns of transverse momentum, pseudorapidity and azimuth, by name or by number.
-
-    Parameters
-    ----------
-    momenta : sequence of (pt, eta or None, phi), or None
-    n_features : int
-    names : sequence of str, optional
-        Names of the columns, if the table has some.
-    """
+    """Columns of transverse momentum, pseudorapidity and azimuth, by name or by number."""
     found: list[list[int]] = []
     for at, triple in enumerate(() if momenta is None else momenta):
         if isinstance(triple, str) or not isinstance(triple, Sequence) or len(triple) != 3:
@@ -144,15 +112,7 @@ _PART = re.compile(r"(?P<object>.*?)_?(?P<part>pt|eta|phi)(?P<index>\[\d+\])?", 
 
 
 class NamedMomenta(NamedTuple):
-    """Momenta that names tell, and what is to be said of them.
-
-    Attributes
-    ----------
-    momenta : list of (int, int or None, int)
-        Columns of transverse momentum, pseudorapidity and azimuth.
-    note : str
-        One sentence.
-    """
+    """Momenta that names tell, and what is to be said of them."""
 
     momenta: list[tuple[int, int | None, int]]
     note: str
@@ -163,12 +123,6 @@ def find_named_momenta(names: Sequence[str] | None, X: Array) -> NamedMomenta:
 
     There are none if another column turns with the event, such as px or the azimuth of something else: the net would
     be shown turned events in which it does not turn.
-
-    Parameters
-    ----------
-    names : sequence of str, optional
-    X : array of shape (n_events, n_features)
-        Training events.
     """
     found: dict[tuple[str, str], dict[str, int]] = {}
     for k, name in enumerate(names or ()):
@@ -262,7 +216,6 @@ def _log_unit(x: Array) -> float:
 def _skewness(x: Array) -> float:
     if x.size == 0:
         return 0.0
-    x, _ = _below_one(x)
     from_mean = x - x.mean()
     size = np.abs(from_mean).max()
     if size == 0:
@@ -275,17 +228,9 @@ def _standard(x: Array, weight: Array) -> tuple[float, float]:
     """Weighted mean and inverse standard deviation."""
     if not weight.any():
         return 0.0, 0.0
-    x, exponent = _below_one(x)
     mean = float(np.average(x, weights=weight))
-    deviation = np.sqrt(np.average((x - mean) ** 2, weights=weight))
-    mean, deviation = (float(np.ldexp(value, exponent)) for value in (mean, deviation))
+    deviation = float(np.sqrt(np.average((x - mean) ** 2, weights=weight)))
     return mean, _inverse(deviation, abs(mean))
-
-
-def _below_one(x: Array) -> tuple[Array, int]:
-    """Numbers without a power of two, so that no square overflows, and its exponent."""
-    exponent = int(np.frexp(np.abs(x).max(initial=0.0))[1])
-    return np.ldexp(x, -exponent), exponent
 
 
 def _inverse(deviation: float, size: float = 0.0) -> float:
@@ -308,19 +253,6 @@ def groups_of_weight(target: AnyArray, weight: Array, n_groups: int) -> IntArray
 
     Simulated events of one process have like weights, so that the groups stand for the processes. A net that has to
     know them by their features learns more of an event than one that is told signal and background alone.
-
-    Parameters
-    ----------
-    target : array of shape (n_events,)
-        0 or 1.
-    weight : array of shape (n_events,)
-    n_groups : int
-        Groups of a class, with as many events each as equal weights allow: those stay together.
-
-    Returns
-    -------
-    array of shape (n_events,) or None
-        None if no class has two groups.
 
     Examples
     --------

@@ -28,16 +28,7 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 class DenseNet(torch.nn.Module):  # type: ignore[name-defined]  # torch is imported when it is needed
-    """A net whose layers see the inputs and all layers before them.
-
-    Parameters
-    ----------
-    widths : sequence of int
-        Units of each layer; those of the last are the outputs.
-    n_inputs : int
-    dropout : float
-        Share of units that a step leaves out.
-    """
+    """A net whose layers see the inputs and all layers before them."""
 
     def __init__(self, n_inputs: int, widths: list[int], dropout: float = 0.0) -> None:
         super().__init__()
@@ -95,23 +86,13 @@ def random_mask(shape: tuple[int, int], dropout: float, generator: Any) -> Any:
 
 
 class TrainingEvents(NamedTuple):
-    """What a net is trained on.
+    """What a net is trained on."""
 
-    Attributes
-    ----------
-    scalars, vectors : arrays of shape (n_events, n_scalars) and (n_events, n_momenta, 3)
-        See `Inputs`.
-    target, weight : arrays of shape (n_events,)
-        1 for signal; weights of mean one.
-    group : int array of shape (n_events,), optional
-        Groups that the net learns to tell apart as well.
-    """
-
-    scalars: Floats
-    vectors: Floats
-    target: Floats
-    weight: Floats
-    group: IntArray | None = None
+    scalars: Floats  # of shape (n_events, n_scalars), see `Inputs`
+    vectors: Floats  # of shape (n_events, n_momenta, 3)
+    target: Floats  # 1 for signal
+    weight: Floats  # of mean one
+    group: IntArray | None = None  # groups that the net learns to tell apart as well
 
 
 def find_device(device: str) -> str:
