@@ -412,7 +412,7 @@ class Categories:
         grids = list(map(Grid, s, b, from_zero(b2)))
         if self.rule == "model":
             grids = [
-                modelled(grid, squares, ranking.last[cuts]) if self._moved is None else averaged(grid)
+                modelled(grid, squares, ranking.last[cuts]) if self._moved is None else averaged(grid, self.goal)
                 for grid, squares in zip(grids, s2, strict=True)
             ]
         if counting is not None:
@@ -438,12 +438,13 @@ class Categories:
 
     def _against(self) -> str:
         """What is known against the interval of the significance."""
+        wrong = "low" if self.goal == "measurement" else "high"
         if not self.held_out:
-            return "these events chose the edges: the interval is too high and too narrow; quote evaluate on others"
+            return f"these events chose the edges: the interval is too {wrong} and too narrow; quote evaluate on others"
         if self.shifts is not None and self.shifts.vary_in_shape():
             return (
                 "the shifts of the variations are taken as exact, and their noise passes for a shape that a fit could "
-                "measure: the significance is too high, and its interval too narrow, unless varied events are many"
+                f"measure: the interval is too {wrong} and too narrow, unless varied events are many"
             )
         return ""
 
