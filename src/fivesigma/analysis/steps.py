@@ -290,13 +290,7 @@ class _Run:
     @cached_property
     def chosen(self) -> dict[str, Any]:
         """Categories or the cut of each chosen region."""
-        return self._choose(self.events)
-
-    def _choose(self, events: Mapping[str, RegionEvents]) -> dict[str, Any]:
-        sign = 1.0 if self.goal == "discovery" else -1.0
-        return edge_choice.choose_edges(
-            events, self.analysis.settings, lambda edges: sign * self._value(self._shifts(edges, events))
-        )
+        return edge_choice.choose_edges(self.events, self.analysis.settings)
 
     @property
     def goal(self) -> str:
@@ -311,9 +305,6 @@ class _Run:
         if len(parts) == 1:
             return next(iter(parts.values()))
         return all_regions.combine(self.analysis, parts, free_norms=False)
-
-    def _value(self, parts: Mapping[str, YieldShifts]) -> float:
-        return self._together(parts).waterfall(self.goal)[-1][1]
 
     @property
     def trees(self) -> list[Any]:
@@ -451,7 +442,7 @@ class _Run:
     def categorise(self) -> _Result:
         """Choose the edges, evaluate edges that did not see the events, and fill the histograms of the score."""
         settings, plain = self.analysis.settings, self.scorer.plain
-        n_steps = settings.folds * len(self.events) + 1
+        n_steps = settings.folds + 1
         with bar(n_steps * (2 if plain else 1), bool(self.verbose), "categorise") as advance:
             edges = {name: np.array(own) for name, own in (settings.edges or {}).items()}
             if settings.edges is None:
@@ -459,13 +450,17 @@ class _Run:
             advance(1, "")
             seen = quoted = self._shifts(edges, self.events)
             if settings.edges is None:  # chosen on these events
-                quoted = self._cross_fitted(self.events, edges, advance)
+                quoted = edge_choice.cross_fitted(self.events, settings, edges, advance=advance)
             other = None
             if plain and settings.edges is None:
                 events = self._events(plain)
-                own = {name: edge_choice.edges_of(one) for name, one in self._choose(events).items()}
+                own = {
+                    name: edge_choice.edges_of(one) for name, one in edge_choice.choose_edges(events, settings).items()
+                }
                 advance(1, "")
-                other = self._described_value(self._together(self._cross_fitted(events, own, advance)))
+                other = self._described_value(
+                    self._together(edge_choice.cross_fitted(events, settings, own, advance=advance))
+                )
         together = self._together(seen)
         notes = list(together.notes())
         outside = sum(int((events.nominal.score >= edges[name][-1]).sum()) for name, events in self.events.items())
@@ -493,14 +488,6 @@ class _Run:
             "notes": notes,
         }
         return [write_histograms(self.folder / "chosen.npz", filled)], found
-
-    def _cross_fitted(
-        self, events: Mapping[str, RegionEvents], edges: Mapping[str, Array], advance: Callable[[int, str], None]
-    ) -> dict[str, YieldShifts]:
-        settings = self.analysis.settings
-        return {
-            name: edge_choice.cross_fitted(own, settings, edges[name], advance=advance) for name, own in events.items()
-        }
 
     def _described_value(self, shifts: YieldShifts) -> dict[str, Any]:
         """What is quoted, and how it comes about."""
