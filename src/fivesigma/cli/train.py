@@ -299,9 +299,8 @@ def _summary(model: Any, events: Any, output: Path) -> str:
     if made is None:
         last = model.history_[-1]
         made = f"{len(model.history_)} rounds" + ("" if last.u is None else f", last u {last.u:.5g}")
-    shown: Any = (
-        replace(events, notes=()) if isinstance(events, Events) else events
-    )  # they were printed before the training
+    # Notes were printed before the training.
+    shown: Any = replace(events, notes=()) if isinstance(events, Events) else events
     return "\n".join(
         [
             repr(shown),
