@@ -23,26 +23,14 @@ __all__ = ["STEPS", "Record", "StepRecord", "digest"]
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
-FOLDERS = ("model", "ntuples", "histograms")  # within that of the analysis
-_FORMAT = 2
+FOLDERS = ("model", "ntuples", "histograms", "figures")  # within that of the analysis
+_FORMAT = 3
 _LEFT = re.compile(r"\.(\d+-.+|model-.+|train-.+)")  # what a killed run leaves behind
 
 
 @dataclass
 class StepRecord:
-    """One step.
-
-    Attributes
-    ----------
-    inputs : str
-        Digest of all that it depends on.
-    outputs : dict of str to str
-        Digests of the files that it wrote, by name within the folder.
-    found : dict
-        Its results: numbers, lists and text.
-    ran : bool
-        Whether it ran this time; False if nothing had changed.
-    """
+    """One step."""
 
     inputs: str
     outputs: dict[str, str] = field(default_factory=dict)

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed
+from fivesigma.analysis.configuration import DIRECTIONS, SCORE, Analysis, acts, holds, listed
 from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.datasets.remote import File
 from fivesigma.datasets.sources import Normalised, Target, find_targets, normalise
 from fivesigma.errors import InputError
 
-__all__ = ["FOLD", "SCORE", "Template", "Tree", "by_tree", "templates_of"]
+__all__ = ["Template", "Tree", "by_tree", "templates_of"]
 
 _PATHS = frozenset(("RegionPath", "SamplePath", "VariationPath"))
-SCORE, FOLD = "fivesigma_score", "fivesigma_fold"
 
 
 class Tree(NamedTuple):
@@ -29,43 +28,22 @@ class Tree(NamedTuple):
 
 @dataclass(frozen=True)
 class Template:
-    """One histogram of the fit: a sample in a region, nominal or varied.
-
-    Attributes
-    ----------
-    region, sample : str
-    systematic, direction : str or None
-        None for the nominal one.
-    files : tuple of File
-    tree : str
-    replaced : tuple of (str, str)
-        Branches that another stands for.
-    variable : str
-        Expression that is histogrammed; the score in the chosen region.
-    condition : str
-        Expression of the events that count: preselection and filter.
-    weight : str or None
-        Expression; None for one.
-    factor : float
-        Of the luminosity, beside the weight.
-    is_data : bool
-    normalised : str or None
-        How the factor was found.
-    """
+    """One histogram of the fit: a sample in a region, nominal or varied."""
 
     region: str
     sample: str
-    systematic: str | None
+    systematic: str | None  # None for the nominal one
     direction: str | None
     files: tuple[File, ...]
     tree: str
-    replaced: tuple[tuple[str, str], ...]
-    variable: str
-    condition: str
+    replaced: tuple[tuple[str, str], ...]  # branches that another stands for
+    variable: str  # expression that is histogrammed; the branch of the score in a chosen region
+    condition: str  # preselection and filter
     weight: str | None
-    factor: float
+    factor: float  # of the luminosity, beside the weight
     is_data: bool
-    normalised: str | None = None
+    normalised: str | None = None  # how the factor was found
+    histogram: str | None = None  # where it is, if it is filled already
 
     @property
     def key(self) -> tuple[str, str, str | None, str | None]:
@@ -80,7 +58,7 @@ class Template:
     @property
     def needs_score(self) -> bool:
         """Whether it is a histogram of the score."""
-        return self.variable == SCORE
+        return self.variable.startswith(SCORE) and self.variable.isidentifier()
 
     @property
     def owner(self) -> str:
@@ -146,14 +124,14 @@ class _Resolver:
         direction: str | None = None,
     ) -> Template:
         """One template; what a variation says replaces what the sample says, and that what the region says."""
-        settings = self.analysis.settings
+        analysis, settings = self.analysis, self.analysis.settings
         varied: dict[str, Any] = {} if systematic is None or direction is None else systematic[direction]
-        chosen = region["Name"] == settings.region
+        chosen = region["Name"] in settings.regions
         who = f"sample {sample['Name']!r}"
         if systematic is not None:
             who = f"systematic {systematic['Name']!r} {direction}"
         replaced = replacements(varied.get("Variable"), who)
-        variable = SCORE if chosen else region["Variable"]
+        variable = analysis.score_of(region["Name"]) if chosen else region["Variable"]
         if varied.get("Variable") is not None and not replaced:
             if chosen:
                 raise InputError(
@@ -161,6 +139,10 @@ class _Resolver:
                     'score: write Variable: "branch = other_branch" to replace branches, or keep it out with Regions'
                 )
             variable = varied["Variable"]
+        if variable.startswith(SCORE) and variable not in analysis.models:
+            raise InputError(
+                f"region {region['Name']!r} has the Variable {variable!r}; scores are {', '.join(analysis.models)}"
+            )
         weight = varied.get("Weight", sample.get("Weight"))
         Expression(variable, f"Variable of region {region['Name']!r}")
         if weight is not None:
@@ -173,7 +155,7 @@ class _Resolver:
             systematic=None if systematic is None else systematic["Name"],
             direction=direction,
             files=files,
-            tree=varied.get("Tree", sample["Tree"]),
+            tree=str(varied.get("Tree", sample.get("Tree", settings.tree))),
             replaced=replaced,
             variable=variable,
             condition=self.condition(varied.get("Filter", sample.get("Filter", region.get("Filter"))), who),
