@@ -96,6 +96,9 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
               "with a model of the weights; or the score that knows the systematics, which --systematic makes the "
               "default.")  # fmt: skip
 @systematic_option
+@click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery", show_default=True,
+              help="With --systematic: the score for the largest significance, or for the smallest uncertainty of the "
+              "signal strength.")  # fmt: skip
 @click.option("--library", type=click.Choice(_CHOICES), default="auto", show_default=True,
               help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
 @click.option("--fast", is_flag=True,
@@ -172,6 +175,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
         raise InputError(f"--model {options['model']} does not know systematics: leave --systematic or --model out")
     if asked or patterns:
         options["model"] = "profiled"
+    elif options["goal"] != "discovery" and options["model"] != "profiled":
+        raise InputError(f"--goal {options['goal']} needs --systematic")
     by, in_memory = options["by"], options["memory"] == "all" and options["dask"] is None
     if not in_memory:
         _refuse_with_memory(**options)
@@ -276,6 +281,7 @@ def _made_model(
     checkpoint: Path,
     *,
     model: str,
+    goal: str,
     library: str,
     trees: int | None,
     utility: str,
@@ -314,6 +320,8 @@ def _made_model(
     if memory == "all" and cache is None and client is None:
         if model == "auto":
             shared["fast"] = fast
+        if model == "profiled":
+            shared["goal"] = goal
         return make_model(model, library=library, n_trees=trees, by=by, **shared)
     # A stream of events is for one booster.
     shared |= {"memory": memory, "cache": None if cache is None else str(cache), "cv": held_out or HELD_OUT}
