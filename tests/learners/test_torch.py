@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
@@ -25,7 +25,13 @@ from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, load
 from fivesigma._tools.threads import wanted_cores
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, MissingExtraError, StoreError
-from fivesigma.learners.net.inputs import Inputs, find_momenta, find_named_momenta, groups_of_weight
+from fivesigma.learners.net.inputs import (
+    Inputs,
+    find_momenta,
+    find_named_momenta,
+    groups_of_weight,
+    turning_column,
+)
 from fivesigma.store.manifest import file_entry, render
 from tests.estimators.blobs import make_blobs
 
@@ -668,13 +674,55 @@ class TestNamedMomenta:
         none = find_named_momenta(None, X)
         assert (none.momenta, none.note) == ([], "no columns are named as the pt and phi of a particle")
 
-    @pytest.mark.parametrize("what", ["px", "azimuth"])
+    def turning(self, what: str, X: Any) -> Any:
+        """A column that changes when events are rotated, mirrored or flipped."""
+        rng = np.random.default_rng(1)
+        return {
+            "px": X[:, 0] * np.cos(X[:, 2]),
+            "size of py": np.abs(X[:, 0] * np.sin(X[:, 2])),
+            "azimuth": (X[:, 7] + rng.normal(0, 1.0, len(X)) + np.pi) % (2 * np.pi) - np.pi,
+            "pseudorapidity": X[:, 6] + rng.normal(0, 1.0, len(X)),
+            "signed angle": (X[:, 2] - X[:, 7] + np.pi) % (2 * np.pi) - np.pi,
+        }[what]
+
+    TURNING = ("px", "size of py", "azimuth", "pseudorapidity", "signed angle")
+
+    @pytest.mark.parametrize("what", TURNING)
     def test_a_column_that_turns_with_the_event_forbids_them(self, what: str) -> None:
         names, X = self.table()
-        other = X[:, 0] * np.cos(X[:, 2]) if what == "px" else X[:, 7]
-        found = find_named_momenta([*names, "other"], np.column_stack([X, other]))
+        X = np.column_stack([X, self.turning(what, X)])
+        found = find_named_momenta([*names, "other"], X)
         assert found.momenta == []
         assert "column 'other' turns with the event" in found.note
+
+    @pytest.mark.parametrize("what", TURNING)
+    def test_given_momenta_are_refused_beside_a_column_that_turns(self, what: str) -> None:
+        _, X = self.table()
+        X, y = np.column_stack([X, self.turning(what, X)]), (X[:, 0] > 40).astype(int)
+        momenta = [(0, 1, 2), (3, None, 4), (5, 6, 7)]
+        with pytest.raises(InputError, match="column 9 turns with the event and is part of no momentum"):
+            NetClassifier(**{**SMALL, "momenta": momenta}).fit(X, y)
+        NetClassifier(**{**SMALL, "momenta": momenta, "columns": [0, 3, 5, 8]}).fit(X, y)
+
+    @given(st.integers(0, 2**32 - 1))
+    @settings(max_examples=25, deadline=None)
+    def test_a_turned_copy_of_events_is_as_good(self, seed: int) -> None:
+        """What passes the test is the same in turned events: invariants of any events are never taken for turning."""
+        rng = np.random.default_rng(seed)
+        _, X = self.table(2000)
+        angle, mirror = rng.uniform(-np.pi, np.pi, len(X)), rng.choice([-1, 1], len(X))
+        for phi in (2, 4, 7):
+            X[:, phi] = (mirror * X[:, phi] + angle + np.pi) % (2 * np.pi) - np.pi
+        X[:, [1, 6]] *= rng.choice([-1, 1], len(X))[:, None]
+        mass = np.sqrt(2 * X[:, 0] * X[:, 5] * np.abs(np.cosh(X[:, 1] - X[:, 6]) - np.cos(X[:, 2] - X[:, 7])))
+        X = np.column_stack([X, mass, X[:, 1] * X[:, 6], np.where(X[:, 0] > 30, X[:, 5], np.nan)])
+        assert turning_column(X, np.array([[0, 1, 2], [3, -1, 4], [5, 6, 7]])) is None
+
+    def test_names_can_stand_beside_an_array(self) -> None:
+        names, X = self.table(600)
+        y = (X[:, 0] > 40).astype(int)
+        net = NetClassifier(**{**SMALL, "momenta": "auto"}, names=names).fit(X, y)
+        assert net.inputs_.momenta.tolist() == [[0, 1, 2], [3, -1, 4], [5, 6, 7]]
 
     def test_a_phi_that_is_no_angle_is_none(self) -> None:
         names, X = self.table()

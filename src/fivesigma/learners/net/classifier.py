@@ -22,6 +22,7 @@ from fivesigma.learners.net.inputs import (
     find_momenta,
     find_named_momenta,
     groups_of_weight,
+    turning_column,
 )
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.yields import (
@@ -67,9 +68,11 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         Columns that are inputs, by name or number; all by default. Momenta are inputs in any case.
     momenta : "auto" or sequence of (pt, eta or None, phi), optional
         Columns of each particle, by name or number; eta is None where only the transverse momentum is known. pt stays
-        an input by itself, eta and phi do not. All other columns must not change when the event is turned. ``"auto"``
-        finds columns that are named like lep_pt, lep_eta, lep_phi or MET, MET_phi, and takes none if another column
-        turns with the events; `notes_` says which.
+        an input by itself, eta and phi do not. A column that is none of them and turns with the event, such as px, is
+        refused. ``"auto"`` finds columns that are named like lep_pt, lep_eta, lep_phi or MET, MET_phi, and takes none
+        if another column turns; `notes_` says which.
+    names : sequence of str, optional
+        Names of the columns for ``momenta="auto"`` where X, as an array, has none.
     n_augment : int, default=8
         Copies of an event in a prediction: 1 or a multiple of four, for then a mirrored event has the same score.
     device : {"cpu", "cuda", "mps", "auto"}, default="cpu"
@@ -120,6 +123,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     weight_groups: int = 1
     columns: Any = None
     momenta: Any = None
+    names: Any = None
     n_augment: int = 8
     device: str = "cpu"
     random_state: Any = None
@@ -168,11 +172,19 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         weight = _mean_one(sample_weight, target)
         names = getattr(self, "feature_names_in_", None)
         table = (self.n_features_in_, None if names is None else names.tolist())
-        given = self.momenta
-        if isinstance(given, str):
-            named = find_named_momenta(table[1], X)
-            given, self.notes_ = named.momenta, (named.note,)
-        momenta, columns = find_momenta(given, *table), find_columns(self.columns, *table)
+        columns = find_columns(self.columns, *table)
+        if isinstance(self.momenta, str):
+            named = find_named_momenta(table[1] if self.names is None else list(self.names), X)
+            momenta, self.notes_ = find_momenta(named.momenta, *table), (named.note,)
+        else:
+            momenta = find_momenta(self.momenta, *table)
+            turning = turning_column(X, momenta, columns)
+            if turning is not None:
+                name = turning if names is None else repr(str(names[turning]))
+                raise InputError(
+                    f"column {name} turns with the event and is part of no momentum, so that turned events would be "
+                    "wrong; leave it out with columns=, or give no momenta"
+                )
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         losses: list[float] = []
         with limited_threads(self.n_jobs), step_bar(self.epochs, "net", visible=bool(self.verbose)) as advance:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from sklearn.pipeline import Pipeline
+
 import fivesigma
 from fivesigma.errors import StoreError, did_you_mean
 from fivesigma.store.codecs.fitted import wrong_attribute
@@ -98,4 +100,26 @@ def check_use(model: Any, where: str) -> None:
         raise StoreError(f"{where}.parameters.n_jobs in the manifest should be an int, not {str(model.n_jobs)[:40]!r}")
 
 
-CODECS = (Codec("estimator", lambda value: is_ours(_stored_form(value), ESTIMATORS), _pack, _unpack),)
+def ends_in_ours(value: Any) -> bool:
+    """Whether a value is a Pipeline whose last step is an estimator of ours."""
+    return type(value) is Pipeline and is_ours(_stored_form(value.steps[-1][1]), (*ESTIMATORS, "NetClassifier"))
+
+
+def _pack_pipeline(packer: Packer, value: Pipeline, where: str) -> dict[str, Any]:
+    last = packer.pack(value.steps[-1][1], where)  # as a model of its own: it must be fitted
+    return {"names": [name for name, _ in value.steps], "before": packer.pack([*value[:-1]], where), "last": last}
+
+
+def _unpack_pipeline(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Pipeline:
+    names, before = (unpacker.typed(fields, name, list, where) for name in ("names", "before"))
+    last = unpacker.unpack(fields.get("last"), where)
+    model = Pipeline(list(zip(names, [*before, last], strict=True)))
+    if not ends_in_ours(model):
+        raise StoreError(f"{where} in the manifest is a Pipeline whose last step is no estimator of fivesigma")
+    return model
+
+
+CODECS = (
+    Codec("pipeline", ends_in_ours, _pack_pipeline, _unpack_pipeline, "sklearn"),
+    Codec("estimator", lambda value: is_ours(_stored_form(value), ESTIMATORS), _pack, _unpack),
+)
