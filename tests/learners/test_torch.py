@@ -39,7 +39,13 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.numpy")
 
 from fivesigma import NetClassifier  # noqa: E402 - only where torch is
-from fivesigma.learners.net.model import DenseNet, find_device, limited_threads, random_mask  # noqa: E402
+from fivesigma.learners.net.model import (  # noqa: E402
+    DenseNet,
+    NetTraining,
+    find_device,
+    limited_threads,
+    random_mask,
+)
 
 # A few hundred events are enough here.
 pytestmark = pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
@@ -238,7 +244,7 @@ class TestTraining:
         if not torch.cuda.is_available():
             with pytest.raises(InputError, match="device='cuda' is not available here; use device='auto' or 'cpu'"):
                 NetClassifier(**SMALL, device="cuda").fit(X, y)
-        with pytest.raises(InputError, match="device must be auto, cpu, cuda or mps, got 'tpu'"):
+        with pytest.raises(InputError, match="device must be one of auto, cpu, cuda, mps, got 'tpu'"):
             NetClassifier(**SMALL, device="tpu").fit(X, y)
 
     def test_it_learns_what_a_line_cannot(self) -> None:
@@ -297,7 +303,7 @@ class TestWeightGroups:
 class TestState:
     def test_same_seed_same_bytes(self) -> None:
         X, y = make_collisions(500)
-        settings = {**SMALL, "momenta": [(0, 1, 2)], "dropout": 0.1}
+        settings = {**SMALL, "momenta": [(0, 1, 2), (3, None, 4)], "dropout": 0.1}
         first, second = (NetClassifier(**settings).fit(X, y) for _ in range(2))
         assert [a.tobytes() for a in first.weights_] == [a.tobytes() for a in second.weights_]
         other = NetClassifier(**{**settings, "random_state": 1}).fit(X, y)
@@ -509,7 +515,7 @@ class TestStore:
     ) -> None:
         X, y, weight = make_blobs(100)
         monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-        monkeypatch.setattr("fivesigma.learners.net.model.train", lambda *_: pytest.fail("trained first"))
+        monkeypatch.setattr(NetTraining, "run_epoch", lambda *_: pytest.fail("trained first"))
         pool = CascadePool([("net", NetClassifier(**SMALL))], checkpoint=tmp_path / "run", random_state=0, n_jobs=1)
         with pytest.raises(MissingExtraError, match=r"fivesigma\[torch\]"):
             pool.fit(X, y, weight)
@@ -646,6 +652,55 @@ class TestLikeTheOtherEstimators:
         for call in (lambda: NetClassifier(**SMALL).fit(X, y), lambda: net.predict(X)):
             with pytest.raises(InputError, match="this process was forked from one that had used several threads"):
                 call()
+
+
+class TestCheckpoint:
+    def net(self, folder: Path | None, **options: Any) -> NetClassifier:
+        shape = {"width": 6, "depth": 2, "batch_size": 100, "epochs": 6, "random_state": 1, "n_jobs": 1}
+        return NetClassifier(**{**shape, "momenta": [(0, 1, 2)], "weight_groups": 2, **options}, checkpoint=folder)
+
+    def events(self) -> tuple[Any, Any, Any]:
+        rng = np.random.default_rng(0)
+        X = np.column_stack([rng.exponential(30, 800), rng.normal(size=800), rng.uniform(-np.pi, np.pi, 800)])
+        X = np.column_stack([X, rng.normal(size=800)])
+        return X, (X[:, 0] + 10 * X[:, 3] > 30).astype(int), rng.uniform(0.5, 1.5, 800)
+
+    @pytest.mark.parametrize("after", [1, 4])
+    def test_a_broken_training_ends_as_an_unbroken_one(
+        self, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        events = self.events()
+        whole = self.net(None).fit(*events)
+        run = NetTraining.run_epoch
+
+        def breaks(training: NetTraining) -> float:
+            if len(training.losses) == after:
+                raise KeyboardInterrupt
+            return run(training)
+
+        monkeypatch.setattr(NetTraining, "run_epoch", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            self.net(tmp_path / "run").fit(*events)
+        assert f"interrupted after epoch {after}; the same call resumes from epoch {after}" in capsys.readouterr().err
+        left: list[int] = []
+
+        def counted(training: NetTraining) -> float:
+            left.append(len(training.losses))
+            return run(training)
+
+        monkeypatch.setattr(NetTraining, "run_epoch", counted)
+        resumed = self.net(tmp_path / "run").fit(*events)
+        assert left == list(range(after, 6))
+        np.testing.assert_array_equal(resumed.decision_function(events[0]), whole.decision_function(events[0]))
+        np.testing.assert_array_equal(resumed.loss_, whole.loss_)
+
+    def test_that_of_other_events_or_settings_is_refused(self, tmp_path: Path) -> None:
+        X, y, weight = self.events()
+        self.net(tmp_path / "run").fit(X, y, weight)
+        with pytest.raises(InputError, match="of other events"):
+            self.net(tmp_path / "run").fit(X[::-1], y[::-1], weight)
+        with pytest.raises(InputError, match="of another configuration"):
+            self.net(tmp_path / "run", width=7).fit(X, y, weight)
 
 
 class TestNamedMomenta:

@@ -18,6 +18,7 @@ from fivesigma.estimators.blended import BlendedClassifier, Choice, choose_blend
 from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.member_fits import MemberFit, Task, fit_task, keep_fit, plan, run_fits
+from fivesigma.estimators.net_classifier import NetClassifier
 from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.retrained import CascadeClassifier
@@ -27,7 +28,6 @@ from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import EVERY, PlainSearch, find_tree_count
 from fivesigma.learners import LIBRARIES, Binding, check_library, default_regressor
 from fivesigma.learners.libraries import HISTOGRAM, check_mapping, installed_library, make_classifier, tree_parameters
-from fivesigma.learners.net.classifier import NetClassifier
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
