@@ -1,16 +1,16 @@
-"""Choosing categories or a cut with the systematics, and what edges that did not see the events lead to."""
+"""Choosing the categories of all regions with the systematics, and what edges that did not see the events lead to."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, AnalysisSettings, acts, modifier_of
+from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, AnalysisSettings, modifier_of
 from fivesigma.analysis.histograms import Key
 from fivesigma.categories import Categories, categorise
 from fivesigma.cut.best_cut import scan
@@ -19,56 +19,60 @@ from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, YieldShifts, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
-__all__ = ["Variations", "choose_categories", "cross_fitted", "nominal_events", "shifts_in", "variations_of"]
+__all__ = ["RegionEvents", "Variations", "choose_edges", "cross_fitted", "events_of_region", "shifts_in"]
 
 #: By name the events up and down, where without the latter yields mirror those of the former; or an uncertain yield.
 Variations = Mapping[str, tuple[ScoredEvents, ScoredEvents | None] | Normalisation]
 
 
-def nominal_events(analysis: Analysis, scored: Mapping[Key, ScoredEvents]) -> ScoredEvents:
-    """Simulated events of the chosen region, with the weights that the fit expects."""
-    region = analysis.chosen
-    return join(
-        [
-            scale(scored[key], analysis.norm_factor(region, sample))
-            for sample in analysis.simulated
-            if (key := (region["Name"], sample["Name"], None, None)) in scored
-        ]
-    )
+class RegionEvents(NamedTuple):
+    """Simulated events of a chosen region with the weights that the fit expects, and the same under each systematic."""
+
+    nominal: ScoredEvents
+    variations: Variations
 
 
-def variations_of(analysis: Analysis, scored: Mapping[Key, ScoredEvents]) -> Variations:
-    """Events of the chosen region under each systematic that acts there; those with one modifier move together."""
-    region = analysis.chosen
+def events_of_region(
+    analysis: Analysis,
+    region: Mapping[str, Any],
+    scored: Mapping[Key, ScoredEvents],
+    norms: Mapping[str, Normalisation],
+) -> RegionEvents:
+    """Events of a chosen region; systematics with one modifier move together."""
+    name = region["Name"]
+    factors = {
+        sample["Name"]: analysis.norm_factor(region, sample)
+        for sample in analysis.simulated
+        if (name, sample["Name"], None, None) in scored
+    }
+    nominal = {sample: scale(scored[name, sample, None, None], factor) for sample, factor in factors.items()}
     sides: dict[str, dict[str, list[ScoredEvents]]] = {}
     mirrored: dict[str, set[bool]] = {}
-    for systematic in analysis.varied:
-        for sample in analysis.simulated:
-            key = (region["Name"], sample["Name"], None, None)
-            if not acts(systematic, region, sample) or key not in scored:
-                continue
-            unmoved, factor = scored[key], analysis.norm_factor(region, sample)
-            side = sides.setdefault(modifier_of(systematic), {direction: [] for direction in DIRECTIONS})
-            mirror = bool(systematic["Down"].get("Symmetrize", False))
-            mirrored.setdefault(modifier_of(systematic), set()).add(mirror)
-            for direction in DIRECTIONS:
-                if systematic["Type"] == "Normalization":
-                    moved = scale(unmoved, factor * (1.0 + systematic[direction]["Normalization"]))
-                elif direction == "Down" and mirror:  # twice the nominal events less those that moved up
-                    moved = join([scale(unmoved, 2.0 * factor), scale(side["Up"][-1], -1.0)])
-                else:
-                    varied = (region["Name"], sample["Name"], systematic["Name"], direction)
-                    if varied not in scored:
-                        raise InputError(
-                            f"no event of sample {sample['Name']!r}, systematic {systematic['Name']!r} {direction} is "
-                            f"in region {region['Name']!r}"
-                        )
-                    moved = scale(scored[varied], factor)
-                side[direction].append(moved)
-    return {
-        name: (join(side["Up"]), None if mirrored[name] == {True} else join(side["Down"]))
-        for name, side in sides.items()
+    for systematic, sample in analysis.moved(region):
+        if sample not in nominal:
+            continue
+        side = sides.setdefault(modifier_of(systematic), {direction: [] for direction in DIRECTIONS})
+        mirror = bool(systematic["Down"].get("Symmetrize", False))
+        mirrored.setdefault(modifier_of(systematic), set()).add(mirror)
+        for direction in DIRECTIONS:
+            key = (name, sample, systematic["Name"], direction)
+            if systematic["Type"] == "Normalization":
+                moved = scale(nominal[sample], 1.0 + systematic[direction]["Normalization"])
+            elif direction == "Down" and mirror:  # twice the nominal events less those that moved up
+                moved = join([scale(nominal[sample], 2.0), scale(side["Up"][-1], -1.0)])
+            elif key in scored:
+                moved = scale(scored[key], factors[sample])
+            else:
+                raise InputError(
+                    f"no event of sample {sample!r}, systematic {systematic['Name']!r} {direction}, is in region "
+                    f"{name!r}"
+                )
+            side[direction].append(moved)
+    variations: dict[str, Any] = {
+        modifier: (join(side["Up"]), None if mirrored[modifier] == {True} else join(side["Down"]))
+        for modifier, side in sides.items()
     }
+    return RegionEvents(join(list(nominal.values())), variations | dict(norms))
 
 
 def join(parts: Sequence[ScoredEvents]) -> ScoredEvents:
@@ -95,24 +99,63 @@ def folds_of(events: ScoredEvents, n_folds: int) -> IntArray:
     return fold_numbers(n_folds, np.asarray(events.ids))
 
 
-def choose_categories(
-    nominal: ScoredEvents, variations: Variations, settings: AnalysisSettings, number: int | None = None
-) -> Any:
-    """Categories or the cut with the largest profiled significance; without a number that of the settings.
+def choose_edges(
+    regions: Mapping[str, RegionEvents], settings: AnalysisSettings, value: Callable[[Mapping[str, Array]], float]
+) -> dict[str, Any]:
+    """Categories, or the cut, of each region; the number of categories is shared by what each region is worth.
 
-    Returns
-    -------
-    Categories or CutScan
-        Quoted with the statistics of the simulation.
+    For every number of categories each region has its own best edges. How many it gets is decided by the value, the
+    profiled significance or precision of all regions together: one more where it gains most, then exchanges.
     """
-    systematics = systematics_of(variations) or None
+    alone = len(regions) == 1 or isinstance(settings.categories, str)
+    if alone:
+        return {name: choose_categories(events, settings) for name, events in regions.items()}
+    found: dict[tuple[str, int], Any] = {}
+
+    def at(name: str, number: int) -> Any:
+        if (name, number) not in found:
+            try:
+                found[name, number] = choose_categories(regions[name], settings, number)
+            except InputError:  # the floors allow no more
+                if number == 1:
+                    raise
+                found[name, number] = None
+        return found[name, number]
+
+    def worth(numbers: Mapping[str, int]) -> float:
+        chosen = {name: at(name, number) for name, number in numbers.items()}
+        return -np.inf if None in chosen.values() else value({name: edges_of(one) for name, one in chosen.items()})
+
+    numbers = dict.fromkeys(regions, 1)
+    while sum(numbers.values()) < int(settings.categories):
+        best = max(({**numbers, name: k + 1} for name, k in numbers.items()), key=worth)
+        if worth(best) == -np.inf:
+            break
+        numbers = best
+    while True:
+        exchanges = [
+            {**numbers, first: numbers[first] + 1, second: numbers[second] - 1}
+            for first in numbers
+            for second in numbers
+            if first != second and numbers[second] > 1
+        ]
+        best = max([numbers, *exchanges], key=worth)  # the first of equal ones
+        if best is numbers:
+            return {name: at(name, number) for name, number in numbers.items()}
+        numbers = best
+
+
+def choose_categories(events: RegionEvents, settings: AnalysisSettings, number: int | None = None) -> Any:
+    """Categories or the cut of one region with the best profiled value; without a number that of the settings."""
+    systematics = systematics_of(events.variations) or None
     if settings.categories == CUT:
-        return scan(nominal, min_effective=settings.min_effective, systematics=systematics)
+        return scan(events.nominal, min_effective=settings.min_effective, systematics=systematics)
     return categorise(
-        nominal,
+        events.nominal,
         n_categories=settings.categories if number is None else number,
         min_effective=settings.min_effective or None,
         min_background=settings.min_background or 0.0,
+        goal=settings.goal,
         systematics=systematics,
         mc_statistics=True,
     )
@@ -124,18 +167,13 @@ def edges_of(found: Any) -> Array:
 
 
 def cross_fitted(
-    nominal: ScoredEvents,
-    variations: Variations,
-    settings: AnalysisSettings,
-    edges: Array,
-    *,
-    advance: Callable[[int, str], None],
+    events: RegionEvents, settings: AnalysisSettings, edges: Array, *, advance: Callable[[int, str], None]
 ) -> YieldShifts:
     """Yields of categories whose edges were chosen without the fold of the events that fill them.
 
     For every fold the edges are chosen on the events of the others, scaled to the full yield of each class.
     """
-    number = len(edges) - 1
+    number, nominal = len(edges) - 1, events.nominal
     _, signal, weight = nominal.arrays()
     fold = folds_of(nominal, settings.folds)
     chosen = []
@@ -146,10 +184,10 @@ def cross_fitted(
             rest = take(side, folds_of(side, settings.folds) != k)
             return scale(rest, np.where(rest.arrays()[1], *factors))
 
-        others = change(variations, without)
+        others = RegionEvents(without(nominal), change(events.variations, without))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallSampleWarning)
-            chosen.append(_at_most(without(nominal), others, settings, number))
+            chosen.append(_at_most(others, settings, number))
         advance(1, f"fold {k + 1} of {settings.folds}")
 
     def category(events: ScoredEvents) -> ScoredEvents:
@@ -163,22 +201,23 @@ def cross_fitted(
             found[rows] = np.where(place < 0, -1, place + number - (len(own) - 1))
         return replace(events, score=found)
 
-    return shifts_in(np.arange(number + 1.0), category(nominal), change(variations, category))
+    numbered = RegionEvents(category(nominal), change(events.variations, category))
+    return shifts_in(np.arange(number + 1.0), numbered)
 
 
-def _at_most(nominal: ScoredEvents, variations: Variations, settings: AnalysisSettings, number: int) -> Array:
+def _at_most(events: RegionEvents, settings: AnalysisSettings, number: int) -> Array:
     """Edges of as many categories as these events allow, up to the number."""
     for k in range(number, 1, -1):
         try:
-            return edges_of(choose_categories(nominal, variations, settings, k))
+            return edges_of(choose_categories(events, settings, k))
         except InputError:  # the floors cannot be met so often with fewer events
             continue
-    return edges_of(choose_categories(nominal, variations, settings, 1))
+    return edges_of(choose_categories(events, settings, 1))
 
 
-def shifts_in(edges: Array, nominal: ScoredEvents, variations: Variations) -> YieldShifts:
+def shifts_in(edges: Array, events: RegionEvents) -> YieldShifts:
     """Yields of categories, nominal and varied."""
-    return yield_shifts(edges, nominal, systematics=systematics_of(variations))
+    return yield_shifts(edges, events.nominal, systematics=systematics_of(events.variations))
 
 
 def systematics_of(variations: Variations, labels: tuple[Any, Any] = (0, 1)) -> Systematics:

@@ -97,7 +97,7 @@ def predict(
 
 def _score(fitted: Any, stream: Any, output: Path) -> None:
     """Score events, write them, and say how many they are."""
-    from fivesigma.scored.scored_stream import write_scores
+    from fivesigma.scored.scored_files import write_scores
 
     written = write_scores(fitted, stream, output)
     for note in stream.notes:

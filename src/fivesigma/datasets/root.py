@@ -6,7 +6,6 @@ import fnmatch
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma.datasets.columns import Kind, some
 from fivesigma.datasets.expression import is_jagged
+from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import FivesigmaError, InputError, did_you_mean, shortened
 
 __all__ = ["RootTree"]
@@ -29,7 +29,7 @@ _STEP = "50 MB"
 class RootTree:
     """One TTree or RNTuple of a ROOT file."""
 
-    def __init__(self, path: Path, tree: str | None) -> None:
+    def __init__(self, path: File, tree: str | None) -> None:
         self.path = path
         self.name = path.name
         with self._opened() as file:
@@ -45,7 +45,7 @@ class RootTree:
         self._numbers = frozenset(self.numbers)
 
     @classmethod
-    def trees_of(cls, path: Path) -> tuple[str, ...]:
+    def trees_of(cls, path: File) -> tuple[str, ...]:
         """Names of all trees of a file."""
         found = cls.__new__(cls)
         found.path, found.name = path, path.name
@@ -110,11 +110,10 @@ class RootTree:
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         """Open the file; whatever uproot raises on damaged bytes becomes one sentence."""
-        uproot = need("uproot")
         if self.path.stat().st_size == 0:
             raise InputError(f"{self.name} is empty")
         try:
-            with uproot.open(self.path) as file:
+            with _open_root(self.path) as file:
                 yield file
         except FivesigmaError:
             raise
@@ -125,13 +124,17 @@ class RootTree:
             raise InputError(msg) from err
 
 
-def stored_sum(path: Path, name: str, process: str) -> float:
+def _open_root(path: File) -> Any:
+    return path.open_root() if isinstance(path, RemoteFile) else need("uproot").open({path: None})
+
+
+def stored_sum(path: File, name: str, process: str) -> float:
     """Sum of weights that a ROOT file stores, as `load_events` says of ``sum_of_weights``."""
     where = f"{path.name} (process {process!r})"
     if not path.name.lower().endswith(".root"):
         raise InputError(f"{where} is not a ROOT file, so it has no histogram {name!r}; give the sum as a number")
     try:
-        with need("uproot").open(path) as file:
+        with _open_root(path) as file:
             classes = file.classnames(recursive=True, cycle=False)
             tree, _, branch = name.rpartition("/")
             if classes.get(tree) in _TREES:

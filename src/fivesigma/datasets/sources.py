@@ -15,7 +15,7 @@ import numpy as np
 
 from fivesigma._tools.files import DIGEST, check_digest
 from fivesigma.datasets.columns import Columns, Kind, Source, require
-from fivesigma.datasets.remote import fetched, is_remote
+from fivesigma.datasets.remote import File, RemoteFile, find_remote, is_remote
 from fivesigma.datasets.root import RootTree, stored_sum
 from fivesigma.datasets.tables import CsvFile, ParquetFile
 from fivesigma.errors import InputError, did_you_mean, is_number
@@ -31,7 +31,7 @@ _ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".root")
 class Target(NamedTuple):
     """A file, and the tree in it that its name asks for."""
 
-    path: Path
+    path: File
     tree: str | None = None
 
     @property
@@ -55,13 +55,15 @@ class Target(NamedTuple):
         """Open the file; its digest is checked if there is one."""
         tree = self.tree or tree
         ending = next(ending for ending in _ENDINGS if self.name.lower().endswith(ending))
-        check_digest(self.path)
+        if isinstance(self.path, Path):
+            check_digest(self.path)
         try:
             if ending == ".root":
                 return RootTree(self.path, tree)
             if self.tree is not None:
                 raise InputError(f"{self.name} is not a ROOT file, so it has no tree {self.tree!r}")
-            return ParquetFile(self.path) if ending == ".parquet" else CsvFile(self.path)
+            path = self.path.copied() if isinstance(self.path, RemoteFile) else self.path
+            return ParquetFile(path) if ending == ".parquet" else CsvFile(path)
         except PermissionError as err:
             raise InputError(f"{self.path} may not be read by this user") from err
 
@@ -260,8 +262,11 @@ def _targets(path: Paths) -> Iterator[Target]:
     text = os.path.expandvars(path if is_remote(str(path)) else Path(path).expanduser())
     name, mark, tree = str(text).rpartition(".root:")
     file = f"{name}.root" if mark else str(text)
-    for place in fetched(file) if is_remote(file) else [Path(file)]:
-        yield from (Target(item, tree if mark else None) for item in _matching(place))
+    found: Sequence[File] = find_remote(file) if is_remote(file) else _matching(Path(file))
+    for each in found:
+        if not each.name.lower().endswith(_ENDINGS):
+            raise InputError(f"{each.name} ends in none of {', '.join(_ENDINGS)}, so its format is unknown")
+        yield Target(each, tree if mark else None)
 
 
 def _matching(file: Path) -> list[Path]:
@@ -288,8 +293,6 @@ def _matching(file: Path) -> list[Path]:
         if not item.is_file():
             kind = "a folder" if item.is_dir() else "a link to nothing" if item.is_symlink() else "no plain file"
             raise InputError(f"{item} is {kind}, so that its events would be missing: name the files one by one")
-        if not item.name.lower().endswith(_ENDINGS):
-            raise InputError(f"{item.name} ends in none of {', '.join(_ENDINGS)}, so its format is unknown")
     return found
 
 
@@ -310,11 +313,20 @@ def _copies(targets: Sequence[tuple[Target, T]]) -> Iterator[tuple[tuple[Target,
         for item in group:
             by_ends.setdefault(_ends(item[0].path), []).append(item)
         for first, *others in by_ends.values():
-            yield from ((first, o) for o in others if filecmp.cmp(first[0].path, o[0].path, shallow=False))
+            yield from ((first, other) for other in others if _same(first[0].path, other[0].path))
 
 
-def _ends(path: Path, size: int = 1 << 16) -> bytes:
+def _same(one: File, other: File) -> bool:
+    """Whether files of equal size and ends have the same content; remote ones are not read for that."""
+    local = isinstance(one, Path) and isinstance(other, Path)
+    return filecmp.cmp(one, other, shallow=False) if local else True  # type: ignore[arg-type]
+
+
+def _ends(path: File, size: int = 1 << 16) -> bytes:
     """The first and the last bytes of a file, which tell most files of equal size apart."""
+    if isinstance(path, RemoteFile):
+        end = path.stat().st_size
+        return path.read(0, min(size, end)) + path.read(max(0, end - size), end)
     try:
         with path.open("rb") as file:
             start = file.read(size)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fivesigma._tools.summary import Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.likelihood.measurement import Derivatives
+from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
 from fivesigma.likelihood.profile import Counts, Freedom, lowest
 from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
@@ -296,21 +296,27 @@ class YieldShifts:
         """Significance without the systematic uncertainties."""
         return self._value([])
 
-    def waterfall(self) -> list[tuple[str, float]]:
+    def waterfall(self, goal: str = "discovery") -> list[tuple[str, float]]:
         """From the significance of a known background to the one that a fit will find, one uncertainty after the other.
+
+        Parameters
+        ----------
+        goal : {"discovery", "measurement"}, default="discovery"
+            The significance, or the uncertainty of the signal strength mu at mu = 1.
 
         Returns
         -------
         list of (str, float)
-            The significance after each step: ``"known background"``, every systematic, the one that costs most by
-            itself first, and ``"simulation"``, the statistics of the simulated background as pyhf's ``staterror``.
+            The significance or uncertainty after each step: ``"known background"``, every systematic, the one that
+            costs most by itself first, and ``"simulation"``, the statistics of the simulated background as pyhf's
+            ``staterror``.
         """
-        alone = {name: self._value([name]) for name in self.up}
-        order = sorted(self.up, key=alone.__getitem__)
-        steps = [self._value(order[:k]) for k in range(1, len(order) + 1)]
-        simulation = self._value(order, class_sums(self.nominal, signal=False)[1])
+        alone = {name: self._value([name], goal=goal) for name in self.up}
+        order = sorted(self.up, key=alone.__getitem__, reverse=goal == "measurement")
+        steps = [self._value(order[:k], goal=goal) for k in range(1, len(order) + 1)]
+        simulation = self._value(order, class_sums(self.nominal, signal=False)[1], goal)
         return [
-            ("known background", self.known_background),
+            ("known background", self._value([], goal=goal)),
             *zip(order, steps, strict=True),
             ("simulation", simulation),
         ]
@@ -320,8 +326,11 @@ class YieldShifts:
         """Significance with them; see `profiled_significance`."""
         return self._value(self.up)
 
-    def _value(self, names: Iterable[str], variance: Array | None = None) -> float:
+    def _value(self, names: Iterable[str], variance: Array | None = None, goal: str = "discovery") -> float:
         s, b = self.yields(signal=True), self.yields(signal=False)
+        if goal == "measurement":
+            kept = replace(self, up={name: self.up[name] for name in names})
+            return uncertainty_of(float(profile_measurement(derivatives_of(AMS2(), s, b, kept, variance)).objective))
         return profiled_value(counts_of(AMS2(), s, b, self, variance, names))
 
 

@@ -15,9 +15,15 @@ from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.reporting.cuts import CutTable, cut_table
-from fivesigma.reporting.histogram import ProcessRow, ScoreHistogram, process_rows, score_histogram
+from fivesigma.reporting.histogram import (
+    Overtraining,
+    ProcessRow,
+    ScoreHistogram,
+    overtraining_of,
+    process_rows,
+    score_histogram,
+)
 from fivesigma.reporting.minorants import Progress, progress_of
-from fivesigma.reporting.overtraining import Overtraining, overtraining_of
 from fivesigma.reporting.provenance import (
     Provenance,
     data_hash,

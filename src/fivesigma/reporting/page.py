@@ -15,7 +15,7 @@ from fivesigma._tools.extras import need
 
 if TYPE_CHECKING:
     from fivesigma.reporting import ReportData
-    from fivesigma.reporting.overtraining import ClassOverlay
+    from fivesigma.reporting.histogram import ClassOverlay
 
 _MINUS = "−"
 DIGITS = 8  # significant digits that are sent
@@ -58,14 +58,7 @@ def render_page(data: ReportData) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Turn records and arrays into what JSON knows; what is not finite becomes None.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> plain({"z": np.array([1.0, np.nan])})
-    {'z': [1.0, None]}
-    """
+    """Turn records and arrays into what JSON knows; what is not finite becomes None."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, dict):
@@ -80,13 +73,7 @@ def plain(value: Any) -> Any:
 
 
 def number(value: float | None) -> str:
-    """Four digits, and whole numbers from a thousand on; the page's script does the same.
-
-    Examples
-    --------
-    >>> number(0.51385), number(4611.9), number(float("nan"))
-    ('0.5139', '4,612', '–')
-    """
+    """Four digits, and whole numbers from a thousand on; the page's script does the same."""
     if value is None or not math.isfinite(value):
         return "–"
     if value == 0:

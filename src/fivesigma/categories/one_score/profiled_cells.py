@@ -13,7 +13,7 @@ import numpy as np
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import Grid
-from fivesigma.cut.moving_average import MovingAverage
+from fivesigma.cut.yield_model import MovingAverage
 from fivesigma.likelihood.measurement import Derivatives, expand_measurement, profile_measurement
 from fivesigma.likelihood.profile import Counts, Expansion, Freedom, Profile, expand, lowest, profile
 from fivesigma.likelihood.shifts import YieldShifts, stack_scaled

@@ -12,8 +12,7 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.one_score.exact import Grid
-from fivesigma.cut.moving_average import MovingAverage
-from fivesigma.cut.yield_model import RankedYields
+from fivesigma.cut.yield_model import MovingAverage, RankedYields
 
 
 def modelled(grid: Grid, s2: Array, last: IntArray) -> Grid:
