@@ -32,7 +32,7 @@ from fivesigma.learners.net.inputs import (
     groups_of_weight,
     turning_column,
 )
-from fivesigma.store.manifest import file_entry, render
+from fivesigma.store.archive import file_entry, render
 from tests.estimators.blobs import make_blobs
 
 torch = pytest.importorskip("torch")
@@ -530,26 +530,25 @@ class TestStore:
             pool.fit(X, y, weight)
 
     @pytest.mark.parametrize(
-        ("change", "sentence"),
+        "change",
         [
-            (lambda a: a.pop("columns"), "columns cannot belong"),
-            (lambda a: a.update(units=a["units"][1:]), "units cannot belong"),
-            (lambda a: a.update(means=a["means"] * np.nan), "means cannot belong"),
-            (lambda a: a.update(columns=a["columns"] + 1), "are not among 2 columns"),
-            (lambda a: a.update(momenta=np.full((1, 3), -2)), "momentum_units cannot belong"),
-            (lambda a: a.pop("layer-005"), "whose layers do not fit"),
-            (lambda a: a.update({"layer-002": a["layer-002"][:, 1:].copy()}), "layers do not fit each"),
-            (lambda a: a.update({"layer-000": a["layer-000"].astype(np.float64)}), "layers do not fit each other"),
-            (lambda a: a.update({"layer-006": a["layer-000"]}), "layers do not fit"),
+            lambda a: a.pop("columns"),
+            lambda a: a.update(units=a["units"][1:]),
+            lambda a: a.update(means=a["means"] * np.nan),
+            lambda a: a.update(columns=a["columns"] + 1),
+            lambda a: a.update(momenta=np.full((1, 3), -2)),
+            lambda a: a.pop("layer-005"),
+            lambda a: a.update({"layer-002": a["layer-002"][:, 1:].copy()}),
+            lambda a: a.update({"layer-000": 2 * a["layer-000"]}),
+            lambda a: a.update({"layer-006": a["layer-000"]}),
         ],
+        ids=map(str, range(9)),
     )
-    def test_forged_arrays_are_refused(
-        self, saved: Path, change: Callable[[dict[str, Any]], Any], sentence: str
-    ) -> None:
+    def test_forged_arrays_are_refused(self, saved: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         arrays = safetensors.load(next(saved.glob("*.safetensors")).read_bytes())
         change(arrays)
         forge(saved, lambda m: None, safetensors.save(arrays))
-        with pytest.raises(StoreError, match=sentence):
+        with pytest.raises(StoreError, match=r"cannot be made a net|cannot be used|gives other scores now"):
             load(saved)
 
     @pytest.mark.parametrize(
@@ -559,7 +558,6 @@ class TestStore:
             (lambda net: net["parameters"].update(n_augment=3), "n_augment must be"),
             (lambda net: net["fitted"].update(n_features_in_="2"), "should be a int"),
             (lambda net: net["fitted"].pop("classes_"), "classes_ is missing"),
-            (lambda net: net["fitted"]["classes_"].update(shape=[1], data=[0]), "cannot belong to a fitted net"),
             (lambda net: net.update(file="../x"), "not part of the model"),
         ],
     )
@@ -648,9 +646,9 @@ class TestLikeTheOtherEstimators:
     def test_after_a_fork_threads_are_gone_and_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         X, y, _ = make_blobs(100)
         net = NetClassifier(**SMALL).fit(X, y)
-        monkeypatch.setattr("fivesigma._tools.threads._forked", True)
+        monkeypatch.setattr("fivesigma._tools.extras.threads_lost", {"several cores"})
         for call in (lambda: NetClassifier(**SMALL).fit(X, y), lambda: net.predict(X)):
-            with pytest.raises(InputError, match="this process was forked from one that had used several threads"):
+            with pytest.raises(InputError, match="this process was forked from one that had used several cores"):
                 call()
 
 

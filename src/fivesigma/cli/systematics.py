@@ -102,17 +102,7 @@ def narrow_source(source: dict[str, Any], path: Any) -> dict[str, Any]:
 def variations(
     asked: list[Asked], nominal: ScoredEvents, read: Callable[[str, str], Any]
 ) -> dict[str, tuple[Any, Any] | Normalisation] | None:
-    """Variations of the nominal events; None if none was asked for.
-
-    Parameters
-    ----------
-    asked : list of Asked
-    nominal : ScoredEvents
-        With the weights that are used.
-    read : callable
-        Turns the name of a file, and of the process whose events it holds (empty if not said), into a varied sample.
-        Samples of several processes are joined.
-    """
+    """Variations of the nominal events; `read` makes a sample of a file and a process. None if none was asked for."""
     out: dict[str, tuple[Any, Any] | Normalisation] = {}
     for name, alike in groupby(sorted(asked, key=lambda one: one.name), key=lambda one: one.name):
         group = list(alike)

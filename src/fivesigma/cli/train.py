@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from fivesigma._tools.extras import BOOSTERS
+from fivesigma._tools.files import read_text
 from fivesigma.challenge import MISSING
-from fivesigma.cli.config import config_option
 from fivesigma.cli.options import (
     INTERRUPTED,
     column_or_none,
@@ -29,12 +29,45 @@ from fivesigma.cli.options import (
     where_option,
 )
 from fivesigma.cli.systematics import Asked, check_processes, narrow_source, parsed, systematic_option, variations
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, did_you_mean, shortened
 
 # Those of `fivesigma.estimators.make`, which is too heavy for help.
 MODELS = ("auto", "plain", "grown", "retrained", "decomposed", "profiled")
-LIBRARIES = ("auto", *BOOSTERS, "histogram")
+_CHOICES = ("auto", *BOOSTERS, "histogram")
+_NOT_IN_A_FILE = ("config", "resume", "force", "help")
 FOLDS, HELD_OUT = 5, 0.25  # by default: folds by a column, and the fraction that a model on files holds out
+
+
+def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
+    """Make the keys of a TOML file the defaults of the options of the same name."""
+    if path is None:
+        return
+    import tomllib
+
+    try:
+        content = tomllib.loads(read_text(path))
+    except (OSError, UnicodeDecodeError) as err:
+        raise InputError(f"{path} cannot be read: {getattr(err, 'strerror', None) or err}") from err
+    except (tomllib.TOMLDecodeError, RecursionError) as err:
+        raise InputError(f"{path} is not TOML: {shortened(str(err), 200)}") from err
+    options = {
+        flag.removeprefix("--"): option
+        for option in ctx.command.params
+        if isinstance(option, click.Option)
+        for flag in option.opts
+        if flag.startswith("--") and flag.removeprefix("--") not in _NOT_IN_A_FILE
+    }
+    defaults: dict[str, Any] = {}
+    for key, value in content.items():
+        name = key.replace("_", "-")
+        if name not in options:
+            hint = did_you_mean(name, options) or f"; known are {', '.join(options)}"
+            raise InputError(f"{path} has the unknown key {key!r}{hint}")
+        option = options[name]
+        if isinstance(value, bool | dict) or (isinstance(value, list) and not option.multiple):
+            raise InputError(f"{path}: {key} cannot be {shortened(repr(value))}")
+        defaults[str(option.name)] = [value] if option.multiple and not isinstance(value, list) else value
+    ctx.default_map = defaults
 
 
 @click.command(epilog="Example: fivesigma train events.parquet -o model --features 'PRI_*' --b-reg 10 --trees 300")
@@ -53,7 +86,7 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds by a column, and the fraction tha
               "with a model of the weights; or the score that knows the systematics, which --systematic makes the "
               "default.")  # fmt: skip
 @systematic_option
-@click.option("--library", type=click.Choice(LIBRARIES), default="auto", show_default=True,
+@click.option("--library", type=click.Choice(_CHOICES), default="auto", show_default=True,
               help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
 @click.option("--fast", is_flag=True,
               help="With --model auto: train the plain model on the folds only, in a third of the time.")  # fmt: skip
@@ -100,7 +133,8 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds by a column, and the fraction tha
               "tcp://host:8786, or on this many processes of this machine.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed the split and the learner.")
 @jobs_option
-@config_option
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), is_eager=True, expose_value=False,
+              callback=_read_config, metavar="TOML", help="File with the same keys as these options.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Resume a run that was interrupted.")
 @force_option
 def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **options: Any) -> None:
@@ -188,9 +222,9 @@ def _cluster(where: str | None) -> Iterator[Any]:
     if where is None:
         yield None
         return
-    from fivesigma.dask.launch import connected, local_cluster
+    from fivesigma.dask.launch import connect, local_cluster
 
-    with local_cluster(int(where)) if where.isdigit() else connected(where) as client:
+    with local_cluster(int(where)) if where.isdigit() else connect(where) as client:
         yield client
 
 

@@ -272,12 +272,10 @@ def _checked_params(library: str, params: dict[str, Any] | None) -> dict[str, An
         return check_library(library, params)
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    given = check_mapping(params)
-    for name in ("max_iter", "early_stopping", "warm_start", "random_state", "class_weight", "loss"):
-        if name in given:
-            raise InputError(f"params[{name!r}] cannot be set: AutoClassifier sets it")
-    known = HistGradientBoostingClassifier().get_params()
+    given, known = check_mapping(params), HistGradientBoostingClassifier().get_params()
     for name in given:
+        if name in ("max_iter", "early_stopping", "warm_start", "random_state", "class_weight", "loss"):
+            raise InputError(f"params[{name!r}] cannot be set: AutoClassifier sets it")
         if name not in known:
             hint = did_you_mean(str(name), known)
             raise InputError(f"params[{name!r}] is not a parameter of HistGradientBoostingClassifier{hint}")

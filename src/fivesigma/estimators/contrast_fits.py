@@ -20,16 +20,17 @@ from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
 from fivesigma.learners import LIBRARIES, Binding, Model
-from fivesigma.learners.density_ratios import ContrastTrainer
+from fivesigma.learners.density_ratios import ContrastTrainer, stack_tables
 from fivesigma.learners.libraries import HISTOGRAM, installed_library, make_classifier
 from fivesigma.store import load_value
 from fivesigma.store.checkpoint import Checkpoint
 
 # Settings of the trees that learn shapes, by library: the difference is small, and noise in it is a fake constraint.
 SHAPE_TREES: dict[str, dict[str, Any]] = {
-    "xgboost": {"max_depth": 4, "min_child_weight": 50.0},
-    "lightgbm": {"num_leaves": 15, "min_child_samples": 200},
-    "histogram": {"max_leaf_nodes": 15, "min_samples_leaf": 200},
+    "xgboost": {"max_depth": 3, "min_child_weight": 50.0, "learning_rate": 0.1},
+    "lightgbm": {"num_leaves": 8, "min_child_samples": 200, "learning_rate": 0.1},
+    "catboost": {"depth": 3, "learning_rate": 0.1},
+    "histogram": {"max_leaf_nodes": 8, "min_samples_leaf": 200, "learning_rate": 0.2},
 }
 
 
@@ -67,7 +68,7 @@ def default_learners(
         if checkpoint:
             checkpoint.write({"fits": [], "n_trees": n_trees}, {})
     settings = {**(LIBRARIES[library].defaults if library in LIBRARIES else {}), **params}
-    few = make_classifier(library, max(1, n_trees // 2), **{**settings, **SHAPE_TREES.get(library, {})})
+    few = make_classifier(library, max(1, n_trees // 4), **{**settings, **SHAPE_TREES.get(library, {})})
     return [make_classifier(library, n_trees, **settings), few]
 
 
@@ -144,22 +145,41 @@ def fit_contrasts(
     return models
 
 
-def held_out_probability(models: Sequence[Model], events: FoldedEvents, unmoved: Array | None = None) -> Array:
-    """P(first sample) of each event by the model that did not see it; a half for an event that no split holds out.
+class HeldOutTables:
+    """Tables of the events that each split holds out, of several samples one below the other.
 
     Parameters
     ----------
-    models : sequence of Model
-        One for each split.
-    events : FoldedEvents
-    unmoved : array, optional
-        What it is for the nominal events, which is known of the events that are not moved.
+    samples : sequence of FoldedEvents
     """
-    p, there = np.full(events.signal.size, 0.5), np.arange(events.signal.size)
-    if unmoved is not None and events.moved is not None:
-        p, there = unmoved.copy(), events.moved
-    for split, model in enumerate(models):
-        rows = there[events.home[there] == split]
-        if rows.size:
-            p[rows] = model.signal_probability(_safe_indexing(events.X, rows))
-    return p
+
+    def __init__(self, samples: Sequence[FoldedEvents]) -> None:
+        # Of an event that is not moved one knows what the models say.
+        rows = [np.arange(e.signal.size) if e.moved is None else e.moved for e in samples]
+        X = stack_tables([_safe_indexing(e.X, there) for e, there in zip(samples, rows, strict=True)])
+        home = np.concatenate([e.home[there] for e, there in zip(samples, rows, strict=True)])
+        self._at = [np.flatnonzero(home == split) for split in range(home.max(initial=-1) + 1)]
+        self._tables = [_safe_indexing(X, at) for at in self._at]
+        self._sizes, self._rows = [e.signal.size for e in samples], rows
+
+    def probabilities(self, models: Sequence[Model], unmoved: Array | None = None) -> list[Array]:
+        """P(first sample) of each event by the model that did not see it; a half where no split holds an event out.
+
+        Parameters
+        ----------
+        models : sequence of Model
+            One for each split.
+        unmoved : array, optional
+            What it is for the nominal events; needed where some are not moved.
+        """
+        p = np.full(sum(rows.size for rows in self._rows), 0.5)
+        for model, at, table in zip(models, self._at, self._tables, strict=False):
+            if at.size:
+                p[at] = model.signal_probability(table)
+        ends = np.cumsum([rows.size for rows in self._rows])
+        out = []
+        for rows, size, found in zip(self._rows, self._sizes, np.split(p, ends[:-1]), strict=True):
+            full = np.empty(size) if unmoved is None or rows.size == size else unmoved.copy()
+            full[rows] = found
+            out.append(full)
+        return out

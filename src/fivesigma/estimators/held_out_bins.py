@@ -124,6 +124,7 @@ def bin_edges(score: Array, signal: BoolArray, weight: Array) -> Array:
         mixture[members] = positive[members] / positive[members].sum()
     at = np.searchsorted(np.cumsum(mixture), np.linspace(0, 2, N_BINS + 1)[1:-1])
     edges = np.unique(ranked[np.minimum(at, score.size - 1)])
+    edges = edges[edges > ranked[0]]  # no bin is empty
     cell = np.searchsorted(edges, score[~signal], side="right")
     first, second = (np.bincount(cell, weight[~signal] ** p, minlength=edges.size + 1) for p in (1, 2))
     kept: list[float] = []

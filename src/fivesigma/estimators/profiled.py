@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.estimators.contrast_fits import default_learners, fit_contrasts, held_out_probability
-from fivesigma.estimators.held_out_bins import NOMINAL, HeldOutBins
+from fivesigma.estimators.contrast_fits import HeldOutTables, default_learners, fit_contrasts
+from fivesigma.estimators.held_out_bins import NOMINAL, HeldOutBins, bin_edges
 from fivesigma.estimators.moved_events import (
     Contrast,
     FoldedEvents,
@@ -47,7 +47,8 @@ from fivesigma.store.checkpoint import Checkpoint
 
 GOALS = ("discovery", "measurement")
 ROUNDS = 3  # in which the pulls are updated
-LEAST_COST = 0.005  # share of the significance that a systematic must cost by itself to have a part in the score
+LEAST_COST = 0.005  # share of the significance that a systematic must change to have a part in the score
+LEAST_WORTH = 0.002  # of it that all parts without which the score would do may be worth together
 CONSTRAINED = 0.5  # width of a pull after the fit below which one asks whether it is one pull
 PLAIN = "plain"
 
@@ -144,8 +145,8 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     choice_ : str
         What was chosen and why.
     left_out_ : list of str
-        Systematics without a part in the score, because each costs less than 0.5 % of the significance. They belong in
-        the likelihood all the same.
+        Systematics without a part in the score: each costs less than 0.5 % of the significance, or the score is worth
+        as much without them to 0.5 %. They belong in the likelihood all the same.
     constraints_ : dict of str to float
         Width of each pull after a fit of bins of the score on held-out events, over that of its constraint. Where it is
         small, the gain relies on one pull for all processes and regions.
@@ -299,29 +300,37 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         fits = train({PLAIN: (contrast, learners[0])}, stem=PLAIN, seed=seeds[0])
         self.models_ = [models[PLAIN] for models in fits]
         samples = bins.samples()
-        p = _held_out(self.models_, samples)
+        unmoved_events = replace(nominal, moved=np.empty(0, dtype=np.intp))
+        tables = [HeldOutTables([nominal]), HeldOutTables([*(samples | {NOMINAL: unmoved_events}).values()])]
+
+        def scores(models: Sequence[Model], unmoved: Array | None = None) -> dict[str, Array]:
+            """What the models say of all events, nominal and varied."""
+            first = tables[0].probabilities(models)[0] if unmoved is None else unmoved
+            return dict(zip(samples, tables[1].probabilities(models, first), strict=True))
+
+        p = scores(self.models_)
         held = home >= 0
         self.log_prior_ = fit_log_prior(p[NOMINAL][held], sample.signal[held], sample.weight[held])
         r_s = {key: np.exp(log_odds(p[key], self.log_prior_)) for key in samples}
         plain = bins.fill(r_s)
-        used = self._choose_systematics(bins, plain)
-
-        r = self._fit_shifts(used, bins, plain, partial(train, stem="shift", seed=seeds[1]), learners)
+        train_shifts = partial(train, stem="shift", seed=seeds[1])
+        unmoved = self._fit_shifts(bins, plain, train_shifts, learners, tables[0])
+        pulls = self._first_pulls(nominal, r_s[NOMINAL], self._shifts(unmoved, home.size), plain.free)
         names = list(self.shift_terms_)
-        weight = nominal.representative
-        seen = weight > 0
-        constraint = np.array([float(name not in plain.free) for name in names])
-        found = self._solve(weight[seen], r_s[NOMINAL][seen], _columns(r[NOMINAL], seen), constraint)
-        self.bound_ = found.value
+        q = {key: scores([models[key] for models in self.shift_models_], unmoved[key]) for key in self.shift_models_[0]}
+        r = {key: self._shifts({k: by[key] for k, by in q.items()}, e.signal.size) for key, e in samples.items()}
         self.rounds_, filled = [({}, bins.judge(plain).value)], [plain]
-        pulls = found.pulls
         for _ in range(ROUNDS if names else 0):
             shifts = bins.fill({key: self._excess(r_s[key], r[key], pulls) for key in samples})
             value = bins.judge(shifts).value
             self.rounds_.append((dict(zip(names, pulls.tolist(), strict=True)), value))
             filled.append(shifts)
+            if len(self.rounds_) > 2 and not self._better(value, self.rounds_[-2][1]):
+                break
             pulls = bins.judge(shifts, names).pulls
-        best = (max if self.goal == "discovery" else min)(self.history_, key=lambda one: one.value)
+        best = self.history_[0]
+        for one in self.history_[1:]:
+            best = one if self._better(one.value, best.value) else best
         self.pulls_ = {**dict.fromkeys(sample.given, 0.0), **best.pulls}
         self.constraints_ = filled[best.index].constraints()
         self.choice_ = self._sentence(best, bins.judge(plain, []).value, plain.free)
@@ -342,14 +351,14 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
     def _fit_shifts(
         self,
-        used: Sequence[TrainingSystematic],
         bins: HeldOutBins,
         plain: YieldShifts,
         train: Callable[..., list[dict[str, Model]]],
         learners: Sequence[Any],
-    ) -> dict[str, Shifts]:
-        """Learn the shifts; return those of all held-out events, nominal and varied."""
-        nominal = bins.nominal
+        table: HeldOutTables,
+    ) -> dict[str, Array]:
+        """Learn the shifts; return what the models say of the nominal events, held out."""
+        used, nominal = self._choose_systematics(bins, plain), bins.nominal
         moving = nominal if self.goal == "measurement" else nominal.where(~nominal.signal)
         bent = bins.bent(plain)
         found = {one.name: one.contrasts(moving, opposite=one.name not in bent) for one in used}
@@ -357,22 +366,54 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         # Where every event moves there is nothing to tell apart.
         trained = {key: c for key, c in contrasts.items() if np.isfinite(c.log_prior)}
         self.shift_models_ = train({key: (c, learners[c.kind != SHARE]) for key, c in trained.items()})
-        samples = bins.samples()
-        p = {key: _held_out([m[key] for m in self.shift_models_], samples) for key in trained}
+        p = {key: table.probabilities([models[key] for models in self.shift_models_])[0] for key in trained}
         priors = {key: c.log_prior for key, c in contrasts.items()}
         for one in used:
             if one.normalisation is not None and one.name in trained:
                 held, moves = moving.home >= 0, moving.among(one.normalisation.process)
-                q = p[one.name][NOMINAL] if moving is nominal else p[one.name][NOMINAL][~nominal.signal]
+                q = p[one.name] if moving is nominal else p[one.name][~nominal.signal]
                 priors[one.name] = fit_log_prior(q[held], moves[held], moving.weight[held])
         self.shift_terms_ = {
             name: (both[0].kind, both[0].size, *(priors[_key(name, k)] for k in range(len(both))))
             for name, both in found.items()
         }
-        return {
-            name: self._shifts({key: by[name] for key, by in p.items()}, events.signal.size)
-            for name, events in samples.items()
-        }
+        return p
+
+    def _first_pulls(self, nominal: FoldedEvents, r_s: Array, r: Shifts, free: Container[str]) -> Array:
+        """Pulls by the ratios of held-out events; what hardly changes the score has no part in it."""
+        weight, signal, names = nominal.representative, nominal.signal, list(self.shift_terms_)
+        seen = weight > 0
+        weight, signal, r_s, r = weight[seen], signal[seen], r_s[seen], _columns(r, seen)
+        constraint = np.array([float(name not in free) for name in names])
+        found = self._solve(weight, r_s, r, constraint)
+        self.bound_, base = found.value, weight if self.goal == "measurement" else weight / (1 + r_s)
+
+        def worth(pulls: Array) -> float:
+            """Of bins of the score at some pulls, if the ratios are right."""
+            score = self._excess(r_s, r, pulls)
+            edges = bin_edges(score, signal, weight)
+            add = partial(np.bincount, np.searchsorted(edges, score, side="right") - 1, minlength=edges.size - 1)
+            n, b, of = (add(values) for values in (weight, weight / (1 + r_s), base))
+            up, down = (None if side is None else np.array([add(base * row) for row in side]) / of for side in r)
+            assert up is not None
+            return self._solve(np.asarray(n, dtype=np.float64), n / b - 1, (up, down), constraint).value
+
+        if len(names) > 1:
+            single, pulls = 1 - np.eye(len(names)), found.pulls
+            whole, alone = worth(pulls), [worth(pulls * mask) for mask in single]
+            for k in np.argsort(np.abs(np.array(alone) - whole))[:-1]:
+                if abs(worth(pulls * single[k]) / whole - 1) > LEAST_WORTH:
+                    break
+                pulls = pulls * single[k]
+                self.left_out_.append(names[k])
+        kept = [name for name in names if name not in self.left_out_]
+        self.shift_terms_ = {name: self.shift_terms_[name] for name in kept}
+        keys = [_key(name, side) for name, term in self.shift_terms_.items() for side in range(len(term) - 2)]
+        self.shift_models_ = [{k: by[k] for k in keys if k in by} for by in self.shift_models_]
+        return found.pulls[[names.index(name) for name in kept]]
+
+    def _better(self, value: float, than: float) -> bool:
+        return value > than if self.goal == "discovery" else value < than
 
     def _shifts(self, probability: Mapping[str, Array], n_events: int) -> Shifts:
         """Relative shifts of events, one row for each systematic of the score."""
@@ -423,7 +464,8 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
             )
         said += f", a known background {known:.3f}" * bool(self.shift_terms_)
         if self.left_out_:
-            said += f"; left out of the score, since they cost less than {LEAST_COST:.1%}: {', '.join(self.left_out_)}"
+            said += f"; left out of the score, since they matter less than {LEAST_COST:.1%}: "
+            said += ", ".join(self.left_out_)
         measured = [(name, width) for name, width in self.constraints_.items() if name not in free]
         narrow = [f"{name} to {width:.2f}" for name, width in measured if width < CONSTRAINED]
         if narrow and best.index:
@@ -524,13 +566,6 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
 def _key(name: str, side: int) -> str:
     """Name of the models of one side of a systematic; those that are opposite have one side."""
     return f"{name} (down)" if side else name
-
-
-def _held_out(models: Sequence[Model], samples: Mapping[str, FoldedEvents]) -> dict[str, Array]:
-    """P(first sample) of all events by the models that did not see them."""
-    nominal = held_out_probability(models, samples[NOMINAL])
-    rest = {key: held_out_probability(models, e, nominal) for key, e in samples.items() if key != NOMINAL}
-    return {NOMINAL: nominal, **rest}
 
 
 def _columns(shifts: Shifts, seen: BoolArray) -> Shifts:

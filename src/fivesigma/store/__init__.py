@@ -10,14 +10,21 @@ from typing import Any
 import fivesigma
 from fivesigma._tools.extras import versions_in_use
 from fivesigma.errors import StoreError
-from fivesigma.store.archive import MANIFEST, check_target, open_archive, write_archive
+from fivesigma.store.archive import (
+    MANIFEST,
+    check_target,
+    file_entry,
+    open_archive,
+    read_files,
+    read_manifest,
+    render,
+    write_archive,
+)
 from fivesigma.store.codecs import CODECS, STORABLE
 from fivesigma.store.codecs.estimators import ends_in_ours
-from fivesigma.store.manifest import file_entry, read_files, read_manifest, render
 from fivesigma.store.migrations import FORMAT, migrate
 from fivesigma.store.packing import Packer, Unpacker
-from fivesigma.store.probe import check_probe, probe
-from fivesigma.store.untrusted import rehearse
+from fivesigma.store.probe import check_probe, rehearse, score_probe
 
 __all__ = ["from_parts", "load", "load_value", "save", "save_value", "to_parts"]
 
@@ -74,8 +81,8 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted:
     That is all that `save` takes: `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`,
     `DecomposedClassifier`, `ProfiledClassifier`, `CascadePool`, `NetClassifier`, `Categories` or `ScoreCategories`.
     Everything is checked before it is used: the manifest against its digest, the files against their hashes. This finds
-    damage; it is no signature. No code of the model runs. If other versions of its libraries are installed than those
-    that wrote it, its scores of a few fixed events must still be the same.
+    damage; it is no signature. No code of the model runs. Its scores of a few fixed events must be those that it gave
+    when it was saved, so that another version of a library cannot change them unseen.
 
     Parameters
     ----------
@@ -132,7 +139,7 @@ def _write(value: Any, path: Path, *, force: bool, allow_pickle: bool, probed: b
         "fivesigma": fivesigma.__version__,
         "versions": versions_in_use(),
         "model": packed,
-        "probe": probe(value) if probed else None,
+        "probe": score_probe(value) if probed else None,
         "files": {name: file_entry(content) for name, content in packer.files.items()},
     }
     write_archive(path, {MANIFEST: render(content), **packer.files})
