@@ -55,7 +55,8 @@ def export(
         events = load_events(
             files, features=trained.features, label=None, weight=None, missing=trained.missing, tree=tree
         )
-    written = fivesigma.export(fitted, output, format=kind, events=events, categories=edges, precision=precision)
+    asked = {"format": kind, "precision": precision, "force": force}
+    written = fivesigma.export(fitted, output, events=events, categories=edges, **asked)
     seen = written.comparison
     click.echo(
         f"largest difference of a score {seen.largest_difference:.2g} on {seen.n_events:,} "
