@@ -31,6 +31,7 @@ def render_page(data: ReportData) -> str:
     script = "".join((assets / name).read_text(encoding="utf-8") for name in ("figures.js", "page.js"))
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"num": number, "share": share, "z": sigma, "signed": signed}
+    environment.filters["base64"] = lambda picture: base64.b64encode(picture).decode()
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     safe = need("markupsafe").Markup  # for files of this package only
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -406,7 +406,7 @@ class Categories:
         grids = list(map(Grid, s, b, from_zero(b2)))
         if self.rule == "model":
             grids = [
-                modelled(grid, squares, ranking.last[cuts]) if self._moved is None else averaged(grid)
+                modelled(grid, squares, ranking.last[cuts]) if self._moved is None else averaged(grid, self.goal)
                 for grid, squares in zip(grids, s2, strict=True)
             ]
         if counting is not None:
