@@ -55,8 +55,7 @@ def export(
         events = load_events(
             files, features=trained.features, label=None, weight=None, missing=trained.missing, tree=tree
         )
-    asked = {"format": kind, "precision": precision, "force": force}
-    written = fivesigma.export(fitted, output, events=events, categories=edges, **asked)
+    written = fivesigma.export(fitted, output, kind, events, edges, precision=precision, force=force)
     seen = written.comparison
     click.echo(
         f"largest difference of a score {seen.largest_difference:.2g} on {seen.n_events:,} "
