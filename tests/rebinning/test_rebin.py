@@ -77,7 +77,7 @@ def test_merged_bins_have_the_sums_of_pyhf(seed: int) -> None:
 
 
 @pytest.mark.parametrize("local", [False, True])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_likelihood_is_that_of_pyhf(seed: int, local: bool) -> None:
     workspace = read_workspace(random_workspace(seed, local=local))
     model = read_model(workspace)
@@ -95,7 +95,7 @@ def test_the_likelihood_is_that_of_pyhf(seed: int, local: bool) -> None:
     names = [channel.name for channel in model.channels]
     discovery, measurement = (template_cells(model, names, Floors(), goal) for goal in ("discovery", "measurement"))
     every = np.concatenate([np.arange(i + 1, j) for i, j in zip(*discovery.ends, strict=True)])
-    z = np.sqrt(2 * discovery.lowest(every).objective)
+    z = np.sqrt(2 * discovery.surely(every).objective)
     assert z == pytest.approx(discovery_significance(workspace), rel=1e-6)
     assert z == pytest.approx(pyhf_significance(workspace, None, {}), rel=1e-6)
     sigma = 1 / np.sqrt(2 * measurement.lowest(every).objective)
@@ -136,11 +136,11 @@ def figure_of(fine: dict[str, Any], firsts: dict[str, Any], goal: str) -> float:
     model = read_model(merged)
     cells = template_cells(model, [channel.name for channel in model.channels], Floors(), goal)
     every = np.concatenate([np.arange(i + 1, j) for i, j in zip(*cells.ends, strict=True)])
-    return float(np.sqrt(2 * cells.lowest(every).objective)) ** (-1 if goal == "measurement" else 1)
+    return float(np.sqrt(2 * cells.surely(every).objective)) ** (-1 if goal == "measurement" else 1)
 
 
 @pytest.mark.parametrize("goal", ["discovery", "measurement"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_merging_is_better(seed: int, goal: str) -> None:
     """All ways to merge two channels into four bins."""
     fine = random_workspace(seed, (5, 4), local=seed % 2 == 0)
@@ -258,7 +258,7 @@ def test_histograms_become_a_workspace(tmp_path: Path) -> None:
 
 
 def test_a_workspace_of_events_finds_what_categorise_finds() -> None:
-    """Fine bins of the same candidates: the same significance to 0.01."""
+    """512 even bins of the events that `categorise` keeps, which may discard some: the same significance to 0.01."""
     rng = np.random.default_rng(0)
     n = 60_000
     y = np.arange(n) % 2
@@ -271,8 +271,7 @@ def test_a_workspace_of_events_finds_what_categorise_finds() -> None:
     options = {"systematics": systematics, "mc_statistics": False}
     least = 25 * float(weight[0])  # the same floor for both: all background weights are equal
     from_events = fivesigma.categorise(score, y, weight, 8, rule="peak", min_effective=25, **options)
-    edges = np.append(np.quantile(score, np.arange(512) / 512), np.inf)
-    edges[0] = -np.inf
+    edges = np.append(np.linspace(from_events.edges[0], 4.5, 512), np.inf)
     fine = fivesigma.yield_shifts(edges, score, y, weight, systematics)
     workspace = _workspace(fine)
     found = rebin(workspace, 8, min_background=least)

@@ -282,10 +282,8 @@ class Model:
             theta = trial
         return Profile(value, theta)
 
-    def lowest(self, counts: Counted, start: Array | None = None) -> Profile:
-        """Minimise F from a start, or from several: bent shifts may give it several minima."""
-        if start is not None:
-            return self.profile(counts, start)
+    def lowest(self, counts: Counted) -> Profile:
+        """Minimise F from several starts: bent shifts may give it several minima."""
         p = self.free
         bend = np.zeros(self.parameters.active.size)
         for channel, n, _ in counts:

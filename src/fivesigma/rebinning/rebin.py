@@ -13,7 +13,7 @@ import numpy as np
 from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.one_score.dual import programs, search
+from fivesigma.categories.one_score.dual import Optimum, programs, search
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.histfactory import profile_gammas
 from fivesigma.likelihood.measurement import uncertainty_of
@@ -33,6 +33,7 @@ __all__ = ["Rebinned", "rebin"]
 
 GOALS = ("discovery", "measurement")
 MIN_EFFECTIVE = 10.0
+_REPEATED = 10  # candidates of the search
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -233,11 +234,7 @@ def rebin(
         raise InputError(
             f"{total} bins are not possible: each needs s >= 0, {floors}; ask for fewer bins or lower the floors"
         )
-    found = search(cells, total)
-    # During the search partitions are fitted from one start; what is quoted has the lowest of all minima.
-    again = cells.lowest(found.edges)
-    if again.objective < found.objective:
-        found = found._replace(objective=float(again.objective), theta=again.theta)
+    found = _sure(cells, search(cells, total))
     figure = significance_of if goal == "discovery" else uncertainty_of
     firsts = {
         name: np.append(0, own[:-1]).astype(np.intp) for name, own in zip(chosen, cells.split(found.edges), strict=True)
@@ -288,6 +285,18 @@ def _numbers(workspace: Workspace, chosen: list[str], n_bins: Any) -> tuple[list
             raise InputError(f"{want} bins are asked for and {where} only {have}; bins can be merged, not split")
     shares = list(map(int, asked.values()))
     return (shares if isinstance(n_bins, Mapping) else None), sum(shares)
+
+
+def _sure(cells: TemplateCells, found: Optimum) -> Optimum:
+    """Take the best of the candidates whose fits were repeated from several starts; the search uses one start."""
+    best = found._replace(objective=-np.inf)
+    for edges in sorted(found.candidates, key=lambda key: -found.candidates[key])[:_REPEATED]:
+        if found.candidates[edges] <= best.objective:
+            break
+        again = cells.surely(np.array(edges))
+        if again.objective > best.objective:
+            best = found._replace(edges=np.array(edges), objective=float(again.objective), theta=again.theta)
+    return best
 
 
 def _fine_objective(cells: TemplateCells) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,10 @@ class TemplateCells(Cells):
         ats = [np.append(0, own) for own in self.split(edges)]
         merged = [c.map(lambda v, at=at: np.diff(v[..., at])) for c, at in zip(self.running, ats, strict=True)]  # type: ignore[misc]
         return [*merged, *self.others]
+
+    @abstractmethod
+    def surely(self, edges: IntArray) -> Profile:
+        """Profile one partition, and look for other minima."""
 
     @property
     def least(self) -> Array:
@@ -80,8 +85,13 @@ class TemplateDiscovery(TemplateCells):
         return Profile(objective, theta)
 
     def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:
+        """Profile one partition from some pulls, by default from zero, as pyhf does; see `surely`."""
+        counted = self.model.counted(self.channels(edges))
+        return self.model.profile(counted, np.zeros(self.constant.size) if start is None else start)
+
+    def surely(self, edges: IntArray) -> Profile:
         """Profile one partition from several pulls."""
-        return self.model.lowest(self.model.counted(self.channels(edges)), start)
+        return self.model.lowest(self.model.counted(self.channels(edges)))
 
     def expand(self, partitions: IntArray, theta: Array) -> Expansion:
         """F of several partitions to second order at the same pulls."""
@@ -136,6 +146,8 @@ class TemplateMeasurement(TemplateCells):
     def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:  # noqa: ARG002 - as in discovery
         """Minimise over a; there is one minimum, whatever the start."""
         return profile_measurement(self.between(edges))
+
+    surely = lowest
 
     def expand(self, partitions: IntArray, theta: Array) -> Expansion:
         """F of several partitions to second order at the same a."""
