@@ -41,7 +41,7 @@ docs: $(DOCS_READY)  ## the site, in docs/_build/html; every cell is run, warnin
 release-check:  ## wheel and sdist, and the tests of the sdist in a fresh environment; TESTS=tests/significance runs a part
 	rm -rf dist build/release
 	$(PYTHON) -m venv build/release/venv
-	build/release/venv/bin/python $(INSTALL) --upgrade pip hatchling
+	build/release/venv/bin/python $(INSTALL) --upgrade pip hatchling hatch-fancy-pypi-readme
 	build/release/venv/bin/python -m hatchling build
 	build/release/venv/bin/python -m zipfile --list dist/fivesigma-*.whl | grep -q "^fivesigma/py.typed "
 	! build/release/venv/bin/python -m zipfile --list dist/fivesigma-*.whl | grep -vE "^(File Name|fivesigma(-[0-9.]+\.dist-info)?/)"

@@ -13,7 +13,7 @@ from benchmarks.robustness.flips import FOLDERS, FORMATS, flips
 from fivesigma import ScoredEvents
 from fivesigma._tools.files import digest_path, written_with_digest
 from fivesigma.datasets import column_names, load_events, make_htautau, write_events
-from fivesigma.datasets.write_root import write_trees
+from fivesigma.datasets.write import write_trees
 from fivesigma.errors import InputError
 from fivesigma.higgsml import write_simulated, write_submission
 

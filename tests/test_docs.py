@@ -101,7 +101,7 @@ def test_pages_with_cells_are_run(page: Path) -> None:
 
 
 # Blocks of Python that the build does not run; those of scale.md would need a batch system.
-STATIC = {"scale.md": 2, "models.md": 2, "challenge.md": 1}
+STATIC = {"cluster.md": 2, "models.md": 2, "challenge.md": 1}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(DOCS)))

@@ -21,7 +21,7 @@ import numpy as np
 from fivesigma import GrownCascadeClassifier, ScoreCategories, ScoredEvents, categorise_scores, load, save
 from fivesigma._tools.files import DIGEST, digest_path
 from fivesigma.datasets import Events, load_events, make_htautau, write_events
-from fivesigma.datasets.write_root import write_trees
+from fivesigma.datasets.write import write_trees
 from fivesigma.errors import InputError
 from fivesigma.higgsml import write_simulated
 

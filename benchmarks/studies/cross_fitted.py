@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 
 from fivesigma.analysis.configuration import AnalysisSettings
-from fivesigma.analysis.edge_choice import Variations, choose_categories, cross_fitted, edges_of, shifts_in
+from fivesigma.analysis.edge_choice import RegionEvents, choose_categories, cross_fitted, edges_of, shifts_in
 from fivesigma.scored.scored_events import ScoredEvents
 
-SETTINGS = AnalysisSettings(region="SR", features=("x",), event_number="n", folds=5, categories=4, min_effective=25.0)
+SETTINGS = AnalysisSettings(
+    regions=("SR",), features=("x",), event_number="n", folds=5, categories=4, min_effective=25.0
+)
 LARGE, SAMPLES = 300_000, 5
 
 
-def sample(n: int, seed: int) -> tuple[ScoredEvents, Variations]:
+def sample(n: int, seed: int) -> RegionEvents:
     """Events, and the same moved by each systematic."""
     rng = np.random.default_rng(seed)
     signal = np.repeat([True, False], n)
@@ -35,18 +37,16 @@ def sample(n: int, seed: int) -> tuple[ScoredEvents, Variations]:
         score = 1 / (1 + np.exp(-(margin + shift)))
         return ScoredEvents(score, signal, weight * heavier, None, process, ids=fold)
 
-    return events(), {
-        "shift": (events(0.05), events(-0.05)),
-        "normalisation": (events(factor=1.1), events(factor=0.9)),
-    }
+    moved = {"shift": (events(0.05), events(-0.05)), "normalisation": (events(factor=1.1), events(factor=0.9))}
+    return RegionEvents(events(), moved)
 
 
-def compare(n: int, seed: int, large: tuple[ScoredEvents, Variations]) -> tuple[float, ...]:
+def compare(n: int, seed: int, large: RegionEvents) -> tuple[float, ...]:
     """Significance in sample, cross-fitted, and of the same edges on the large sample."""
-    nominal, variations = sample(n, seed)
-    edges = edges_of(choose_categories(nominal, variations, SETTINGS))
-    quoted: Any = cross_fitted(nominal, variations, SETTINGS, edges, advance=lambda *_: None)
-    seen, true = shifts_in(edges, nominal, variations), shifts_in(edges, *large)
+    own = sample(n, seed)
+    edges = edges_of(choose_categories(own, SETTINGS))
+    quoted: Any = cross_fitted({"SR": own}, SETTINGS, {"SR": edges}, advance=lambda *_: None)["SR"]
+    seen, true = shifts_in(edges, own), shifts_in(edges, large)
     return seen.significance, quoted.significance, true.significance
 
 

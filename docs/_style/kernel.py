@@ -54,5 +54,6 @@ def _bash(line, cell):  # noqa: ARG001 - magics have both
     done.check_returncode()
 
 
+get_ipython().display_formatter.formatters["text/html"].for_type_by_name("matplotlib.figure", "Figure", _in_page)  # noqa: F821
 get_ipython().events.register("post_execute", _register)  # noqa: F821
 get_ipython().register_magic_function(_bash, "cell", "bash")  # noqa: F821

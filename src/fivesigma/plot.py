@@ -119,20 +119,9 @@ def significance(report: Report | ReportData, ax: Any = None, **label: Unpack[La
 
 
 def progress(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
-    """Draw Z²/2 against the cut, and the minorants -R(., u_t) of some rounds that lie below it and touch it.
+    """Draw Z²/2 against the cut, and the minorants -R(., u_t) of some rounds of a cascade that touch it from below.
 
-    Parameters
-    ----------
-    report : Report or ReportData
-        Of a cascade; a plain model has no minorants.
-    ax : matplotlib axes, optional
-        The current axes if not given.
-    **label
-        As in `significance`.
-
-    Returns
-    -------
-    matplotlib axes
+    Parameters as in `significance`.
     """
     data, ax = _data(report), axes_or_current(ax)
     found = data.progress
@@ -321,18 +310,7 @@ def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Labe
 def overtraining(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw the score of training events as lines and of the report's events as points, each class with area one.
 
-    Parameters
-    ----------
-    report : Report or ReportData
-        Made with ``trained_on``.
-    ax : matplotlib axes, optional
-        The current axes if not given.
-    **label
-        As in `significance`.
-
-    Returns
-    -------
-    matplotlib axes
+    The report must be made with ``trained_on``; parameters as in `significance`.
     """
     data, ax = _data(report), axes_or_current(ax)
     found = data.overtraining

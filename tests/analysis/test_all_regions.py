@@ -69,7 +69,7 @@ def by_pyhf(analysis: Analysis, histograms: Histograms) -> float:
 def test_the_significance_of_all_regions_is_that_of_pyhf(small: Small, factor: dict[str, Any]) -> None:
     analysis, histograms = with_factor(small, **factor)
     parts = {r["Name"]: shifts_of_region(analysis, r, histograms) for r in analysis.regions}
-    found = combine(analysis, parts)
+    found = combine(analysis, parts, free_norms=True)
     assert set(found.free) == ({"bkg"} if factor else set())
     assert found.waterfall()[-1][1] == pytest.approx(by_pyhf(analysis, histograms), abs=2e-3)
 

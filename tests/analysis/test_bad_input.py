@@ -142,7 +142,6 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "missing key": (lambda c: c["Fivesigma"].pop("EventNumber"), "Fivesigma needs the key 'EventNumber'"),
     "folds": (block(Folds=1), "Folds must be a whole number from 2 to 1000, got 1"),
     "region": (block(Region="SR"), "the Region of the block Fivesigma is 'SR', which is no region"),
-    "variable": (lambda c: c["Regions"][0].update(Variable="x"), "leave its Variable out"),
     "no variable": (lambda c: c["Regions"][1].pop("Variable"), "region 'Control_region' needs a Variable"),
     "binning": (lambda c: c["Regions"][1].update(Binning=[3, 2]), "must ascend"),
     "same filter": (lambda c: c["Regions"][1].update(Filter="lep_charge > 0"), "have the same Filter"),

@@ -10,6 +10,7 @@ import pytest
 from fivesigma import Varied, categorise, yield_shifts
 from fivesigma.analysis.configuration import AnalysisSettings
 from fivesigma.analysis.edge_choice import (
+    RegionEvents,
     Variations,
     change,
     choose_categories,
@@ -22,7 +23,7 @@ from fivesigma.analysis.edge_choice import (
 from fivesigma.scored.scored_events import ScoredEvents
 
 SETTINGS = AnalysisSettings(
-    region="SR", features=("x",), event_number="n", folds=3, categories=3, min_effective=10.0, model="plain"
+    regions=("SR",), features=("x",), event_number="n", folds=3, categories=3, min_effective=10.0, model="plain"
 )
 
 
@@ -56,8 +57,8 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
     nominal: ScoredEvents, variations: Variations, uncertain: bool
 ) -> None:
     given = variations if uncertain else {}
-    edges = edges_of(choose_categories(nominal, given, SETTINGS))
-    found = cross_fitted(nominal, given, SETTINGS, edges, advance=lambda *_: None)
+    edges = edges_of(choose_categories(RegionEvents(nominal, given), SETTINGS))
+    found = cross_fitted({"SR": RegionEvents(nominal, given)}, SETTINGS, {"SR": edges}, advance=lambda *_: None)["SR"]
     totals = {True: np.zeros(3), False: np.zeros(3)}
     for k in range(3):
         rest, own = take(nominal, nominal.ids != k), take(nominal, nominal.ids == k)
@@ -90,9 +91,11 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
 
 
 def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: ScoredEvents, variations: Variations) -> None:
-    edges = edges_of(choose_categories(nominal, variations, SETTINGS))
-    quoted = cross_fitted(nominal, variations, SETTINGS, edges, advance=lambda *_: None)
-    seen = shifts_in(edges, nominal, variations)
+    edges = edges_of(choose_categories(RegionEvents(nominal, variations), SETTINGS))
+    quoted = cross_fitted({"SR": RegionEvents(nominal, variations)}, SETTINGS, {"SR": edges}, advance=lambda *_: None)[
+        "SR"
+    ]
+    seen = shifts_in(edges, RegionEvents(nominal, variations))
     assert set(quoted.up) == {"shift", "A"}
     assert 0.5 * seen.significance < quoted.significance < seen.significance * 1.02
     # The totals are those of all events above the lowest edges, and a normalisation is one in every category.
@@ -111,15 +114,17 @@ def test_shifts_are_those_of_yield_shifts(nominal: ScoredEvents, variations: Var
         {"shift": (sides[0], sides[1])},
         process=nominal.process,
     )
-    found = shifts_in(np.array([0.3, 0.7, np.inf]), nominal, {"shift": variations["shift"]})
+    found = shifts_in(np.array([0.3, 0.7, np.inf]), RegionEvents(nominal, {"shift": variations["shift"]}))
     assert found.significance == direct.significance
 
 
 @pytest.mark.parametrize("number", ["cut", "auto"])
 def test_numbers_of_categories(nominal: ScoredEvents, variations: Variations, number: str) -> None:
     settings = replace(SETTINGS, categories=number)
-    edges = edges_of(choose_categories(nominal, variations, settings))
-    quoted = cross_fitted(nominal, variations, settings, edges, advance=lambda *_: None)
+    edges = edges_of(choose_categories(RegionEvents(nominal, variations), settings))
+    quoted = cross_fitted({"SR": RegionEvents(nominal, variations)}, settings, {"SR": edges}, advance=lambda *_: None)[
+        "SR"
+    ]
     assert edges[-1] == np.inf
     assert len(quoted.yields(signal=True)) == len(edges) - 1
     assert len(edges) == 2 or number == "auto"

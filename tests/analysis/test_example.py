@@ -160,4 +160,4 @@ def test_the_quoted_number(example: Done) -> None:
     assert all(a >= b - 1e-9 for a, b in pairwise(values))
     assert found["cross_fitted"]["significance"] == values[-1] > 0
     ours = template_rows(example.out)
-    np.testing.assert_allclose(found["s"], ours["SR", "VH", "", ""], rtol=1e-9)
+    np.testing.assert_allclose(found["s"]["SR"], ours["SR", "VH", "", ""], rtol=1e-9)

@@ -33,14 +33,14 @@ def with_score(small: Small, **more: Any) -> dict[str, Any]:
 def test_a_score_that_exists_already(small: Small, tmp_path: Path) -> None:
     given = with_score(small, EventNumber="eventNumber", Folds=2)
     record = run(given, tmp_path / "out")
-    assert "nothing is trained" in record["train"]["model"]
+    assert record["train"]["model"] == ["the score is '2 * x - 1': nothing is trained"]
     assert not (tmp_path / "out" / "model").exists()
     with uproot.open(tmp_path / "out" / "ntuples" / "ntuples.root") as file:
         found = file["signal"]["fivesigma_score"].array(library="np")
     np.testing.assert_allclose(found, 2 * branches("signal")["x"] - 1)
     events = branches("signal")
     rows = events["lep_charge"] > 0
-    edges = [float(edge) for edge in record["categorise"]["edges"]]
+    edges = [float(edge) for edge in record["categorise"]["edges"]["Signal_region"]]
     by_hand, _ = np.histogram((2 * events["x"] - 1)[rows], edges, weights=events["weight"][rows])
     np.testing.assert_allclose(template_rows(tmp_path / "out")["Signal_region", "Signal", "", ""], by_hand, rtol=1e-9)
     assert (tmp_path / "out" / "report.html").exists()
@@ -64,7 +64,7 @@ def test_a_saved_model(small: Small, tmp_path: Path) -> None:
     for key in ("Features", "ModelOptions"):
         del given["Fivesigma"][key]
     record = run(given, tmp_path / "out")
-    assert "from" in record["train"]["model"]
+    assert "from" in record["train"]["model"][0]
     for key in ("edges", "cross_fitted"):
         assert record["categorise"][key] == small.record["categorise"][key]
 
@@ -73,9 +73,9 @@ def test_edges_of_an_earlier_round(small: Small, tmp_path: Path) -> None:
     given = copy.deepcopy(small.config)
     given["Fivesigma"]["Categories"] = {"Edges": [0.1, 0.4, 0.8]}
     found = run(given, tmp_path / "out")["categorise"]
-    assert found["edges"] == ["0.1", "0.4", "0.8"]
+    assert found["edges"] == {"Signal_region": ["0.1", "0.4", "0.8"]}
     assert found["cross_fitted"] == found["in_sample"]
-    assert len(found["s"]) == 2
+    assert len(found["s"]["Signal_region"]) == 2
     assert any("at or above the last edge" in note for note in found["notes"])
 
 

@@ -11,12 +11,11 @@ import pytest
 from fivesigma._types import Array
 from fivesigma.analysis.analysis_file import read_analysis
 from fivesigma.analysis.cabinetry_workspace import cabinetry_config
-from fivesigma.analysis.edge_choice import nominal_events, shifts_in, variations_of
+from fivesigma.analysis.edge_choice import RegionEvents, events_of_region, shifts_in
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.scoring import Scorer, ntuple_names
 from fivesigma.analysis.templates import Template, templates_of
 from fivesigma.datasets.events import Events
-from fivesigma.scored.scored_events import ScoredEvents
 from tests.analysis.ntuples import branches, config, make, write
 
 cabinetry = pytest.importorskip("cabinetry")
@@ -55,20 +54,24 @@ def planned(given: dict[str, Any]) -> list[Template]:
     return templates_of(analysis)
 
 
-def variations(given: dict[str, Any], folder: Path) -> tuple[ScoredEvents, Any]:
+def variations(given: dict[str, Any], folder: Path) -> RegionEvents:
     analysis = read_analysis(given)
     templates = templates_of(analysis)
     nominal = [t for t in templates if t.region == "Signal_region" and t.systematic is None and not t.is_data]
-    scorer = Scorer(analysis, templates, Reader(analysis.settings, nominal[0]), hidden="Signal_region")
+    scorer = Scorer(analysis, templates, Reader(analysis.settings, nominal[0]), hidden=["Signal_region"])
     (folder / "out").mkdir()
     names = ntuple_names(templates)
-    scored = scorer.write(folder / "out", names, Model(), friends=False, advance=lambda *_: None)
-    again = scorer.find(folder / "out", names, advance=lambda *_: None)
+    scorer.write(folder / "out", names, {"fivesigma_score": Model()}, friends=False, advance=lambda *_: None)
+    scored = scorer.events
+    scorer.find(folder / "out", names, advance=lambda *_: None)
+    again = scorer.events
     assert scored.keys() == again.keys()
+    assert scored is not again
+    assert not scorer.plain
     for key, events in scored.items():
         for name in ("score", "weight", "ids", "signal", "process"):
             np.testing.assert_array_equal(getattr(events, name), getattr(again[key], name))
-    return nominal_events(analysis, scored), variations_of(analysis, scored)
+    return events_of_region(analysis, analysis.chosen[0], scored, {})
 
 
 def test_a_variation_with_files_of_its_own_has_its_own_factor(given: dict[str, Any]) -> None:
@@ -94,9 +97,9 @@ def test_filters_and_weights_replace_each_other_as_in_cabinetry(given: dict[str,
 
 
 def test_variations_are_the_templates_of_the_region(given: dict[str, Any], tmp_path: Path) -> None:
-    nominal, found = variations(given, tmp_path)
-    assert list(found) == ["Luminosity", "Modeling", "Weighting"]
-    shifts = shifts_in(np.array([0.0, 0.5, 1.01]), nominal, found)
+    events = variations(given, tmp_path)
+    assert list(events.variations) == ["Luminosity", "Modeling", "Weighting"]
+    shifts = shifts_in(np.array([0.0, 0.5, 1.01]), events)
     flat = branches("background")
     rows = flat["lep_charge"] > 0
     factor = 1000 * 10 * 0.2 / 2000
@@ -122,9 +125,9 @@ def test_systematics_of_one_modifier_move_together(given: dict[str, Any], tmp_pa
     """One of them mirrored, the other not."""
     given["Systematics"][0] |= {"Samples": "Signal", "ModifierName": "both"}
     given["Systematics"][1]["ModifierName"] = "both"
-    nominal, found = variations(given, tmp_path)
-    assert list(found) == ["both", "Weighting"]
-    separate = shifts_in(np.array([0.0, 0.5, 1.01]), nominal, found)
+    events = variations(given, tmp_path)
+    assert list(events.variations) == ["both", "Weighting"]
+    separate = shifts_in(np.array([0.0, 0.5, 1.01]), events)
     up, down, unmoved = separate.up["both"], separate.down["both"], separate.nominal
     np.testing.assert_allclose(down["Background"], 2 * unmoved["Background"].sum_of_weights - up["Background"])
     np.testing.assert_allclose(down["Signal"], 0.95 * unmoved["Signal"].sum_of_weights)

@@ -13,7 +13,7 @@ from fivesigma import AMS2, AMS3, GaussianBackground, OnOff, SOverRootSB, Utilit
 from fivesigma._types import IntArray
 from fivesigma.cut.bootstrap import poisson_sums
 from fivesigma.cut.ranking import Ranking, rank_events
-from fivesigma.cut.rules import ModelledCurve, model_curve, seen_by
+from fivesigma.cut.rules import KnownBackground, ModelledCurve, model_curve
 from fivesigma.cut.yield_model import MIN_CELLS
 from fivesigma.errors import SmallSampleWarning
 from tests.significance.exact import name_of
@@ -35,7 +35,7 @@ def _sample(n: int, seed: int, distance: float = 1.5) -> Sample:
 
 def _curve(sample: Sample, utility: Utility, floor: float = 10.0) -> ModelledCurve | None:
     ranking = rank_events(*sample)
-    return model_curve(seen_by(ranking, ranking.s, utility), ranking.valid(floor))
+    return model_curve(KnownBackground(utility).seen(ranking, ranking.s), ranking.valid(floor))
 
 
 def _true(cut: float, distance: float, utility: Utility) -> float:
@@ -101,7 +101,7 @@ def test_the_cut_is_valid_where_no_cut_between_the_two_views_is() -> None:
     seen = 0
     for ranking, at, _ in _disagreeing(400):
         valid = np.isin(np.arange(ranking.last.size), at)
-        found = model_curve(seen_by(ranking, ranking.s, AMS2(b_reg=10.0)), valid)
+        found = model_curve(KnownBackground(AMS2(b_reg=10.0)).seen(ranking, ranking.s), valid)
         assert found is not None
         assert found.best in at
         seen += 1
@@ -249,7 +249,9 @@ def test_the_interval_of_the_cut_chooses_by_the_same_rule() -> None:
     for s, b in zip(*poisson_sums(ranking.weight, ranking.signal, ranking.last, 50, 3), strict=True):
         z = np.where(np.isfinite(best.values) & (b > 0), utility.value(s, np.where(b > 0, b, 1.0)), np.nan)
         top = int(np.nanargmax(z))
-        replica = model_curve(seen_by(ranking, z, utility)._replace(s=s, b=b), z >= z[top] - 2 * error[top])
+        replica = model_curve(
+            KnownBackground(utility).seen(ranking, z)._replace(s=s, b=b), z >= z[top] - 2 * error[top]
+        )
         assert replica is not None
         cuts.append(ranking.thresholds([replica.best])[0])
     np.testing.assert_array_equal(found.cut, np.quantile(cuts, [0.16, 0.84], method="nearest"))

@@ -17,8 +17,7 @@ from fivesigma import GrownCascadeClassifier as Ordinary
 from fivesigma.cli import main
 from fivesigma.dask import ClusterError, GrownCascadeClassifier, scan
 from fivesigma.datasets import EventStream, load_events
-from fivesigma.datasets.write import write_events
-from fivesigma.datasets.write_root import write_trees
+from fivesigma.datasets.write import write_events, write_trees
 from fivesigma.errors import InputError
 from tests.dask.files import ALL_ROWS, Where, assert_same, trees
 

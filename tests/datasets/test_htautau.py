@@ -8,7 +8,7 @@ from scipy.stats import ks_2samp
 
 from fivesigma.datasets import Events, load_events, make_htautau
 from fivesigma.datasets.htautau import kinematics as kin
-from fivesigma.datasets.htautau.fourvectors import hadronic_share, lepton_share, polar, resonance, two_body
+from fivesigma.datasets.htautau.simulation import hadronic_share, lepton_share, polar, resonance, two_body
 from fivesigma.errors import InputError
 
 

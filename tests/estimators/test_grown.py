@@ -152,9 +152,6 @@ def test_scores_of_the_cache_are_those_of_the_model(library: str) -> None:
     model = g.model(5)
     assert np.allclose(g.score_held_out(), model.signal_probability(X[3000:]), atol=1e-6)
     assert np.allclose(g.score_train(), model.signal_probability(X[:3000]), atol=1e-6)
-    *_, last = model.staged_probability(X)
-    assert np.allclose(last, model.signal_probability(X), atol=1e-6)
-    assert len(list(g.model(3).staged_probability(X[:2]))) == 3
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -223,7 +220,6 @@ def test_early_stopping_keeps_the_trees_up_to_the_best() -> None:
     model = grown(n_trees=300, early_stopping=40, params={"max_depth": 6, "learning_rate": 0.5}).fit(X, Y, W)
     assert model.n_trees_ + 40 == len(model.history_) < 300
     assert model.models_[0].n_trees == model.n_trees_
-    assert len(list(model.staged_significance(X, Y, W))) == model.n_trees_
 
 
 def test_early_stopping_looks_at_a_mean_not_at_a_spike() -> None:
@@ -277,9 +273,8 @@ def test_lightgbm_may_run_out_of_splits() -> None:
     few = slice(0, 400)
     model = grown("lightgbm", cv=3, n_trees=40, params={"min_gain_to_split": 15.0, "learning_rate": 0.5})
     model.fit(X[few], Y[few], W[few])
-    assert {len(list(m.staged_probability(X[:1]))) for m in model.models_} != {40}
+    assert {sum(b.current_iteration() for b in m.boosters) for m in model.models_} != {40}
     assert len(model.history_) == 40
-    assert len(list(model.staged_significance(X, Y, W))) == 40
 
 
 def test_bounds_hold_when_nothing_is_selected() -> None:
@@ -299,14 +294,6 @@ def test_functions_of_a_user_train_both_cascades() -> None:
     falling = FDivergence(lambda t: (1 + t) * np.log1p(t) - 2 * t, lambda t: np.log1p(t) - 1.0, h=lambda F: F)
     with pytest.raises(InputError, match="it must rise with s"):
         grown(utility=falling).fit(X, Y, W)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_staged_significance_ends_at_the_significance(library: str) -> None:
-    model = grown(library, cv=2).fit(X, Y, W)
-    stages = list(model.staged_significance(X, Y, W))
-    assert len(stages) == 30
-    assert stages[-1] == pytest.approx(model.significance(X, Y, W), rel=1e-3)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -1,8 +1,8 @@
-"""All regions together: what control regions say of uncertainties and of free norm factors."""
+"""Regions together: what they are worth with shared parameters, and what control regions say of free norm factors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,52 +10,49 @@ import numpy as np
 from fivesigma._types import Array
 from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, find_named, holds, modifier_of
 from fivesigma.analysis.histograms import Histograms
-from fivesigma.likelihood.shifts import Normalisation, YieldShifts
+from fivesigma.likelihood.measurement import profile_measurement, uncertainty_of
+from fivesigma.likelihood.shifts import Normalisation, YieldShifts, counts_of, derivatives_of, profiled_value
+from fivesigma.significance import AMS2
 from fivesigma.yields.processes import ProcessYields
 
-__all__ = ["combine", "norm_widths", "normalisations", "shifts_of_region"]
+__all__ = ["combine", "norm_widths", "normalisations", "shifts_of_region", "value_as_pyhf"]
 
 _RIDGE = 1e-9  # a pull that nothing constrains gets a huge width, not an infinite one
 
 
 def shifts_of_region(analysis: Analysis, region: Mapping[str, Any], histograms: Histograms) -> YieldShifts:
     """Yields of the bins of a region, nominal and varied, at the nominal norms."""
-    poi = find_named(analysis.config["NormFactors"], analysis.config["General"]["POI"])
     nominal: dict[str, ProcessYields] = {}
     up: dict[str, dict[str, Array]] = {}
     down: dict[str, dict[str, Array]] = {}
-    samples = [sample for sample in analysis.simulated if holds(region, sample)]
-    for sample in samples:
-        filled, factor = histograms[region["Name"], sample["Name"], None, None], analysis.norm_factor(region, sample)
-        nominal[sample["Name"]] = ProcessYields(
-            acts(poi, region, sample), factor * filled.yields, factor**2 * filled.squares, filled.entries.astype(int)
+    factors = {s["Name"]: analysis.norm_factor(region, s) for s in analysis.simulated if holds(region, s)}
+    for name, factor in factors.items():
+        filled = histograms[region["Name"], name, None, None]
+        is_signal = acts(analysis.poi, region, find_named(analysis.simulated, name))
+        nominal[name] = ProcessYields(
+            is_signal, factor * filled.yields, factor**2 * filled.squares, filled.entries.astype(int)
         )
-    for systematic in analysis.varied:
-        for sample in [sample for sample in samples if acts(systematic, region, sample)]:
-            name, key = modifier_of(systematic), sample["Name"]
-            unmoved, factor = nominal[key].sum_of_weights, analysis.norm_factor(region, sample)
-            for side in (up, down):
-                side.setdefault(name, {other: rows.sum_of_weights for other, rows in nominal.items()})
-            for side, direction in zip((up, down), DIRECTIONS, strict=True):
-                if systematic["Type"] == "Normalization":
-                    side[name][key] = unmoved * (1.0 + systematic[direction]["Normalization"])
-                elif direction == "Down" and systematic["Down"].get("Symmetrize", False):
-                    side[name][key] = 2 * unmoved - up[name][key]
-                else:
-                    moved = histograms[region["Name"], key, systematic["Name"], direction]
-                    side[name][key] = factor * moved.yields
+    for systematic, sample in analysis.moved(region):
+        name, unmoved = modifier_of(systematic), nominal[sample].sum_of_weights
+        for side in (up, down):
+            side.setdefault(name, {other: rows.sum_of_weights for other, rows in nominal.items()})
+        for side, direction in zip((up, down), DIRECTIONS, strict=True):
+            if systematic["Type"] == "Normalization":
+                side[name][sample] = unmoved * (1.0 + systematic[direction]["Normalization"])
+            elif direction == "Down" and systematic["Down"].get("Symmetrize", False):
+                side[name][sample] = 2 * unmoved - up[name][sample]
+            else:
+                moved = histograms[region["Name"], sample, systematic["Name"], direction]
+                side[name][sample] = factors[sample] * moved.yields
     n_bins = len(next(iter(nominal.values())).sum_of_weights)
     return YieldShifts(np.arange(n_bins + 1.0), nominal, up, down)
 
 
-def combine(analysis: Analysis, parts: Mapping[str, YieldShifts]) -> YieldShifts:
+def combine(analysis: Analysis, parts: Mapping[str, YieldShifts], *, free_norms: bool) -> YieldShifts:
     """Bins of several regions as one set of categories whose parameters are shared.
 
-    Parameters
-    ----------
-    analysis : Analysis
-    parts : mapping of str to YieldShifts
-        By region.
+    With control regions among them the norm factors are free; without them they are as the parts have them, with the
+    widths that the control regions leave.
     """
     sizes = {region: part.edges.size - 1 for region, part in parts.items()}
     offsets = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
@@ -75,9 +72,11 @@ def combine(analysis: Analysis, parts: Mapping[str, YieldShifts]) -> YieldShifts
         for region, part in parts.items()
         for sample, rows in part.nominal.items()
     }
-    factors = {region: analysis.free_factors(find_named(analysis.regions, region)) for region in parts}
-    names = [name for part in parts.values() for name in part.up]
-    names = [name for name in dict.fromkeys(names) if not any(name in free for free in factors.values())]
+    factors: dict[str, dict[str, list[str]]] = {}
+    if free_norms:
+        factors = {region: analysis.free_factors(find_named(analysis.regions, region)) for region in parts}
+    names = dict.fromkeys(name for part in parts.values() for name in part.up)
+    names = dict.fromkeys(name for name in names if not any(name in own for own in factors.values()))
     sides: list[dict[str, dict[str, Array]]] = []
     for which in ("up", "down"):
         side: dict[str, dict[str, Array]] = {}
@@ -89,11 +88,11 @@ def combine(analysis: Analysis, parts: Mapping[str, YieldShifts]) -> YieldShifts
                 side[name][_key(region, sample)] = values
         sides.append(side)
     free: dict[str, tuple[str, ...]] = {}
+    for region, part in parts.items():
+        for name in [name for name in part.free if name in names]:
+            free[name] = (*free.get(name, ()), *(_key(region, sample) for sample in part.free[name]))
     for name in dict.fromkeys(name for found in factors.values() for name in found):
-        scaled = [
-            (region, sample) for (region, sample), rows in nominal.items()
-            if sample in factors[region].get(name, ()) and not rows.signal
-        ]  # fmt: skip
+        scaled = [key for key, rows in nominal.items() if key[1] in factors[key[0]].get(name, ()) and not rows.signal]
         if scaled:
             free[name] = tuple(_key(*key) for key in scaled)
             for side, factor in zip(sides, (2.0, 0.0), strict=True):
@@ -105,33 +104,39 @@ def combine(analysis: Analysis, parts: Mapping[str, YieldShifts]) -> YieldShifts
     return YieldShifts(np.arange(total + 1.0), by_name, sides[0], sides[1], free)
 
 
+def value_as_pyhf(shifts: YieldShifts, goal: str, without: Collection[str]) -> float:
+    """Significance or uncertainty with the ``staterror`` of pyhf, one factor for signal and background of a bin.
+
+    `without` are the samples that have none.
+    """
+    s, b = shifts.yields(signal=True), shifts.yields(signal=False)
+    rows = [row for key, row in shifts.nominal.items() if key.split(" in ")[0] not in without]
+    zero = np.zeros_like(b)
+    total = sum((row.sum_of_weights for row in rows), start=zero)
+    own = total if goal == "measurement" else sum((row.sum_of_weights for row in rows if not row.signal), start=zero)
+    relative = np.divide(sum((row.sum_of_squares for row in rows), start=zero), total**2, out=zero, where=total > 0)
+    if goal == "measurement":
+        found = profile_measurement(derivatives_of(AMS2(), s, b, shifts, relative * own**2))
+        return uncertainty_of(float(found.objective))
+    return profiled_value(counts_of(AMS2(), s, b, shifts, relative * own**2))
+
+
 def _key(region: str, sample: str) -> str:
     return f"{sample} in {region}"
 
 
 def norm_widths(analysis: Analysis, control: Histograms) -> dict[str, float | None]:
-    """How well the control regions know the norm factors that are free in the chosen one, by their Fisher information.
+    """How well control regions know the norm factors that are free in the chosen ones, by their Fisher information.
 
-    Parameters
-    ----------
-    analysis : Analysis
-    control : Histograms
-        Of the regions whose variable is not the score.
-
-    Returns
-    -------
-    dict of str to float or None
-        Relative width; None where the control regions leave the factor free.
+    The width is a share of the yield; None where the control regions leave the factor free.
     """
-    wanted = {
-        name: [sample for sample in samples if sample not in analysis.signal]
-        for name, samples in analysis.free_factors(analysis.chosen).items()
-    }
-    wanted = {name: samples for name, samples in wanted.items() if samples}
-    regions = {r["Name"]: r for r in analysis.regions if any(key[0] == r["Name"] for key in control)}
+    wanted = _free_backgrounds(analysis)
+    inside = {key[0] for key in control}
+    regions = {region["Name"]: region for region in analysis.fitted if region["Name"] in inside}
     if not wanted or not regions:
         return dict.fromkeys(wanted)
-    found = combine(analysis, {name: shifts_of_region(analysis, region, control) for name, region in regions.items()})
+    parts = {name: shifts_of_region(analysis, region, control) for name, region in regions.items()}
+    found = combine(analysis, parts, free_norms=True)
     b = found.yields(signal=False)
     variance = b + np.sum([rows.sum_of_squares for rows in found.nominal.values() if not rows.signal], axis=0)
     slopes = np.array([(up - down) / 2 for up, down in found.background_shifts()]).reshape(-1, b.size)
@@ -143,10 +148,21 @@ def norm_widths(analysis: Analysis, control: Histograms) -> dict[str, float | No
     return {name: width[name] if width.get(name, 2.0) <= 1.0 else None for name in wanted}
 
 
-def normalisations(analysis: Analysis, widths: Mapping[str, float | None]) -> dict[str, Normalisation]:
-    """Free norm factors of the chosen region, with the widths that the control regions leave them."""
-    free = analysis.free_factors(analysis.chosen)
-    return {
-        name: Normalisation([sample for sample in free[name] if sample not in analysis.signal], width)
-        for name, width in widths.items()
-    }
+def normalisations(
+    analysis: Analysis, widths: Mapping[str, float | None], regions: Iterable[Mapping[str, Any]]
+) -> dict[str, Normalisation]:
+    """Free norm factors of chosen regions, with the widths that the control regions leave them."""
+    free = _free_backgrounds(analysis, regions)
+    return {name: Normalisation(samples, widths[name]) for name, samples in free.items()}
+
+
+def _free_backgrounds(analysis: Analysis, regions: Iterable[Mapping[str, Any]] | None = None) -> dict[str, list[str]]:
+    """Norm factors that are free in chosen regions, with the backgrounds that they scale."""
+    found: dict[str, list[str]] = {}
+    for region in analysis.chosen if regions is None else regions:
+        for name, samples in analysis.free_factors(region).items():
+            known = found.get(name, [])
+            own = [sample for sample in samples if sample not in analysis.signal and sample not in known]
+            if known or own:
+                found[name] = [*known, *own]
+    return found

@@ -6,6 +6,7 @@ import copy
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,7 @@ _NUMBERS = ("Binning", "Bounds", "Nominal", "Normalization", "Value")
 
 
 def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysis:
-    """Read and check an analysis file, or the same as a mapping.
-
-    Raises
-    ------
-    InputError
-        Also for what cabinetry would refuse.
-    """
+    """Read and check an analysis file, or the same as a mapping."""
     where, content = "the configuration", config
     if not isinstance(config, Mapping):
         where, content = str(config), read_yaml(Path(config))
@@ -56,6 +51,12 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
     _check_names(analysis)
     _check_regions(analysis)
     _check_samples(analysis)
+    if analysis.settings.model is None:
+        uncertain = any(
+            acts(s, region, x) for s in analysis.varied for region in analysis.chosen for x in rest["Samples"]
+        )
+        model = "profiled" if uncertain or any(map(analysis.free_factors, analysis.chosen)) else "auto"
+        analysis = Analysis(rest, replace(analysis.settings, model=model))
     _check_cross_sections(analysis)
     _check_systematics(analysis)
     return analysis
@@ -106,12 +107,13 @@ def _check_names(analysis: Analysis) -> None:
         what = f"systematic {systematic['Name']!r}"
         check(systematic, what)
         check(systematic.get("Smoothing", {}), f"the Smoothing of {what}")
-    inside = [(r, s) for r in analysis.regions for s in analysis.simulated if holds(r, s)]
+    inside = [(r, s) for r in analysis.fitted for s in analysis.simulated if holds(r, s)]
     for kind, items in (("NormFactor", config["NormFactors"]), ("systematic", analysis.systematics)):
         for item in items:
             if not any(acts(item, region, sample) for region, sample in inside):
                 raise InputError(
-                    f"{kind} {item['Name']!r} changes no simulated sample in any region; check its Samples and Regions"
+                    f"{kind} {item['Name']!r} changes no simulated sample in any region of the fit; check its Samples "
+                    "and Regions"
                 )
     parameters = {factor["Name"] for factor in config["NormFactors"]} | {s["Name"] for s in analysis.systematics}
     for name, value in analysis.fixed.items():
@@ -130,13 +132,20 @@ def _check_names(analysis: Analysis) -> None:
 
 
 def _check_regions(analysis: Analysis) -> None:
-    names = [region["Name"] for region in analysis.regions]
-    chosen = analysis.settings.region
-    if chosen not in names:
-        hint = did_you_mean(chosen, names) or f"; there are {', '.join(map(repr, names))}"
-        raise InputError(f"the Region of the block {BLOCK} is {chosen!r}, which is no region{hint}")
+    names, settings = [region["Name"] for region in analysis.regions], analysis.settings
+    for key, own in (("Region", settings.regions), ("Validation", settings.validation)):
+        for name in own:
+            if name not in names:
+                hint = did_you_mean(name, names) or f"; there are {', '.join(map(repr, names))}"
+                raise InputError(f"the {key} of the block {BLOCK} is {name!r}, which is no region{hint}")
+            if key == "Validation" and name in settings.regions:
+                raise InputError(f"region {name!r} is both Region and Validation; only what is not fitted validates")
+    if len(analysis.models) < len(settings.regions) and settings.each:
+        raise InputError(
+            "the names of two regions differ in punctuation alone, so that their scores cannot be told apart"
+        )
     filters: dict[tuple[str | None, str | None], str] = {}
-    for region in analysis.regions:
+    for region in analysis.fitted:
         # Written alike but for blanks; what overlaps otherwise is counted when events are read.
         text = re.sub(r"\s+", "", region["Filter"]) if "Filter" in region else None
         other = filters.setdefault((text, region.get("RegionPath")), region["Name"])
@@ -144,11 +153,10 @@ def _check_regions(analysis: Analysis) -> None:
             raise InputError(
                 f"regions {other!r} and {region['Name']!r} have the same Filter; a fit would count events twice"
             )
+    for region in analysis.regions:
         for key in ("Variable", "Binning"):
-            if region["Name"] == chosen and key in region:
-                raise InputError(f"region {chosen!r} gets its categories from the score: leave its {key} out")
-            if region["Name"] != chosen and key not in region:
-                raise InputError(f"region {region['Name']!r} needs a {key}; only {chosen!r} gets its own")
+            if region["Name"] not in settings.regions and key not in region:
+                raise InputError(f"region {region['Name']!r} needs a {key}; only {settings.regions[0]!r} gets its own")
         if any(low >= high for low, high in pairwise(region.get("Binning", []))):
             raise InputError(f"the Binning of region {region['Name']!r} must ascend, got {region['Binning']}")
 
@@ -161,16 +169,22 @@ def _check_samples(analysis: Analysis) -> None:
             f"the block General needs a POI that is one of the NormFactors {', '.join(map(repr, factors))}, got {poi!r}"
         )
     for sample in analysis.config["Samples"]:
-        if "Tree" not in sample:
-            raise InputError(f"sample {sample['Name']!r} needs a Tree: histograms as inputs are not supported")
-    inside = [sample["Name"] for sample in analysis.simulated if holds(analysis.chosen, sample)]
-    signal = [name for name in inside if name in analysis.signal]
-    if not signal or len(signal) == len(inside):
-        what = "no sample" if not signal else "every sample"
-        raise InputError(
-            f"{poi!r} scales {what} in region {analysis.chosen['Name']!r}; name the signal in its Samples, and leave a "
-            "background"
-        )
+        if "Tree" not in sample and analysis.settings.tree is None:
+            raise InputError(f"sample {sample['Name']!r} needs a Tree, or the block {BLOCK} one for all samples")
+    for region in analysis.chosen:
+        inside = [sample for sample in analysis.simulated if holds(region, sample)]
+        signal = [sample["Name"] for sample in inside if acts(analysis.poi, region, sample)]
+        if not signal or len(signal) == len(inside):
+            what = "no sample" if not signal else "every sample"
+            raise InputError(
+                f"{poi!r} scales {what} in region {region['Name']!r}; name the signal in its Samples, and leave a "
+                "background"
+            )
+        odd = [s["Name"] for s in inside if s["Name"] in analysis.signal and s["Name"] not in signal]
+        if odd:
+            raise InputError(
+                f"{poi!r} scales sample {odd[0]!r} in some of the regions {list(analysis.settings.regions)} only"
+            )
 
 
 def _check_cross_sections(analysis: Analysis) -> None:

@@ -20,7 +20,6 @@ from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
 from fivesigma.analysis.configuration import DIRECTIONS, Analysis, listed, name_of_data
 from fivesigma.analysis.histograms import Histograms
-from fivesigma.analysis.templates import SCORE
 from fivesigma.categories.workspace import discovery_significance
 from fivesigma.errors import InputError, shortened
 
@@ -96,7 +95,8 @@ def cabinetry_config(analysis: Analysis, binning: Mapping[str, Array]) -> tuple[
     names = SafeNames.of(config)
     for region in config["Regions"]:
         region["Binning"] = binning[region["Name"]].tolist()
-        region.setdefault("Variable", SCORE)
+        if region["Name"] in analysis.settings.regions:
+            region["Variable"] = analysis.score_of(region["Name"])
         region["Name"] = names.regions[region["Name"]]
     for sample in config["Samples"]:
         sample["Name"] = names.samples[sample["Name"]]
@@ -115,6 +115,11 @@ def cabinetry_config(analysis: Analysis, binning: Mapping[str, Array]) -> tuple[
     return config, names
 
 
+def without_regions(config: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The configuration of the fit, without regions that only validate it."""
+    return config | {"Regions": [region for region in config["Regions"] if region["Name"] not in names]}
+
+
 def write_config(config: dict[str, Any], path: Path) -> Path:
     """Write a configuration as YAML; the file appears whole or not at all."""
     with written_whole(path) as beside:
@@ -126,14 +131,7 @@ def write_config(config: dict[str, Any], path: Path) -> Path:
 def build_workspace(
     config: dict[str, Any], names: SafeNames, histograms: Histograms, folder: Path
 ) -> tuple[dict[str, Any], list[str]]:
-    """Let cabinetry write the histograms that we filled to its folder, and make the workspace of them.
-
-    Returns
-    -------
-    workspace : dict
-    said : list of str
-        What cabinetry warned of.
-    """
+    """Let cabinetry write the histograms that we filled to its folder, and make the workspace of them."""
     cabinetry = need("cabinetry")
     here = copy.deepcopy(config)  # the folder of this process is not ours to change
     here["General"]["HistogramFolder"] = str(folder.resolve())
@@ -164,26 +162,24 @@ def build_workspace(
     return workspace, said
 
 
-def fit_workspace(workspace: dict[str, Any]) -> dict[str, float]:
-    """Expected discovery significance of a workspace, and the signal strength with its uncertainty.
-
-    Returns
-    -------
-    dict
-        ``significance``, ``mu`` and ``error``.
+def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:
+    """Signal strength with its uncertainty, and the expected significance; for a measurement the expected uncertainty.
 
     Raises
     ------
     InputError
         If the fit fails, with its cause.
     """
-    cabinetry, pyhf = need("cabinetry"), need("pyhf")
-    backend = pyhf.get_backend()
-    with _listening() as said:
+    cabinetry = need("cabinetry")
+    with fitting() as said:
         try:
-            significance = discovery_significance(workspace)
+            out = {"significance": discovery_significance(workspace)}
             model, data = cabinetry.model_utils.model_and_data(workspace)
-            found = cabinetry.fit.fit(model, data)
+            found, at = cabinetry.fit.fit(model, data), model.config.poi_index
+            out |= {"mu": float(found.bestfit[at]), "error": float(found.uncertainty[at])}
+            if goal == "measurement":
+                asimov = cabinetry.model_utils.model_and_data(workspace, asimov=True)
+                out["uncertainty"] = float(cabinetry.fit.fit(*asimov).uncertainty[at])
         except Exception as err:  # of pyhf, iminuit or scipy
             heard = [text for text in said if "fit" in text or "minim" in text]
             why = shortened(" ".join([type(err).__name__, *str(err).split(), *heard[:1]]), 300)
@@ -191,14 +187,22 @@ def fit_workspace(workspace: dict[str, Any]) -> dict[str, float]:
                 f"the fit of workspace.json failed ({why}); look for empty bins and for parameters that no region "
                 "constrains"
             ) from err
-        finally:
-            pyhf.set_backend(*backend)  # cabinetry sets its own optimizer, and leaves it there when a fit fails
-    at = model.config.poi_index
-    out = {"significance": significance, "mu": float(found.bestfit[at]), "error": float(found.uncertainty[at])}
     odd = [f"{name} = {value}" for name, value in out.items() if not np.isfinite(value)]
     if odd:
         raise InputError(f"the fit of workspace.json gave {', '.join(odd)}; look for empty bins")
     return out
+
+
+@contextmanager
+def fitting() -> Iterator[list[str]]:
+    """Collect warnings, and give pyhf its optimizer back: cabinetry sets its own, and leaves it when a fit fails."""
+    pyhf = need("pyhf")
+    backend = pyhf.get_backend()
+    try:
+        with _listening() as said:
+            yield said
+    finally:
+        pyhf.set_backend(*backend)
 
 
 class _Listener(logging.Handler):

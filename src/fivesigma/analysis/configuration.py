@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,60 +15,45 @@ from fivesigma.datasets.expression import Expression
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.estimators.make import MODELS
 
-__all__ = ["BLOCK", "CUT", "DIRECTIONS", "Analysis", "AnalysisSettings"]
+__all__ = ["BLOCK", "CUT", "DIRECTIONS", "FOLD", "PLAIN", "QUANTITY", "SCORE", "Analysis", "AnalysisSettings"]
 
 BLOCK = "Fivesigma"
 CUT = "cut"
+ENTRY = "entry"
+QUANTITY = {"discovery": "significance", "measurement": "uncertainty"}  # that is quoted for each goal
+SCORE, FOLD, PLAIN = "fivesigma_score", "fivesigma_fold", "fivesigma_plain"  # branches; the last before a region
+_LISTS = ("Region", "Validation", "Features")
 DIRECTIONS = ("Up", "Down")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisSettings:
-    """What our block says.
+    """What our block says."""
 
-    Attributes
-    ----------
-    region : str
-        Region whose categories are made.
-    features : tuple of str
-        Names, patterns or definitions, as in `load_events`.
-    event_number : str or None
-        Branch of integers; an event's fold is this number modulo `folds`. Without it, which is for scores that exist
-        already, it is the number of the entry.
-    preselection : str or None
-        Condition for the events of all regions.
-    luminosity : float or None
-        In 1/fb.
-    cross_sections : mapping of str to (float, float or str) or None
-        Cross section in pb, and sum of weights or the name of its histogram, by sample; None for a sample whose weights
-        are taken as they are.
-    model, options
-        What is trained, and parameters of it; or the folder of a saved model.
-    score : str or None
-        Branch or expression that is the score, in place of a model.
-    edges : tuple of float or None
-        Edges of the categories, if they are given.
-    categories : int or str
-        Number of categories, ``"auto"``, or ``"cut"`` for one cut.
-    min_effective, min_background : float or None
-        Floors of every category.
-    """
-
-    region: str
-    features: tuple[str, ...]
-    event_number: str | None
+    regions: tuple[str, ...]  # whose categories are made
+    features: tuple[str, ...]  # names, patterns or definitions, as in `load_events`
+    event_number: str  # branch, or "entry" for the number of the entry; a fold is this number modulo `folds`
+    validation: tuple[str, ...] = ()  # regions that are shown and not fitted
     preselection: str | None = None
     folds: int = 5
-    luminosity: float | None = None
+    luminosity: float | None = None  # in 1/fb
+    # In pb, with the sum of weights or the name of its histogram, by sample; None where weights are right as they are.
     cross_sections: Mapping[str, tuple[float, float | str] | None] = field(default_factory=dict)
-    model: str = "auto"
+    goal: str = "discovery"
+    model: str | None = None  # or the folder of a saved one; None before it is known whether there are systematics
     options: Mapping[str, Any] = field(default_factory=dict)
-    score: str | None = None
-    edges: tuple[float, ...] | None = None
-    categories: int | str = "auto"
+    each: bool = False  # a model for each region
+    score: str | None = None  # expression in place of a model
+    edges: Mapping[str, tuple[float, ...]] | None = None  # by region, if they are given
+    categories: int | str = "auto"  # in all regions, or "cut"
     min_effective: float | None = None
     min_background: float | None = None
+    ntuples: str | None = None  # InputPath of events where that of General leads to histograms
+    tree: str | None = None  # of samples that name none
+    figures: bool = True
+    label: str = ""  # of the experiment, on figures
+    blind_above: float | None = None  # score below which figures show data of a blinded region
 
     @classmethod
     def read(cls, block: Any) -> AnalysisSettings:
@@ -75,8 +61,7 @@ class AnalysisSettings:
         block = numbers_in(block)
         if isinstance(block, dict):
             block = {key: value for key, value in block.items() if value is not None}
-            if isinstance(block.get("Features"), str):
-                block["Features"] = [block["Features"]]
+            block |= {key: [block[key]] for key in _LISTS if isinstance(block.get(key), str)}
             categories = block.get("Categories", {})
             if isinstance(categories, str):
                 categories = {"Number": categories}
@@ -86,12 +71,15 @@ class AnalysisSettings:
         check_schema(block, "block", BLOCK)
         _check_what_is_trained(block)
         categories, number = block["Categories"], block["Categories"].get("Number", "auto")
+        figures = block.get("Figures", {})
+        figures = {} if figures is True else figures
         if "Preselection" in block:
             Expression(block["Preselection"], "Preselection")
         return cls(
-            region=block["Region"],
+            regions=tuple(block["Region"]),
             features=tuple(block.get("Features", ())),
-            event_number=block.get("EventNumber"),
+            event_number=block.get("EventNumber", ENTRY),
+            validation=tuple(block.get("Validation", ())),
             preselection=block.get("Preselection"),
             folds=int(block.get("Folds", 5)),
             luminosity=block.get("Luminosity"),
@@ -99,63 +87,100 @@ class AnalysisSettings:
                 name: None if given is None else (float(given["CrossSection"]), given["SumOfWeights"])
                 for name, given in block.get("CrossSections", {}).items()
             },
-            model=block.get("Model", "auto"),
+            goal=block.get("Goal", "discovery"),
+            model=block.get("Model"),
             options=block.get("ModelOptions", {}),
+            each=block.get("Train") == "each" and len(block["Region"]) > 1,
             score=block.get("Score"),
-            edges=tuple(map(float, categories["Edges"])) if "Edges" in categories else None,
+            edges=_edges_by_region(block["Region"], categories["Edges"]) if "Edges" in categories else None,
             categories=number if isinstance(number, str) else int(number),
             min_effective=categories.get("MinEffective"),
             min_background=categories.get("MinBackground"),
+            ntuples=block.get("InputPath"),
+            tree=block.get("Tree"),
+            figures=figures is not False,
+            label=figures.get("Label", "") if figures else "",
+            blind_above=figures.get("BlindAbove") if figures else None,
         )
 
 
 def _check_what_is_trained(block: Mapping[str, Any]) -> None:
     """Refuse a block that says too little for what is to be trained, or too much where nothing is."""
     score, model, categories = block.get("Score"), block.get("Model", "auto"), block["Categories"]
-    for key in ("Model", "ModelOptions", "Features"):
-        if score is not None and key in block:
-            raise InputError(f"{BLOCK} has both Score and {key}; a score that exists already needs no model")
     if score is not None:
         Expression(score, "Score")
     elif model not in MODELS and not Path(model).is_dir():
         given = f"{shortened(repr(model))}{did_you_mean(str(model), MODELS)}"
         raise InputError(f"the Model must be one of {', '.join(MODELS)}, or a folder, got {given}")
-    elif model not in MODELS and "ModelOptions" in block:
-        raise InputError(f"{BLOCK} has ModelOptions for {model!r}, which is trained already; leave them out")
-    for key in ("Features", "EventNumber"):
-        if key not in block and score is None and (model in MODELS or key == "EventNumber"):
-            raise InputError(f"{BLOCK} needs the key {key!r}")
-    edges = categories.get("Edges")
-    if edges is not None and "Number" in categories:
+    exists = "Score" if score is not None else None if model in MODELS else f"Model {model!r}"
+    for key in ("Train", "ModelOptions", *(("Model", "Features") if score is not None else ())):
+        if exists is not None and key in block:
+            raise InputError(f"{BLOCK} has both {exists} and {key}; nothing is trained, so leave {key} out")
+    if "Features" not in block and exists is None:
+        raise InputError(f"{BLOCK} needs the key 'Features'")
+    if "EventNumber" not in block and score is None:
+        raise InputError(
+            f"{BLOCK} needs the key 'EventNumber': a branch of integers, or '{ENTRY}' where the trees have none (the "
+            "number of the entry)"
+        )
+    if "Edges" in categories and "Number" in categories:
         raise InputError("the Categories have both Edges and a Number; give one of them")
-    if edges is not None and any(low >= high for low, high in pairwise(edges)):
-        raise InputError(f"the Edges of Categories must ascend, got {edges}")
+    number, n_regions = categories.get("Number"), len(block["Region"])
+    if isinstance(number, int | float) and number < n_regions:
+        raise InputError(f"the Number of Categories is {number:g} for {n_regions} regions, each of which needs one")
+
+
+def _edges_by_region(regions: Sequence[str], given: Any) -> dict[str, tuple[float, ...]]:
+    """Edges of each region; a list is for all of them."""
+    by_region = given if isinstance(given, dict) else dict.fromkeys(regions, given)
+    if by_region.keys() != set(regions):
+        raise InputError(f"the Edges of Categories must be a list, or a mapping of {', '.join(regions)} to lists")
+    for edges in by_region.values():
+        if any(low >= high for low, high in pairwise(edges)):
+            raise InputError(f"the Edges of Categories must ascend, got {edges}")
+    return {name: tuple(map(float, by_region[name])) for name in regions}
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """A checked analysis.
-
-    Attributes
-    ----------
-    config : dict
-        The part of cabinetry.
-    settings : AnalysisSettings
-        Our block.
-    """
+    """A checked analysis."""
 
     config: dict[str, Any]
     settings: AnalysisSettings
 
     @property
     def regions(self) -> list[dict[str, Any]]:
-        """Regions of the fit."""
+        """All regions."""
         return list(self.config["Regions"])
 
     @property
-    def chosen(self) -> dict[str, Any]:
-        """The region whose categories are made."""
-        return find_named(self.regions, self.settings.region)
+    def fitted(self) -> list[dict[str, Any]]:
+        """Regions of the fit: all but those of validation."""
+        return [region for region in self.regions if region["Name"] not in self.settings.validation]
+
+    @property
+    def chosen(self) -> list[dict[str, Any]]:
+        """Regions whose categories are made."""
+        return [find_named(self.regions, name) for name in self.settings.regions]
+
+    def score_of(self, region: str) -> str:
+        """Branch of the score of a chosen region."""
+        if not self.settings.each:
+            return SCORE
+        return f"{SCORE}_{re.sub('[^A-Za-z0-9_]', '_', region)}"
+
+    @cached_property
+    def models(self) -> dict[str, list[dict[str, Any]]]:
+        """Regions of each model, by the branch of its score."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for region in self.chosen:
+            found.setdefault(self.score_of(region["Name"]), []).append(region)
+        return found
+
+    @property
+    def profiled(self) -> bool:
+        """Whether the training knows the systematics."""
+        return self.settings.score is None and self.settings.model == "profiled"
 
     @property
     def simulated(self) -> list[dict[str, Any]]:
@@ -174,9 +199,14 @@ class Analysis:
 
     @property
     def signal(self) -> tuple[str, ...]:
-        """Samples that the parameter of interest scales in the chosen region."""
-        factor = find_named(self.config["NormFactors"], self.config["General"]["POI"])
-        return tuple(sample["Name"] for sample in self.simulated if acts(factor, self.chosen, sample))
+        """Samples that the parameter of interest scales in the chosen regions."""
+        inside = [s for s in self.simulated if any(acts(self.poi, region, s) for region in self.chosen)]
+        return tuple(sample["Name"] for sample in inside)
+
+    @property
+    def poi(self) -> dict[str, Any]:
+        """The norm factor that is the parameter of interest."""
+        return find_named(self.config["NormFactors"], self.config["General"]["POI"])
 
     @property
     def fixed(self) -> dict[str, float]:
@@ -188,6 +218,11 @@ class Analysis:
         """Systematic uncertainties that the fit does not hold constant."""
         return [systematic for systematic in self.systematics if systematic["Name"] not in self.fixed]
 
+    def moved(self, region: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
+        """Systematics of a region, each with a sample that it changes there."""
+        inside = [sample for sample in self.simulated if holds(region, sample)]
+        return [(s, sample["Name"]) for s in self.varied for sample in inside if acts(s, region, sample)]
+
     def norm_factor(self, region: Mapping[str, Any], sample: Mapping[str, Any]) -> float:
         """Product of the norm factors of a sample in a region at their nominal values, the POI being one."""
         product = 1.0
@@ -198,8 +233,7 @@ class Analysis:
 
     def poi_factor(self, region: Mapping[str, Any], sample: Mapping[str, Any]) -> float:
         """Nominal value of the POI where it scales a sample, else one."""
-        factor = find_named(self.config["NormFactors"], self.config["General"]["POI"])
-        return float(factor.get("Nominal", 1.0)) if acts(factor, region, sample) else 1.0
+        return float(self.poi.get("Nominal", 1.0)) if acts(self.poi, region, sample) else 1.0
 
     def free_factors(self, region: Mapping[str, Any]) -> dict[str, list[str]]:
         """Norm factors beside the POI that the fit leaves free in a region, with the samples that they scale."""

@@ -7,7 +7,7 @@ counted, and the histograms that need no score are filled.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,24 +27,12 @@ __all__ = ["RegionCounts", "count", "notes_on", "regions_inside", "table", "writ
 
 @dataclass(eq=False)
 class RegionCounts:
-    """What was counted.
+    """What was counted."""
 
-    Attributes
-    ----------
-    sums : dict of key to array
-        Entries in the region, sum of weights, sum of squared weights, and entries of all trees.
-    filled : Histograms
-        Those of regions whose variable is not the score.
-    shared : int
-        Simulated events that are in several regions.
-    folds : array of shape (2, n_folds)
-        Events of background and signal in the chosen region.
-    """
-
-    sums: dict[Key, Array] = field(default_factory=dict)
-    filled: Histograms = field(default_factory=dict)
-    shared: int = 0
-    folds: Array = field(default_factory=lambda: np.zeros((2, 0)))
+    sums: dict[Key, Array] = field(default_factory=dict)  # entries, weights and their squares, and all entries of trees
+    filled: Histograms = field(default_factory=dict)  # of regions whose variable is not the score
+    shared: int = 0  # simulated events that are in several regions of the fit
+    folds: dict[tuple[str, bool], Array] = field(default_factory=dict)  # events by model, signal and fold
 
     def rows(self, templates: Sequence[Template]) -> list[dict[str, Any]]:
         """For each region and sample the entries, the yield and the effective count."""
@@ -69,20 +57,12 @@ def count(
     analysis: Analysis,
     templates: Sequence[Template],
     *,
-    hidden: str | None,
+    hidden: Collection[str],
     advance: Callable[[int, str], None],
 ) -> RegionCounts:
-    """Look at every tree.
-
-    Parameters
-    ----------
-    reader, analysis, templates
-    hidden : str or None
-        Region whose data are not looked at.
-    advance : callable
-        Gets one step for each tree.
-    """
-    out = RegionCounts(folds=np.zeros((2, analysis.settings.folds)))
+    """Look at every tree."""
+    out, n_folds = RegionCounts(), analysis.settings.folds
+    out.folds = {(model, is_signal): np.zeros(n_folds) for model in analysis.models for is_signal in (True, False)}
     edges = {r["Name"]: np.array(r["Binning"], dtype=np.float64) for r in analysis.regions if "Binning" in r}
     for trees in by_tree(templates).values():
         for tree, users in trees.items():
@@ -97,7 +77,7 @@ def count(
                 raise InputError(f"the Score {given!r} is not finite in some events of {users[0].owner}; cut them")
             for template in users:
                 rows = inside[template.region, template.condition]
-                if template.is_data and template.region == hidden:
+                if template.is_data and template.region in hidden:
                     continue
                 weight = np.where(rows, entries.weight(template), 0.0)
                 check_finite(weight, entries, template)
@@ -108,30 +88,37 @@ def count(
                         edges[template.region], entries.values[template.variable][rows], weight[rows]
                     )
                     out.filled[template.key] = _sum(out.filled.get(template.key), filled)
-                if template.region == analysis.settings.region and template.systematic is None and not template.is_data:
+                if (
+                    template.region in analysis.settings.regions
+                    and template.systematic is None
+                    and not template.is_data
+                ):
                     _check_signs(analysis, template, weight)
-                    is_signal = int(template.sample in analysis.signal)
-                    numbers = reader.folds(entries.number)
-                    out.folds[is_signal] += np.bincount(numbers[rows], minlength=analysis.settings.folds)
-            out.shared += _shared(users, inside)
+                    numbers = reader.folds(entries.number)[rows]
+                    key = (template.variable, template.sample in analysis.signal)
+                    out.folds[key] += np.bincount(numbers, minlength=n_folds)
+            out.shared += _shared([t for t in users if t.region not in analysis.settings.validation], inside)
             advance(1, tree.file.name)
     _check_counts(analysis, templates, out)
     return out
 
 
-def regions_inside(entries: Entries, users: Sequence[Template], hidden: str | None) -> dict[tuple[str, str], BoolArray]:
+def regions_inside(
+    entries: Entries, users: Sequence[Template], hidden: Collection[str]
+) -> dict[tuple[str, str], BoolArray]:
     """Which entries each template takes, by its region and condition; hidden data are in no other."""
     inside = {(t.region, t.condition): entries.truth(t.condition) for t in users}
     blind = np.zeros(len(entries), dtype=bool)
     for template in users:
-        if template.is_data and template.region == hidden:
+        if template.is_data and template.region in hidden:
             blind |= inside[template.region, template.condition]
     for template in users:
-        own = template.is_data and template.region == hidden
+        own = template.is_data and template.region in hidden
         if not own and (inside[template.region, template.condition] & blind).any():
             raise InputError(
-                f"data of the blinded region {hidden!r} are in region {template.region!r} too ({template.owner}): "
-                "change a Filter so that the two exclude each other, or unblind"
+                f"data of the blinded region{'s' * (len(hidden) > 1)} {', '.join(map(repr, hidden))} are in region "
+                f"{template.region!r} too ({template.owner}): change a Filter so that they exclude each other, or "
+                "unblind"
             )
     return inside
 
@@ -170,11 +157,12 @@ def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: Reg
         if not any(sums[template.key][0] for template in own):
             text = next((template.condition for template in own), "none of the samples is in it")
             raise InputError(f"no simulated event is in region {region['Name']!r}: {shortened(text, 200)}")
-    for is_signal, what in ((1, "signal"), (0, "background")):
-        for k in np.flatnonzero(counts.folds[is_signal] == 0):
+    for (model, is_signal), numbers in counts.folds.items():
+        for k in np.flatnonzero(numbers == 0):
+            inside = " and ".join(repr(region["Name"]) for region in analysis.models[model])
             raise InputError(
-                f"fold {k} of {settings.folds} ({settings.event_number} modulo {settings.folds}) has no {what} in "
-                f"region {settings.region!r}: check EventNumber, or change Folds"
+                f"fold {k} of {settings.folds} ({settings.event_number} modulo {settings.folds}) has no "
+                f"{'signal' if is_signal else 'background'} in region {inside}: check EventNumber, or change Folds"
             )
     for template in templates:
         if template.systematic is None:

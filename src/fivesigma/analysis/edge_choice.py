@@ -1,74 +1,79 @@
-"""Choosing categories or a cut with the systematics, and what edges that did not see the events lead to."""
+"""Choosing the categories of all regions with the systematics, and what edges that did not see the events lead to."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, AnalysisSettings, acts, modifier_of
+from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, AnalysisSettings, modifier_of
 from fivesigma.analysis.histograms import Key
 from fivesigma.categories import Categories, categorise
+from fivesigma.categories.one_score.channels import categorise_channels
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.folds import fold_numbers
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, YieldShifts, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
-__all__ = ["Variations", "choose_categories", "cross_fitted", "nominal_events", "shifts_in", "variations_of"]
+__all__ = ["RegionEvents", "Variations", "choose_edges", "cross_fitted", "events_of_region", "shifts_in"]
 
 #: By name the events up and down, where without the latter yields mirror those of the former; or an uncertain yield.
 Variations = Mapping[str, tuple[ScoredEvents, ScoredEvents | None] | Normalisation]
 
 
-def nominal_events(analysis: Analysis, scored: Mapping[Key, ScoredEvents]) -> ScoredEvents:
-    """Simulated events of the chosen region, with the weights that the fit expects."""
-    region = analysis.chosen
-    return join(
-        [
-            scale(scored[key], analysis.norm_factor(region, sample))
-            for sample in analysis.simulated
-            if (key := (region["Name"], sample["Name"], None, None)) in scored
-        ]
-    )
+class RegionEvents(NamedTuple):
+    """Simulated events of a chosen region with the weights that the fit expects, and the same under each systematic."""
+
+    nominal: ScoredEvents
+    variations: Variations
 
 
-def variations_of(analysis: Analysis, scored: Mapping[Key, ScoredEvents]) -> Variations:
-    """Events of the chosen region under each systematic that acts there; those with one modifier move together."""
-    region = analysis.chosen
+def events_of_region(
+    analysis: Analysis,
+    region: Mapping[str, Any],
+    scored: Mapping[Key, ScoredEvents],
+    norms: Mapping[str, Normalisation],
+) -> RegionEvents:
+    """Events of a chosen region; systematics with one modifier move together."""
+    name = region["Name"]
+    factors = {
+        sample["Name"]: analysis.norm_factor(region, sample)
+        for sample in analysis.simulated
+        if (name, sample["Name"], None, None) in scored
+    }
+    nominal = {sample: scale(scored[name, sample, None, None], factor) for sample, factor in factors.items()}
     sides: dict[str, dict[str, list[ScoredEvents]]] = {}
     mirrored: dict[str, set[bool]] = {}
-    for systematic in analysis.varied:
-        for sample in analysis.simulated:
-            key = (region["Name"], sample["Name"], None, None)
-            if not acts(systematic, region, sample) or key not in scored:
-                continue
-            unmoved, factor = scored[key], analysis.norm_factor(region, sample)
-            side = sides.setdefault(modifier_of(systematic), {direction: [] for direction in DIRECTIONS})
-            mirror = bool(systematic["Down"].get("Symmetrize", False))
-            mirrored.setdefault(modifier_of(systematic), set()).add(mirror)
-            for direction in DIRECTIONS:
-                if systematic["Type"] == "Normalization":
-                    moved = scale(unmoved, factor * (1.0 + systematic[direction]["Normalization"]))
-                elif direction == "Down" and mirror:  # twice the nominal events less those that moved up
-                    moved = join([scale(unmoved, 2.0 * factor), scale(side["Up"][-1], -1.0)])
-                else:
-                    varied = (region["Name"], sample["Name"], systematic["Name"], direction)
-                    if varied not in scored:
-                        raise InputError(
-                            f"no event of sample {sample['Name']!r}, systematic {systematic['Name']!r} {direction} is "
-                            f"in region {region['Name']!r}"
-                        )
-                    moved = scale(scored[varied], factor)
-                side[direction].append(moved)
-    return {
-        name: (join(side["Up"]), None if mirrored[name] == {True} else join(side["Down"]))
-        for name, side in sides.items()
+    for systematic, sample in analysis.moved(region):
+        if sample not in nominal:
+            continue
+        side = sides.setdefault(modifier_of(systematic), {direction: [] for direction in DIRECTIONS})
+        mirror = bool(systematic["Down"].get("Symmetrize", False))
+        mirrored.setdefault(modifier_of(systematic), set()).add(mirror)
+        for direction in DIRECTIONS:
+            key = (name, sample, systematic["Name"], direction)
+            if systematic["Type"] == "Normalization":
+                moved = scale(nominal[sample], 1.0 + systematic[direction]["Normalization"])
+            elif direction == "Down" and mirror:  # twice the nominal events less those that moved up
+                moved = join([scale(nominal[sample], 2.0), scale(side["Up"][-1], -1.0)])
+            elif key in scored:
+                moved = scale(scored[key], factors[sample])
+            else:
+                raise InputError(
+                    f"no event of sample {sample!r}, systematic {systematic['Name']!r} {direction}, is in region "
+                    f"{name!r}"
+                )
+            side[direction].append(moved)
+    variations: dict[str, Any] = {
+        modifier: (join(side["Up"]), None if mirrored[modifier] == {True} else join(side["Down"]))
+        for modifier, side in sides.items()
     }
+    return RegionEvents(join(list(nominal.values())), variations | dict(norms))
 
 
 def join(parts: Sequence[ScoredEvents]) -> ScoredEvents:
@@ -95,24 +100,38 @@ def folds_of(events: ScoredEvents, n_folds: int) -> IntArray:
     return fold_numbers(n_folds, np.asarray(events.ids))
 
 
-def choose_categories(
-    nominal: ScoredEvents, variations: Variations, settings: AnalysisSettings, number: int | None = None
-) -> Any:
-    """Categories or the cut with the largest profiled significance; without a number that of the settings.
+def choose_edges(
+    regions: Mapping[str, RegionEvents], settings: AnalysisSettings, shares: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Categories, or the cut, of each region; several regions share their categories by what each is worth."""
+    if len(regions) == 1 or settings.categories == CUT:
+        number = None if shares is None else shares[0]
+        return {name: choose_categories(events, settings, number) for name, events in regions.items()}
+    total = settings.categories if shares is None else sum(shares)
+    if isinstance(total, str):  # "auto": what each would have alone
+        total = sum(len(choose_categories(events, settings)) for events in regions.values())
+    found = categorise_channels(
+        {name: (events.nominal, systematics_of(events.variations)) for name, events in regions.items()},
+        total,
+        shares=shares,
+        goal=settings.goal,
+        min_effective=settings.min_effective or None,
+        min_background=settings.min_background or 0.0,
+    )
+    return dict(found)
 
-    Returns
-    -------
-    Categories or CutScan
-        Quoted with the statistics of the simulation.
-    """
-    systematics = systematics_of(variations) or None
+
+def choose_categories(events: RegionEvents, settings: AnalysisSettings, number: int | None = None) -> Any:
+    """Categories or the cut of one region with the best profiled value; without a number that of the settings."""
+    systematics = systematics_of(events.variations) or None
     if settings.categories == CUT:
-        return scan(nominal, min_effective=settings.min_effective, systematics=systematics)
+        return scan(events.nominal, min_effective=settings.min_effective, systematics=systematics)
     return categorise(
-        nominal,
+        events.nominal,
         n_categories=settings.categories if number is None else number,
         min_effective=settings.min_effective or None,
         min_background=settings.min_background or 0.0,
+        goal=settings.goal,
         systematics=systematics,
         mc_statistics=True,
     )
@@ -124,61 +143,79 @@ def edges_of(found: Any) -> Array:
 
 
 def cross_fitted(
-    nominal: ScoredEvents,
-    variations: Variations,
+    regions: Mapping[str, RegionEvents],
     settings: AnalysisSettings,
-    edges: Array,
+    edges: Mapping[str, Array],
     *,
     advance: Callable[[int, str], None],
-) -> YieldShifts:
+) -> dict[str, YieldShifts]:
     """Yields of categories whose edges were chosen without the fold of the events that fill them.
 
     For every fold the edges are chosen on the events of the others, scaled to the full yield of each class.
     """
-    number = len(edges) - 1
-    _, signal, weight = nominal.arrays()
-    fold = folds_of(nominal, settings.folds)
+    numbers = {name: len(own) - 1 for name, own in edges.items()}
     chosen = []
     for k in range(settings.folds):
-        factors = [float(weight[signal == c].sum() / weight[(signal == c) & (fold != k)].sum()) for c in (True, False)]
-
-        def without(side: ScoredEvents, k: int = k, factors: list[float] = factors) -> ScoredEvents:
-            rest = take(side, folds_of(side, settings.folds) != k)
-            return scale(rest, np.where(rest.arrays()[1], *factors))
-
-        others = change(variations, without)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallSampleWarning)
-            chosen.append(_at_most(without(nominal), others, settings, number))
+            rest = {name: _without(events, k, settings.folds) for name, events in regions.items()}
+            chosen.append(_at_most(rest, settings, numbers))
         advance(1, f"fold {k + 1} of {settings.folds}")
 
-    def category(events: ScoredEvents) -> ScoredEvents:
-        """Number of the category, from the top, so that folds with fewer have the same highest ones."""
-        found = np.full(len(events), -1.0)
-        fold = folds_of(events, settings.folds)
-        for k, own in enumerate(chosen):
-            rows = fold == k
-            place = np.searchsorted(own, events.score[rows], side="right") - 1
-            place = np.minimum(place, len(own) - 2)
-            found[rows] = np.where(place < 0, -1, place + number - (len(own) - 1))
-        return replace(events, score=found)
+    def filled(name: str, events: RegionEvents) -> YieldShifts:
+        number = numbers[name]
 
-    return shifts_in(np.arange(number + 1.0), category(nominal), change(variations, category))
+        def category(side: ScoredEvents) -> ScoredEvents:
+            """Number of the category, from the top, so that folds with fewer have the same highest ones."""
+            found = np.full(len(side), -1.0)
+            fold = folds_of(side, settings.folds)
+            for k, own in enumerate(one[name] for one in chosen):
+                rows = fold == k
+                place = np.searchsorted(own, side.score[rows], side="right") - 1
+                place = np.minimum(place, len(own) - 2)
+                found[rows] = np.where(place < 0, -1, place + number - (len(own) - 1))
+            return replace(side, score=found)
+
+        numbered = RegionEvents(category(events.nominal), change(events.variations, category))
+        return shifts_in(np.arange(number + 1.0), numbered)
+
+    return {name: filled(name, events) for name, events in regions.items()}
 
 
-def _at_most(nominal: ScoredEvents, variations: Variations, settings: AnalysisSettings, number: int) -> Array:
-    """Edges of as many categories as these events allow, up to the number."""
-    for k in range(number, 1, -1):
+def _without(events: RegionEvents, k: int, n_folds: int) -> RegionEvents:
+    """Events of the other folds, scaled to the full yield of each class."""
+    _, signal, weight = events.nominal.arrays()
+    others = folds_of(events.nominal, n_folds) != k
+    totals = [(float(weight[signal == c].sum()), float(weight[(signal == c) & others].sum())) for c in (True, False)]
+    factors = [total / rest if rest else 1.0 for total, rest in totals]
+
+    def without(side: ScoredEvents) -> ScoredEvents:
+        rest = take(side, folds_of(side, n_folds) != k)
+        return scale(rest, np.where(rest.arrays()[1], *factors))
+
+    return RegionEvents(without(events.nominal), change(events.variations, without))
+
+
+def _at_most(
+    regions: Mapping[str, RegionEvents], settings: AnalysisSettings, numbers: Mapping[str, int]
+) -> dict[str, Array]:
+    """Edges of as many categories as these events allow, up to the numbers."""
+    shares = dict(numbers)
+    while True:
         try:
-            return edges_of(choose_categories(nominal, variations, settings, k))
+            found = choose_edges(regions, settings, list(shares.values()))
         except InputError:  # the floors cannot be met so often with fewer events
-            continue
-    return edges_of(choose_categories(nominal, variations, settings, 1))
+            largest = max(shares, key=lambda name: shares[name])
+            if shares[largest] == 1:
+                raise
+            shares[largest] -= 1
+        else:
+            return {name: edges_of(one) for name, one in found.items()}
 
 
-def shifts_in(edges: Array, nominal: ScoredEvents, variations: Variations) -> YieldShifts:
+def shifts_in(edges: Array, events: RegionEvents) -> YieldShifts:
     """Yields of categories, nominal and varied."""
-    return yield_shifts(edges, nominal, systematics=systematics_of(variations))
+    return yield_shifts(edges, events.nominal, systematics=systematics_of(events.variations))
 
 
 def systematics_of(variations: Variations, labels: tuple[Any, Any] = (0, 1)) -> Systematics:

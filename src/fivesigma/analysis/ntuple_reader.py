@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.analysis.configuration import AnalysisSettings
-from fivesigma.analysis.templates import SCORE, Template, Tree
+from fivesigma.analysis.configuration import ENTRY, AnalysisSettings
+from fivesigma.analysis.templates import Template, Tree
 from fivesigma.datasets.blocks import read_blocks
 from fivesigma.datasets.columns import Columns, Kind, Plan, Source, require
 from fivesigma.datasets.events import Events
@@ -26,20 +26,7 @@ __all__ = ["Entries", "Reader", "check_finite", "texts_of"]
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """What was read of a tree.
-
-    Attributes
-    ----------
-    tree : Tree
-    number : int array of shape (n_entries,)
-        Event numbers.
-    values : dict of str to array
-        By the text of the expression.
-    columns : dict of str to array
-        Branches with one value per event, in their own type.
-    X : float32 array of shape (n_entries, n_features) or None
-        Features, if they were asked for.
-    """
+    """What was read of a tree."""
 
     tree: Tree
     number: IntArray
@@ -66,9 +53,9 @@ class Reader:
     def __init__(self, settings: AnalysisSettings, first: Template) -> None:
         self.settings = settings
         self._sources: dict[Tree, Source] = {}
-        keep = [] if settings.event_number is None else [settings.event_number]
+        self._number = [] if settings.event_number == ENTRY else [settings.event_number]
         # A score that exists already needs no features; one column stands for them, and is not read.
-        asked = Columns(features=list(settings.features) or None, label=None, weight=None, ids=None, keep=keep)
+        asked = Columns(features=list(settings.features) or None, label=None, weight=None, ids=None, keep=self._number)
         with _explained(first.trees[0], first.owner):
             self.columns = asked.settled(self._source(first.trees[0]))[0]
 
@@ -103,24 +90,9 @@ class Reader:
         cut: str | None = None,
         features: bool = True,
     ) -> Entries:
-        """Read a tree: every entry, or those that pass the cut.
-
-        Parameters
-        ----------
-        tree : Tree
-        owner : str
-            Who wants it, for messages.
-        texts : collection of str
-            Expressions.
-        columns : collection of str
-            Branches with one value per event.
-        cut : str, optional
-            Condition.
-        features : bool, default=True
-        """
+        """Read a tree: every entry, or those that pass the cut."""
         derived = {f"value {text}": Expression(text, "expression") for text in texts}
-        own = self.settings.event_number
-        kinds: dict[str, Kind] = dict.fromkeys((*([] if own is None else [own]), *columns), "value")
+        kinds: dict[str, Kind] = dict.fromkeys((*self._number, *columns), "value")
         defined: dict[str, Expression] = {}
         if features:
             texts_of_features = map(split_definition, self.columns.features or ())
@@ -136,9 +108,9 @@ class Reader:
             if not blocks:  # which a part of a sample may be
                 return self._empty(tree, texts, columns, features=features)
             read = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-            number = np.arange(len(next(iter(read.values())))) if own is None else read[own]
+            number = read[self._number[0]] if self._number else np.arange(len(next(iter(read.values()))))
             if number.dtype.kind not in "iu":
-                raise InputError(f"EventNumber {own!r} must hold integers, got {number.dtype}")
+                raise InputError(f"EventNumber {self._number[0]!r} must hold integers, got {number.dtype}")
             X = None
             if features:
                 X = np.empty((len(number), len(self.feature_names)), dtype=np.float32)
@@ -174,7 +146,7 @@ class Reader:
             signal=None if signal is None else SIGNAL,
             feature_names=self.feature_names,
             process=np.full(n, sample),
-            kept={} if self.settings.event_number is None else {self.settings.event_number: entries.number},
+            kept={self.settings.event_number: entries.number},
             columns=self.columns,
         )
 
@@ -208,8 +180,8 @@ def texts_of(templates: Collection[Template]) -> list[str]:
     """Expressions of some templates: conditions, weights and variables, each once; the score is none."""
     found: dict[str, None] = {}
     for template in templates:
-        for text in (template.condition, template.weight, template.variable):
-            if text is not None and text != SCORE:
+        for text in (template.condition, template.weight, None if template.needs_score else template.variable):
+            if text is not None:
                 found[text] = None
     return list(found)
 

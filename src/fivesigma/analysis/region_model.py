@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, AnalysisSettings, acts, find_named, modifier_of
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, AnalysisSettings, find_named, modifier_of
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
@@ -40,70 +41,66 @@ _PARAMS = (
 _MOST = 1e6  # trees, rounds, depth: more is an error of writing
 
 
-def training_events(reader: Reader, analysis: Analysis, templates: Sequence[Template]) -> Events:
-    """Simulated events of the chosen region, with the weights that the fit expects.
-
-    Parameters
-    ----------
-    reader : Reader
-    analysis : Analysis
-    templates : sequence of Template
-        Of the chosen region.
-    """
+def training_events(reader: Reader, analysis: Analysis, templates: Iterable[Template]) -> list[Events]:
+    """Simulated events of each template and file that has some, with the weights that the fit expects."""
     parts = []
     for template in templates:
         texts = [] if template.weight is None else [template.weight]
-        factor = analysis.norm_factor(analysis.chosen, find_named(analysis.simulated, template.sample))
+        factor = 1.0
+        if not template.is_data:
+            region = find_named(analysis.regions, template.region)
+            factor = analysis.norm_factor(region, find_named(analysis.simulated, template.sample))
         for tree in template.trees:
             entries = reader.read(tree, template.owner, texts, cut=template.condition)
             if len(entries):
                 weight = entries.weight(template) * factor
                 signal = template.sample in analysis.signal
                 parts.append(reader.events(entries, weight, signal=signal, sample=template.sample))
-    return Events.concatenate(parts)
+    return parts
 
 
 def training_systematics(
-    reader: Reader, analysis: Analysis, templates: Sequence[Template], events: Events
+    reader: Reader,
+    analysis: Analysis,
+    regions: Sequence[Mapping[str, Any]],
+    templates: Sequence[Template],
+    present: Collection[str],
 ) -> dict[str, tuple[Events, Events | None] | Normalisation]:
-    """Systematics as a training takes them that knows them; those with one modifier move together.
+    """Systematics of some regions as a training takes them; those with one modifier move together.
 
-    Parameters
-    ----------
-    reader : Reader
-    analysis : Analysis
-    templates : sequence of Template
-        Of the chosen region, nominal and varied.
-    events : Events
-        Nominal ones.
+    A sample that a systematic changes in one of the regions is as in the nominal events in the others. Only samples of
+    which there are events count.
     """
     by_key = {template.key: template for template in templates}
-    region, process = analysis.chosen, np.asarray(events.process)
-    there = [sample for sample in analysis.simulated if (process == sample["Name"]).any()]
+    read = cache(lambda key: training_events(reader, analysis, [by_key[key]]))
+    moves = [(region, s, sample) for region in regions for s, sample in analysis.moved(region)]
+    acting = [move for move in moves if move[2] in present]
     found: dict[str, tuple[Events, Events | None] | Normalisation] = {}
-    for name in dict.fromkeys(map(modifier_of, analysis.varied)):
-        own = [systematic for systematic in analysis.varied if modifier_of(systematic) == name]
-        moved = [(s, sample["Name"]) for s in own for sample in there if acts(s, region, sample)]
-        size = own[0]["Up"].get("Normalization", 0.0)
-        if not moved:
-            continue
-        if len(own) == 1 and own[0]["Type"] == "Normalization" and own[0]["Down"]["Normalization"] == -size != 0:
-            found[name] = Normalisation([sample for _, sample in moved], min(abs(size), 1.0))
+    for name in dict.fromkeys(modifier_of(systematic) for _, systematic, _ in acting):
+        moved = [(region["Name"], s, sample) for region, s, sample in acting if modifier_of(s) == name]
+        own = {s["Name"]: s for _, s, _ in moved}
+        samples = list(dict.fromkeys(sample for *_, sample in moved))
+        there = {key[:2] for key in by_key if key[1] in samples and key[2] is None}
+        first = moved[0][1]
+        size = first["Up"].get("Normalization", 0.0)
+        everywhere = there == {(region, sample) for region, _, sample in moved}
+        if everywhere and len(own) == 1 and size != 0 and first["Down"].get("Normalization") == -size:
+            found[name] = Normalisation(samples, min(abs(size), 1.0))
             continue
         sides: list[Events | None] = []
         for direction in DIRECTIONS:
-            if direction == "Down" and all(s["Down"].get("Symmetrize", False) for s, _ in moved):
+            if direction == "Down" and all(s["Down"].get("Symmetrize", False) for s in own.values()):
                 sides.append(None)
                 continue
-            parts = []
-            for systematic, sample in moved:
-                nominal = events[process == sample]
-                key = (region["Name"], sample, systematic["Name"], direction)
-                if systematic["Type"] == "Normalization":
+            parts: list[Events] = []
+            for place in [key for key in by_key if key[:2] in there and key[2] is None]:
+                systematic = next((s for region, s, sample in moved if (region, sample) == place[:2]), None)
+                key = place if systematic is None else (*place[:2], systematic["Name"], direction)
+                if systematic is not None and systematic["Type"] == "Normalization":
                     factor = 1.0 + systematic[direction]["Normalization"]
-                    parts.append(replace(nominal, weight=factor * nominal.weight))
+                    parts += [replace(nominal, weight=factor * nominal.weight) for nominal in read(place)]
                 else:  # a mirrored side beside one that is not stands still
-                    parts.append(training_events(reader, analysis, [by_key[key]]) if key in by_key else nominal)
+                    parts += read(key if key in by_key else place)
             sides.append(Events.concatenate(parts))
         up, down = sides
         assert up is not None  # which is never mirrored
@@ -118,26 +115,18 @@ def make_region_model(settings: AnalysisSettings, *, checkpoint: Path | None, n_
     shared |= {
         "cv": settings.folds,
         "by": settings.event_number,
+        **({"goal": settings.goal} if settings.model == "profiled" else {}),
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "n_jobs": n_jobs,
         "verbose": verbose,
     }
     own = {name: value for name, value in settings.options.items() if name not in _SHARED}
-    return make_model(settings.model, **_checked(MODELS[settings.model], own), **shared)
+    model = str(settings.model)
+    return make_model(model, **_checked(MODELS[model], own), **shared)
 
 
 class GivenScore(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A score that exists already, where a report wants a model.
-
-    Parameters
-    ----------
-    score : str
-        Branch or expression.
-    cut : float
-        From which on events are selected.
-    random_state : None
-        There is nothing random in it.
-    """
+    """A score that exists already, where a report wants a model."""
 
     def __init__(self, score: str = "", cut: float = 0.0, random_state: int | None = None) -> None:
         self.score, self.cut, self.random_state = score, cut, random_state

@@ -14,16 +14,7 @@ __all__ = ["check_schema"]
 
 
 def check_schema(value: Any, part: str, what: str) -> None:
-    """Refuse a value that is not as ``schema.json`` says, in one sentence.
-
-    Parameters
-    ----------
-    value : object
-    part : {"block", "record"}
-        Which of the definitions.
-    what : str
-        How to call the value in a message.
-    """
+    """Refuse a value that is not as ``schema.json`` says, in one sentence."""
     errors = sorted(_validator(part).iter_errors(value), key=lambda error: (len(error.absolute_path), error.message))
     if errors:
         raise InputError(_sentence(errors[0], what))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from fivesigma.analysis.configuration import QUANTITY
 from fivesigma.analysis.counting import table
 from fivesigma.analysis.step_record import Record
 from fivesigma.reporting import Section
@@ -20,66 +21,69 @@ _AID = (
 )
 
 
-def lines(step: str, record: Record, *, blind: str | None) -> list[str]:
-    """Describe what a step found.
-
-    Parameters
-    ----------
-    step : str
-    record : Record
-    blind : str or None
-        Region whose data are hidden.
-    """
-    found, folder = record[step], record.folder
+def lines(step: str, record: Record, *, goal: str, blind: Sequence[str]) -> list[str]:
+    """Describe what a step found; `blind` are the regions whose data are hidden."""
+    found, folder, what = record[step], record.folder, QUANTITY[goal]
     notes = [f"note: {note}" for note in found.get("notes", [])]
     if step == "read":
-        hidden = [] if blind is None else [f"data in region {blind!r} are blinded"]
+        hidden = [f"data in region {region!r} are blinded" for region in blind]
         return [*found["normalisation"], table(found["yields"]), *hidden, *notes]
     if step == "train":
-        return [found["model"]]
+        return list(found["model"])
     if step == "categorise":
-        quoted, seen = found["cross_fitted"], found["in_sample"]["significance"]
-        path = " -> ".join(f"{value:.3f} ({what})" for what, value in quoted["waterfall"])
+        quoted, seen, other = found["cross_fitted"], found["in_sample"][what], found["plain"]
+        path = " -> ".join(f"{value:.3f} ({name})" for name, value in quoted["waterfall"])
         together = found["all_regions"]
-        return [
-            *notes,
-            f"edges {', '.join(f'{float(edge):.4g}' for edge in found['edges'])}",
-            f"expected significance {quoted['significance']:.3f} by cross-fitted edges ({seen:.3f} in sample): {path}",
-            f"with all regions {together['cross_fitted']:.3f} ({together['in_sample']:.3f} in sample)",
-        ]
+        where = {"": ""} if len(found["edges"]) == 1 else {name: f" of {name}" for name in found["edges"]}
+        out = [*notes]
+        for text, edges in zip(where.values(), found["edges"].values(), strict=True):
+            out.append(f"edges{text} {', '.join(f'{float(edge):.4g}' for edge in edges)}")
+        out.append(f"expected {what} {quoted[what]:.3f} by cross-fitted edges ({seen:.3f} in sample): {path}")
+        if other is not None:
+            out.append(f"with the plain score {other[what]:.3f} by cross-fitted edges of its own")
+        return [*out, f"with all regions {together['cross_fitted']:.3f} ({together['in_sample']:.3f} in sample)"]
     if step == "score":
         return [f"ntuples in {folder / 'ntuples'}"]
     if step == "workspace":
         expected = ", ".join(found["expected_data"])
-        fit = f"mu = {found['mu']:.3f} +- {found['error']:.3f}, expected significance {found['significance']:.3f}"
+        fit = f"mu = {found['mu']:.3f} +- {found['error']:.3f}, expected {what} {found[what]:.3f}"
         return [
             *notes,
             *([f"expected data in {expected}"] if expected else []),
             f"{fit} (all regions); workspace in {folder / 'workspace.json'}",
+            _same_bins(record["categorise"]),
         ]
-    return [f"report in {folder / 'report.html'}"]
+    pages = [name for name in record.steps[step].outputs if name.endswith(".html")]
+    return [*notes, *(f"report in {folder / name}" for name in pages)]
 
 
-def expectation_section(categorise: dict[str, Any], workspace: dict[str, Any], *, blind: bool) -> Section:
-    """What is expected, before the verdict of a report.
+def _same_bins(categorise: dict[str, Any]) -> str:
+    """How our expectation compares with that of the fit."""
+    ours = categorise["all_regions"]
+    return (
+        f"for the same bins we have {ours['in_sample']:.3f}, and {ours['as_pyhf']:.3f} with pyhf's one statistical "
+        "factor for signal and background of a bin, whose relative error is that of their sum"
+    )
 
-    Parameters
-    ----------
-    categorise, workspace : dict
-        What these steps found.
-    blind : bool
-        Whether the data of the chosen region are expected ones.
-    """
-    quoted, seen = (categorise[which]["significance"] for which in ("cross_fitted", "in_sample"))
-    many = "1 category" if len(categorise["s"]) == 1 else f"{len(categorise['s'])} categories"
-    data = "expected data in the chosen region" if blind else "data"
+
+def expectation_section(categorise: dict[str, Any], workspace: dict[str, Any], *, goal: str, blind: bool) -> Section:
+    """What is expected, before the verdict of a report; `blind` says that data of chosen regions are expected ones."""
+    what = QUANTITY[goal]
+    quoted, seen = (categorise[which][what] for which in ("cross_fitted", "in_sample"))
+    n = sum(map(len, categorise["s"].values()))
+    many = "1 category" if n == 1 else f"{n} categories"
+    data = "expected data in the chosen regions" if blind else "data"
+    other = categorise["plain"]
+    plain = () if other is None else (f"The plain score has {other[what]:.3f}, by cross-fitted edges of its own.",)
+    unit, of_mu = ("σ ", "") if goal == "discovery" else ("", " of the signal strength")
     return Section(
         "expectation",
         "Expectation",
-        headline=(f"{quoted:.3f}", f"σ expected significance of {many}, in sample {seen:.3f}"),
+        headline=(f"{quoted:.3f}", f"{unit}expected {what}{of_mu} of {many}, in sample {seen:.3f}"),
         text=(
             _AID,
-            f"The workspace of all regions has an expected significance of {workspace['significance']:.3f} σ.",
+            *plain,
+            f"The workspace of all regions has an expected {what} of {workspace[what]:.3f}; {_same_bins(categorise)}.",
             f"Fit to {data}: signal strength {workspace['mu']:.3f} ± {workspace['error']:.3f}.",
         ),
         waterfall=[(name, value) for name, value in categorise["cross_fitted"]["waterfall"]],
@@ -116,11 +120,11 @@ def yields_table(rows: Sequence[dict[str, Any]]) -> str:
     return _tabular(["sample", *map(_escaped, regions)], body)
 
 
-def waterfall_table(steps: Sequence[Sequence[Any]]) -> str:
-    """Significance after each uncertainty as a LaTeX table."""
+def waterfall_table(steps: Sequence[Sequence[Any]], what: str) -> str:
+    """Significance, or the uncertainty of mu, after each uncertainty as a LaTeX table."""
     changes = ["", *(f"${after[1] - before[1]:+.3f}$" for before, after in pairwise(steps))]
     body = [[_escaped(name), change, f"{z:.3f}"] for (name, z), change in zip(steps, changes, strict=True)]
-    return _tabular(["uncertainty", "change", "significance"], body)
+    return _tabular(["source", "change", what], body)
 
 
 def _tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

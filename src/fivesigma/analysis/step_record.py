@@ -16,32 +16,21 @@ from typing import Any
 import fivesigma
 from fivesigma._tools.files import read_text, written_whole
 from fivesigma.analysis.schema import check_schema
+from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import InputError, shortened
 
 __all__ = ["STEPS", "Record", "StepRecord", "digest"]
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
-FOLDERS = ("model", "ntuples", "histograms")  # within that of the analysis
-_FORMAT = 2
+FOLDERS = ("model", "ntuples", "histograms", "figures")  # within that of the analysis
+_FORMAT = 3
 _LEFT = re.compile(r"\.(\d+-.+|model-.+|train-.+)")  # what a killed run leaves behind
 
 
 @dataclass
 class StepRecord:
-    """One step.
-
-    Attributes
-    ----------
-    inputs : str
-        Digest of all that it depends on.
-    outputs : dict of str to str
-        Digests of the files that it wrote, by name within the folder.
-    found : dict
-        Its results: numbers, lists and text.
-    ran : bool
-        Whether it ran this time; False if nothing had changed.
-    """
+    """One step."""
 
     inputs: str
     outputs: dict[str, str] = field(default_factory=dict)
@@ -138,8 +127,10 @@ class Record:
         with written_whole(self.folder / RECORD) as beside:
             beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
-    def file_digest(self, path: Path) -> str:
-        """SHA-256 of a file; one of the same size and time of change is not read again."""
+    def file_digest(self, path: File) -> str:
+        """SHA-256 of a file; one of the same size and time of change is not read again, and a remote one not at all."""
+        if isinstance(path, RemoteFile):
+            return path.digest()
         try:
             stat = path.stat()
             name = str(path.resolve())
@@ -195,7 +186,7 @@ def _digest_of(content: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
+    if isinstance(value, File):
         return str(value)
     raise TypeError(f"{shortened(repr(value))} has no digest")
 

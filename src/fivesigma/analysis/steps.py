@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import warnings
@@ -19,7 +20,9 @@ from fivesigma._types import Array
 from fivesigma.analysis import all_regions, counting, edge_choice, workspace_checks
 from fivesigma.analysis import cabinetry_workspace as cab
 from fivesigma.analysis.analysis_file import read_analysis
-from fivesigma.analysis.configuration import CUT, Analysis, holds, name_of_data
+from fivesigma.analysis.configuration import CUT, QUANTITY, SCORE, Analysis, find_named, holds, name_of_data
+from fivesigma.analysis.edge_choice import RegionEvents
+from fivesigma.analysis.figures import CATEGORIES, Album, draw_features, draw_fit, draw_overtraining
 from fivesigma.analysis.histograms import (
     Filled,
     Histograms,
@@ -28,7 +31,7 @@ from fivesigma.analysis.histograms import (
     table_of,
     write_histograms,
 )
-from fivesigma.analysis.ntuple_reader import Reader
+from fivesigma.analysis.ntuple_reader import Reader, texts_of
 from fivesigma.analysis.region_model import (
     GivenScore,
     check_model,
@@ -48,7 +51,7 @@ from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.make import MODELS
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.likelihood.shifts import YieldShifts
-from fivesigma.reporting import report
+from fivesigma.reporting import Section, report
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.store import load, save
 
@@ -57,6 +60,7 @@ __all__ = ["analyse"]
 _Result = tuple[Iterable[Path], dict[str, Any]]
 # Scores lie between 0 and 1, and cabinetry drops what lies at or above the last edge.
 ABOVE = 1.01
+FIGURES = "figures"
 
 
 def analyse(
@@ -135,7 +139,7 @@ def analyse(
             elif wanted:
                 tell(f"{name}: nothing changed")
             if wanted:
-                for line in lines(name, record, blind=run.hidden):
+                for line in lines(name, record, goal=run.goal, blind=run.hidden):
                     tell(line)
             if name == only:
                 break
@@ -160,7 +164,7 @@ class _Run:
         self.saved: Any = None  # a model that exists already
         settings = analysis.settings
         if settings.score is None and settings.model not in MODELS:
-            self.saved = load(settings.model)
+            self.saved = load(str(settings.model))
             features = settings.features or tuple(Columns.of_model(self.saved).features or ())
             analysis = replace(analysis, settings=replace(settings, features=features))
         self.analysis = analysis
@@ -172,35 +176,44 @@ class _Run:
     def inputs(self, name: str) -> str:
         """Digest of all that a step depends on."""
         settings, record = asdict(self.analysis.settings), self.record
-        reading = {key: settings[key] for key in ("features", "event_number", "folds", "region")}
+        reading = {key: settings[key] for key in ("features", "event_number", "folds", "regions", "each")}
         normed = [self.analysis.signal, self.analysis.config["NormFactors"], self.analysis.fixed]
         if name == "read":
-            return digest(reading, self._described(self.templates), self.analysis.regions, self.unblind, normed)
+            shown = [self.analysis.regions, settings["validation"], self.unblind, normed]
+            return digest(reading, self._described(self.templates), shown)
         if name == "train":
-            model: dict[str, Any] = {key: settings[key] for key in ("options", "score")}
-            model["model"] = settings["model"]
+            model: dict[str, Any] = {key: settings[key] for key in ("options", "score", "goal", "model")}
             if self.saved is not None:
                 files = sorted(path for path in Path(settings["model"]).rglob("*") if path.is_file())
                 model["model"] = [(path.name, self.record.file_digest(path)) for path in files]
-            factors = [self.analysis.norm_factor(self.analysis.chosen, sample) for sample in self.analysis.simulated]
             known: list[Any] = [self._described(self.region_nominal)]
-            if settings["model"] == "profiled":
+            if self.analysis.profiled:
                 known = [self._described(self.region_templates), self.analysis.varied, record["read"]["norms"]]
+            factors = [
+                self.analysis.norm_factor(region, sample)
+                for region in self.analysis.chosen
+                for sample in self.analysis.simulated
+            ]
             return digest(reading, model, known, self.analysis.signal, factors)
         if name == "score":
             trees = [(self.record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
-            named = [] if self.friends else sorted({text for t in self.templates for text in _texts(t)})
+            named = [] if self.friends else sorted(texts_of(self.templates))
             names = list(ntuple_names(self.templates).values())
             return digest(names, trees, reading, named, self.friends, settings["score"], record.outputs("train"))
         if name == "categorise":
-            wanted = {key: settings[key] for key in ("categories", "edges", "min_effective", "min_background")}
+            wanted = {
+                key: settings[key]
+                for key in ("goal", "categories", "edges", "min_effective", "min_background", "blind_above")
+            }
             own = [template for template in self.templates if template.needs_score]
             chosen = [wanted, self.analysis.regions, self.analysis.systematics, self.unblind, normed]
             return digest(chosen, self._described(own), record.outputs("read", "score"))
         if name == "workspace":
-            return digest(self.analysis.config, record.outputs("read", "categorise"), record["categorise"])
+            shown = [settings["validation"], record["categorise"]]
+            return digest(self.analysis.config, record.outputs("read", "categorise"), shown)
         outputs = record.outputs("train", "categorise", "workspace")
-        return digest(outputs, record["categorise"], record["workspace"])
+        shown = [settings["label"], settings["blind_above"], self.unblind]
+        return digest(outputs, record["categorise"], record["workspace"], shown)
 
     def _described(self, templates: Sequence[Template]) -> list[Any]:
         """Templates with the contents of their files in place of the names."""
@@ -214,7 +227,7 @@ class _Run:
         files, folder = list(by_tree(self.templates)), self.folder.resolve()
         with bar(len(files), bool(self.verbose), "files") as advance:
             for file in files:
-                if file.resolve().is_relative_to(folder):
+                if isinstance(file, Path) and file.resolve().is_relative_to(folder):
                     raise InputError(f"{file} is an input within the folder of the results, {folder}; move one of them")
                 advance(0, file.name)
                 self.record.file_digest(file)
@@ -225,8 +238,8 @@ class _Run:
 
     @cached_property
     def region_templates(self) -> list[Template]:
-        """Simulated templates of the chosen region."""
-        return [t for t in self.templates if t.region == self.analysis.settings.region and not t.is_data]
+        """Simulated templates of the chosen regions."""
+        return [t for t in self.templates if t.region in self.analysis.settings.regions and not t.is_data]
 
     @cached_property
     def region_nominal(self) -> list[Template]:
@@ -234,10 +247,12 @@ class _Run:
         return [template for template in self.region_templates if template.systematic is None]
 
     @property
-    def hidden(self) -> str | None:
-        """Region whose data are not looked at."""
-        data, chosen = self.analysis.data, self.analysis.chosen
-        return None if self.unblind or data is None or not holds(chosen, data) else chosen["Name"]
+    def hidden(self) -> list[str]:
+        """Regions whose data are not looked at."""
+        data = self.analysis.data
+        if self.unblind or data is None:
+            return []
+        return [region["Name"] for region in self.analysis.chosen if holds(region, data)]
 
     @cached_property
     def reader(self) -> Reader:
@@ -245,37 +260,64 @@ class _Run:
         return Reader(self.analysis.settings, self.region_nominal[0])
 
     @cached_property
-    def model(self) -> Any:
-        """The trained model, or what stands for it where the score exists already."""
-        score = self.analysis.settings.score
-        return load(self.folder / "model") if score is None else GivenScore(score, float(scan(self.nominal).cut))
+    def models(self) -> dict[str, Any]:
+        """The trained models by the branches of their scores; none where the score exists already."""
+        if self.analysis.settings.score is not None:
+            return {}
+        return {branch: load(self._model_folder(branch)) for branch in self.analysis.models}
 
-    @property
+    def _model_folder(self, branch: str) -> Path:
+        return self.folder / "model" / branch if self.analysis.settings.each else self.folder / "model"
+
+    @cached_property
     def scorer(self) -> Scorer:
-        """Scores entries."""
+        """Events of the regions that are binned in a score, found in the ntuples unless they were scored just now."""
+        scorer = self._new_scorer()
+        with bar(len(self.trees), bool(self.verbose), "scores") as advance:
+            scorer.find(self.folder / "ntuples", ntuple_names(self.templates), advance=advance)
+        return scorer
+
+    def _new_scorer(self) -> Scorer:
         return Scorer(self.analysis, self.templates, self.reader, hidden=self.hidden)
 
-    @cached_property
-    def scored(self) -> Scored:
-        """Events of the regions that are binned in the score, as the step left them or found in the ntuples."""
-        with bar(len(self.trees), bool(self.verbose), "scores") as advance:
-            return self.scorer.find(self.folder / "ntuples", ntuple_names(self.templates), advance=advance)
+    def _events(self, scored: Scored) -> dict[str, RegionEvents]:
+        """Events of each chosen region, with free norm factors as wide as the control regions leave them."""
+        widths = self.record["read"]["norms"]
+        return {
+            region["Name"]: edge_choice.events_of_region(
+                self.analysis, region, scored, all_regions.normalisations(self.analysis, widths, [region])
+            )
+            for region in self.analysis.chosen
+        }
 
     @cached_property
-    def nominal(self) -> ScoredEvents:
-        """Simulated events of the chosen region."""
-        return edge_choice.nominal_events(self.analysis, self.scored)
+    def events(self) -> dict[str, RegionEvents]:
+        """Simulated events of each chosen region."""
+        return self._events(self.scorer.events)
 
     @cached_property
-    def variations(self) -> edge_choice.Variations:
-        """The same under each systematic, and free norm factors with the widths that the control regions leave them."""
-        norms = all_regions.normalisations(self.analysis, self.record["read"]["norms"])
-        return {**edge_choice.variations_of(self.analysis, self.scored), **norms}
+    def chosen(self) -> dict[str, Any]:
+        """Categories or the cut of each chosen region."""
+        return edge_choice.choose_edges(self.events, self.analysis.settings)
 
-    @cached_property
-    def chosen(self) -> Any:
-        """Categories or the cut of the chosen region."""
-        return edge_choice.choose_categories(self.nominal, self.variations, self.analysis.settings)
+    @property
+    def safe_names(self) -> cab.SafeNames:
+        """Names in the workspace."""
+        return cab.SafeNames.of(self.analysis.config)
+
+    @property
+    def goal(self) -> str:
+        """What the categories are for."""
+        return self.analysis.settings.goal
+
+    def _shifts(self, edges: Mapping[str, Array], events: Mapping[str, RegionEvents]) -> dict[str, YieldShifts]:
+        return {name: edge_choice.shifts_in(edges[name], own) for name, own in events.items()}
+
+    def _together(self, parts: Mapping[str, YieldShifts]) -> YieldShifts:
+        """All chosen regions, with shared parameters."""
+        if len(parts) == 1:
+            return next(iter(parts.values()))
+        return all_regions.combine(self.analysis, parts, free_norms=False)
 
     @property
     def trees(self) -> list[Any]:
@@ -286,25 +328,28 @@ class _Run:
     def binning(self) -> dict[str, Array]:
         """Edges of each region, all finite."""
         found = self.record["categorise"]
-        return self._binning(np.array([float(edge) for edge in found["edges"]]), found["limits"])
+        edges = {name: np.array([float(edge) for edge in own]) for name, own in found["edges"].items()}
+        return self._binning(edges, found["limits"])
 
-    def _limits(self) -> list[float]:
+    def _limits(self) -> dict[str, list[float]]:
         """Below and above every score."""
         if self.analysis.settings.score is None:
-            return [0.0, ABOVE]
-        scores = np.concatenate([events.score for events in self.scored.values()])
+            return {branch: [0.0, ABOVE] for branch in self.analysis.models}
+        scores = np.concatenate([events.score for events in self.scorer.events.values()])
         low, high = float(scores.min()), float(scores.max())
-        return [low, high + 0.01 * ((high - low) or 1.0)]
+        return {SCORE: [low, high + 0.01 * ((high - low) or 1.0)]}
 
-    def _binning(self, edges: Array, limits: Sequence[float]) -> dict[str, Array]:
-        finite = edges.copy()
-        for at, limit in zip((0, -1), limits, strict=True):
-            finite[at] = limit if np.isinf(finite[at]) else finite[at]
-        chosen = self.analysis.settings.region
-        return {
-            region["Name"]: finite if region["Name"] == chosen else np.array(region["Binning"], dtype=np.float64)
-            for region in self.analysis.regions
-        }
+    def _binning(self, edges: Mapping[str, Array], limits: Mapping[str, Sequence[float]]) -> dict[str, Array]:
+        out = {}
+        for region in self.analysis.regions:
+            name = region["Name"]
+            if name not in edges:
+                out[name] = np.array(region["Binning"], dtype=np.float64)
+                continue
+            out[name] = edges[name].copy()
+            for at, limit in zip((0, -1), limits[self.analysis.score_of(name)], strict=True):
+                out[name][at] = limit if np.isinf(out[name][at]) else out[name][at]
+        return out
 
     # The steps.
 
@@ -312,7 +357,7 @@ class _Run:
         """Check all input, count events, and fill the histograms that need no score."""
         # What later steps would refuse is refused before anything is trained.
         check_model(self.analysis.settings)
-        if self.hidden is not None:
+        if self.hidden:
             self._check_blinding()
         with bar(2 * len(self.trees), bool(self.verbose), "read") as advance:
             for trees in by_tree(self.templates).values():
@@ -333,7 +378,12 @@ class _Run:
             write_histograms(self.folder / "control.npz", found.filled),
         ]
         normalised = dict.fromkeys(template.normalised for template in self.templates if template.normalised)
-        notes = counting.notes_on(found, self.templates)
+        notes = [
+            f"the categories of region {region['Name']!r} are those of the score, not of {region['Variable']!r}"
+            for region in self.analysis.chosen
+            if "Variable" in region
+        ]
+        notes += counting.notes_on(found, self.templates)
         return files, {"yields": rows, "normalisation": list(normalised), "norms": norms, "notes": notes}
 
     def _check_blinding(self) -> None:
@@ -348,91 +398,136 @@ class _Run:
         """Train on the folds, unless the score or the model exists already."""
         settings = self.analysis.settings
         if settings.score is not None:
-            return [], {"model": f"the score is {settings.score!r}: nothing is trained"}
-        if self.saved is not None:
-            self.model = self.saved
-            return self._save(f"from {settings.model}")
+            return [], {"model": [f"the score is {settings.score!r}: nothing is trained"]}
         checkpoint = self.folder / f".train-{self.inputs('train')[:16]}"
         for other in self.folder.glob(".train-*"):
             if other != checkpoint:
                 shutil.rmtree(other, ignore_errors=True)
-        model = make_region_model(settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose)
-        events: Events = training_events(self.reader, self.analysis, self.region_nominal)
+        said = []
+        self.models = {}
+        for branch, regions in self.analysis.models.items():
+            if self.saved is not None:
+                model, how = self.saved, f"from {settings.model}"
+            else:
+                model = self._trained(regions, checkpoint / branch if settings.each else checkpoint)
+                how = f"of {settings.model}: {getattr(model, 'choice_', None) or f'{len(model.history_)} rounds'}"
+            self.models[branch] = model
+            where = f"region {regions[0]['Name']!r}: " if settings.each else ""
+            said.append(f"{where}{type(model).__name__} {how}")
+        shutil.rmtree(self.folder / "model", ignore_errors=True)
+        for branch, model in self.models.items():
+            folder = self._model_folder(branch)
+            folder.parent.mkdir(exist_ok=True)
+            save(model, folder)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        files = sorted(path for path in (self.folder / "model").rglob("*") if path.is_file())
+        return files, {"model": said}
+
+    def _trained(self, regions: Sequence[Mapping[str, Any]], checkpoint: Path) -> Any:
+        checkpoint.parent.mkdir(exist_ok=True)
+        model = make_region_model(
+            self.analysis.settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose
+        )
+        names = [region["Name"] for region in regions]
+        templates = [template for template in self.region_templates if template.region in names]
+        nominal = [template for template in templates if template.systematic is None]
+        events = Events.concatenate(training_events(self.reader, self.analysis, nominal))
+        known: dict[str, Any] = {}
+        if isinstance(model, ProfiledClassifier):
+            present = set(np.asarray(events.process).tolist())
+            known = training_systematics(self.reader, self.analysis, regions, templates, present)
+            known |= all_regions.normalisations(self.analysis, self.record["read"]["norms"], regions)
+            known = {"systematics": known}
         with warnings.catch_warnings():
             # The file names the samples that a systematic changes.
             warnings.filterwarnings("ignore", ".* is taken as in the nominal events")
-            self.model = model.fit(events, **self._known_to(model, events))
-        found = self._save(f"of {settings.model}: {getattr(model, 'choice_', None) or f'{len(model.history_)} rounds'}")
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        return found
-
-    def _known_to(self, model: Any, events: Events) -> dict[str, Any]:
-        """Systematics, for a model whose training knows them."""
-        if not isinstance(model, ProfiledClassifier):
-            return {}
-        found = training_systematics(self.reader, self.analysis, self.region_templates, events)
-        return {"systematics": {**found, **all_regions.normalisations(self.analysis, self.record["read"]["norms"])}}
-
-    def _save(self, made: str) -> _Result:
-        save(self.model, self.folder / "model", force=True)
-        files = sorted(path for path in (self.folder / "model").rglob("*") if path.is_file())
-        return files, {"model": f"{type(self.model).__name__} {made}"}
+            return model.fit(events, **known)
 
     def score(self) -> _Result:
         """Score every entry of every tree."""
         folder, names = self.folder / "ntuples", ntuple_names(self.templates)
         folder.mkdir(exist_ok=True)
         with bar(len(self.trees), bool(self.verbose), "score") as advance:
-            model = None if self.analysis.settings.score is not None else self.model
-            self.scored = self.scorer.write(folder, names, model, friends=self.friends, advance=advance)
+            self.scorer = self._new_scorer()
+            self.scorer.write(folder, names, self.models, friends=self.friends, advance=advance)
         return [folder / name for name in names.values()], {}
 
     def categorise(self) -> _Result:
         """Choose the edges, evaluate edges that did not see the events, and fill the histograms of the score."""
-        settings = self.analysis.settings
-        with bar(settings.folds + 1, bool(self.verbose), "categorise") as advance:
-            edges = edge_choice.edges_of(self.chosen) if settings.edges is None else np.array(settings.edges)
+        settings, plain = self.analysis.settings, self.scorer.plain
+        n_steps = settings.folds + 1
+        with bar(n_steps * (2 if plain else 1), bool(self.verbose), "categorise") as advance:
+            edges = {name: np.array(own) for name, own in (settings.edges or {}).items()}
+            if settings.edges is None:
+                edges = {name: edge_choice.edges_of(one) for name, one in self.chosen.items()}
             advance(1, "")
-            seen = quoted = edge_choice.shifts_in(edges, self.nominal, self.variations)
+            seen = quoted = self._shifts(edges, self.events)
             if settings.edges is None:  # chosen on these events
-                quoted = edge_choice.cross_fitted(self.nominal, self.variations, settings, edges, advance=advance)
-        notes = list(seen.notes())
-        outside = int((self.nominal.score >= edges[-1]).sum())
+                quoted = edge_choice.cross_fitted(self.events, settings, edges, advance=advance)
+            other = None
+            if plain and settings.edges is None:
+                events = self._events(plain)
+                own = {
+                    name: edge_choice.edges_of(one) for name, one in edge_choice.choose_edges(events, settings).items()
+                }
+                advance(1, "")
+                other = self._described_value(
+                    self._together(edge_choice.cross_fitted(events, settings, own, advance=advance))
+                )
+        together = self._together(seen)
+        notes = list(together.notes())
+        outside = sum(int((events.nominal.score >= edges[name][-1]).sum()) for name, events in self.events.items())
         if outside:
             notes.append(f"{outside:,} simulated events lie at or above the last edge and are in no category")
         limits, filled = self._limits(), Histograms()
         binning = self._binning(edges, limits)
+        shown = Histograms()
         for template in self.templates:
-            if template.needs_score and not (template.is_data and template.region == self.hidden):
-                events = self.scored.get(template.key)
+            if template.needs_score:
+                is_hidden = template.is_data and template.region in self.hidden
+                events_of = (self.scorer.shown if is_hidden else self.scorer.events).get(template.key)
                 empty = (np.empty(0), np.empty(0))
-                score, weight = empty if events is None else (events.score, events.arrays()[2])
-                filled[template.key] = fill_histogram(binning[template.region], score, weight)
+                score, weight = empty if events_of is None else (events_of.score, events_of.arrays()[2])
+                into = shown if is_hidden else filled
+                into[template.key] = fill_histogram(binning[template.region], score, weight)
         workspace_checks.check_relative(self.templates, filled)
-        together = [self._with_others(shifts, filled) for shifts in (quoted, seen)]
         found = {
-            "edges": list(map(repr, edges.tolist())),
+            "edges": {name: list(map(repr, own.tolist())) for name, own in edges.items()},
             "limits": limits,
-            "cross_fitted": {"significance": quoted.waterfall()[-1][1], "waterfall": quoted.waterfall()},
-            "in_sample": {"significance": seen.waterfall()[-1][1], "waterfall": seen.waterfall()},
-            "all_regions": dict(zip(("cross_fitted", "in_sample"), together, strict=True)),
-            "systematics": list(self.variations),
-            "s": seen.yields(signal=True).tolist(),
-            "b": seen.yields(signal=False).tolist(),
+            "cross_fitted": self._described_value(self._together(quoted)),
+            "in_sample": self._described_value(together),
+            "plain": other,
+            "all_regions": self._with_others(quoted, seen, filled),
+            "systematics": list(together.up),
+            "s": {name: part.yields(signal=True).tolist() for name, part in seen.items()},
+            "b": {name: part.yields(signal=False).tolist() for name, part in seen.items()},
             "notes": notes,
         }
-        return [write_histograms(self.folder / "chosen.npz", filled)], found
+        files = {"chosen.npz": filled, "shown.npz": shown}
+        return [write_histograms(self.folder / name, made) for name, made in files.items()], found
 
-    def _with_others(self, shifts: YieldShifts, filled: Histograms) -> float:
-        """Significance of the chosen region together with the others, as the fit will have it."""
-        histograms, chosen = read_histograms(self.folder / "control.npz") | filled, self.analysis.settings.region
-        parts = {
-            region["Name"]: shifts
-            if region["Name"] == chosen
-            else all_regions.shifts_of_region(self.analysis, region, histograms)
-            for region in self.analysis.regions
+    def _described_value(self, shifts: YieldShifts) -> dict[str, Any]:
+        """What is quoted, and how it comes about."""
+        waterfall = shifts.waterfall(self.goal)
+        if not np.isfinite(waterfall[-1][1]):
+            raise InputError("the signal strength cannot be measured in these categories; allow more of them")
+        return {QUANTITY[self.goal]: waterfall[-1][1], "waterfall": waterfall}
+
+    def _with_others(
+        self, quoted: Mapping[str, YieldShifts], seen: Mapping[str, YieldShifts], filled: Histograms
+    ) -> dict[str, float]:
+        """Significance or uncertainty of all regions of the fit together."""
+        histograms = read_histograms(self.folder / "control.npz") | filled
+        others = {
+            region["Name"]: all_regions.shifts_of_region(self.analysis, region, histograms)
+            for region in self.analysis.fitted
+            if region["Name"] not in seen
         }
-        return all_regions.combine(self.analysis, parts).waterfall()[-1][1]
+        both = [all_regions.combine(self.analysis, {**parts, **others}, free_norms=True) for parts in (quoted, seen)]
+        values = [self._described_value(shifts)[QUANTITY[self.goal]] for shifts in both]
+        disabled = [sample["Name"] for sample in self.analysis.simulated if sample.get("DisableStaterror", False)]
+        values.append(all_regions.value_as_pyhf(both[1], self.goal, disabled))
+        return dict(zip(("cross_fitted", "in_sample", "as_pyhf"), values, strict=True))
 
     def workspace(self) -> _Result:
         """Let cabinetry build the workspace of our histograms, compare it with them, and fit it."""
@@ -442,23 +537,28 @@ class _Run:
         folder = self.folder / cab.HISTOGRAMS
         folder.mkdir(exist_ok=True)
         with bar(2, bool(self.verbose), "workspace") as advance:
-            workspace, said = cab.build_workspace(config, names, histograms, folder)
-            workspace_checks.check_workspace(workspace, self.analysis, names, histograms)
+            fitted = cab.without_regions(config, [names.regions[name] for name in self.analysis.settings.validation])
+            shown, said = cab.build_workspace(config, names, histograms, folder)
+            workspace, _ = cab.build_workspace(fitted, names, histograms, folder) if fitted != config else (shown, [])
+            workspace_checks.check_workspace(shown, self.analysis, names, histograms)
+            workspace_checks.check_same_channels(workspace, shown)
             files = [
-                cab.write_config(config, self.folder / "cabinetry.yml"),
+                cab.write_config(fitted, self.folder / "cabinetry.yml"),
                 cab.write_workspace_file(workspace, self.folder / "workspace.json"),
                 counting.write_csv(self.folder / "templates.csv", table_of(histograms, binning)),
             ]
+            if fitted != config:
+                files.append(cab.write_workspace_file(shown, self.folder / "validation.json"))
             advance(1, "fit")
-            found = cab.fit_workspace(workspace)
+            found = cab.fit_workspace(workspace, self.goal)
             advance(1, "")
         notes = [*names.changed(), *workspace_checks.notes_on_bins(histograms, said)]
         notes += workspace_checks.notes_on_variations(histograms)
-        ours = self.record["categorise"]["all_regions"]["in_sample"]
-        if not 0.8 * ours - 0.1 < found["significance"] < 2 * ours + 1:
+        ours, theirs = self.record["categorise"]["all_regions"]["as_pyhf"], found[QUANTITY[self.goal]]
+        if abs(theirs - ours) > 0.15 * ours + 0.05:
             notes.append(
-                f"the fit expects a significance of {found['significance']:.3f} where we have {ours:.3f} for the same "
-                "bins: quote neither before you know why"
+                f"the fit expects {QUANTITY[self.goal]} {theirs:.3f} where we have {ours:.3f} for the same bins: quote "
+                "neither before you know why"
             )
         expected = self._expected_regions()
         return [*files, *sorted(folder.glob("*.npz"))], {**found, "expected_data": expected, "notes": notes}
@@ -469,7 +569,7 @@ class _Run:
         return [
             region["Name"]
             for region in self.analysis.regions
-            if data is None or not holds(region, data) or region["Name"] == self.hidden
+            if data is None or not holds(region, data) or region["Name"] in self.hidden
         ]
 
     def _all_histograms(self, binning: dict[str, Array]) -> Histograms:
@@ -479,7 +579,7 @@ class _Run:
         data = self.analysis.data
         name = name_of_data([s["Name"] for s in self.analysis.simulated]) if data is None else data["Name"]
         for region_name in self._expected_regions():
-            region = next(region for region in self.analysis.regions if region["Name"] == region_name)
+            region = find_named(self.analysis.regions, region_name)
             total = np.zeros(len(binning[region_name]) - 1)
             for sample in self.analysis.simulated:
                 if holds(region, sample):
@@ -489,30 +589,89 @@ class _Run:
         return ordered
 
     def report(self) -> _Result:
-        """Write the page."""
-        settings, found, fit = self.analysis.settings, self.record["categorise"], self.record["workspace"]
+        """Draw the figures, and write a page for each chosen region, and tables."""
+        found, fit = self.record["categorise"], self.record["workspace"]
+        album = Album(self.folder / FIGURES, self.analysis.settings.label)
+        notes: list[str] = []
+        with bar(2 * len(self.events) + 1, bool(self.verbose), "report") as advance:
+            read = {name: self._read_events(name) for name in self.events} if self.models else {}
+            if self.analysis.settings.figures:
+                notes = self._draw_fit(album)
+                advance(1, "figures")
+                for branch, model in self.models.items():
+                    own = Events.concatenate([read[region["Name"]] for region in self.analysis.models[branch]])
+                    suffix, by = branch.removeprefix(SCORE), self.analysis.settings.event_number
+                    notes += draw_overtraining(album, suffix, model, own, by)
+                for name, events in read.items():
+                    self._draw_features(album, name, events)
+                    advance(1, "features")
+            section = expectation_section(found, fit, goal=self.goal, blind=bool(self.hidden))
+            section = replace(section, notes=tuple(notes), figures=tuple(album.shown))
+            files = [*album.files]
+            for name, events_of in self.events.items():
+                files.append(self._page(name, events_of, read.get(name, events_of.nominal), section))
+                advance(1, name)
+        tables = {"yields.tex": yields_table(self.record["read"]["yields"])}
+        tables["waterfall.tex"] = waterfall_table(found["cross_fitted"]["waterfall"], QUANTITY[self.goal])
+        for file, text in tables.items():
+            with written_whole(self.folder / file) as beside:
+                beside.write_text(text, encoding="utf-8")
+            files.append(self.folder / file)
+        return files, {"notes": notes}
+
+    def _draw_fit(self, album: Album) -> list[str]:
+        """Draw all regions before and after the fit; of blinded ones those data that may be looked at."""
+        names, binning, settings = self.safe_names.regions, self.binning, self.analysis.settings
+        workspace = json.loads((self.folder / "workspace.json").read_text(encoding="utf-8"))
+        shown = self.folder / "validation.json"
+        shown = json.loads(shown.read_text(encoding="utf-8")) if settings.validation else workspace
+        below = {key[0]: filled for key, filled in read_histograms(self.folder / "shown.npz").items()}
+        visible, axes = {}, {}
+        for item in shown["observations"]:
+            region = next(region for region in self.analysis.regions if names[region["Name"]] == item["name"])
+            name, edges = region["Name"], binning[region["Name"]]
+            visible[item["name"]] = np.array(item["data"])
+            axes[item["name"]] = edges, region.get("Variable", "")
+            if name in settings.regions:
+                axes[item["name"]] = np.arange(float(len(edges))), CATEGORIES
+            if name in self.record["workspace"]["expected_data"]:
+                visible[item["name"]] = np.full(len(edges) - 1, np.nan)
+            if name in below and settings.blind_above is not None:
+                seen = edges[1:] <= settings.blind_above
+                visible[item["name"]][seen] = below[name].yields[seen]
+        signal = [self.safe_names.samples[name] for name in self.analysis.signal]
+        return draw_fit(album, workspace, shown, visible=visible, binning=axes, signal=signal)
+
+    def _read_events(self, name: str, *, data: bool = False) -> Events:
+        """Simulated events, or data, of a chosen region with their features."""
+        own = [t for t in self.templates if t.region == name and t.systematic is None and t.is_data is data]
+        return Events.concatenate(training_events(self.reader, self.analysis, own))
+
+    def _draw_features(self, album: Album, name: str, events: Events) -> None:
+        """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for."""
+        below, model = self.analysis.settings.blind_above, self.models[self.analysis.score_of(name)]
+        data, text = None, self.safe_names.regions[name]
+        if self.analysis.data is not None and (name not in self.hidden or below is not None):
+            data = self._read_events(name, data=True)
+        if data is not None and name in self.hidden:
+            text += f", score < {below:g}"
+            events, data = (one[np.flatnonzero(model.predict_proba(one)[:, 1] < below)] for one in (events, data))
+        draw_features(album, self.safe_names.regions[name], text, events, data, self.analysis.signal)
+
+    def _page(self, name: str, events: RegionEvents, shown_events: Events | ScoredEvents, section: Section) -> Path:
+        settings = self.analysis.settings
         # One cut, which the page shows, cannot measure a free yield.
-        known = {name: value for name, value in self.variations.items() if not getattr(value, "free", False)}
+        known = {key: value for key, value in events.variations.items() if not getattr(value, "free", False)}
         shown: dict[str, Any] = {"systematics": edge_choice.systematics_of(known, (BACKGROUND, SIGNAL)) or None}
+        branch = self.analysis.score_of(name)
+        model = self.models.get(branch) or GivenScore(str(settings.score), float(scan(events.nominal).cut))
         if settings.categories == CUT:
-            self.model.cut_ = float(found["edges"][0])
+            model.cut_ = float(self.record["categorise"]["edges"][name][0])
         elif settings.edges is None:
-            shown |= {"categories": self.chosen, "cross_fitted": found["cross_fitted"]["significance"]}
-        title = f"{self.analysis.config['General']['Measurement']}, region {settings.region}"
-        shown["sections"] = [expectation_section(found, fit, blind=self.hidden is not None)]
-        with bar(1, bool(self.verbose), "report") as advance:
-            page = report(self.model, self.nominal, title=title, **shown)
-            tables = {"yields.tex": yields_table(self.record["read"]["yields"])}
-            tables["waterfall.tex"] = waterfall_table(found["cross_fitted"]["waterfall"])
-            files = [page.write(self.folder / "report.html")]
-            for name, text in tables.items():
-                with written_whole(self.folder / name) as beside:
-                    beside.write_text(text, encoding="utf-8")
-                files.append(self.folder / name)
-            advance(1, "")
-        return files, {}
-
-
-def _texts(template: Template) -> list[str]:
-    """Expressions of a template."""
-    return [text for text in (template.condition, template.weight, template.variable) if text is not None]
+            shown["categories"] = self.chosen[name]
+            if len(self.events) == 1 and self.goal == "discovery":
+                shown["cross_fitted"] = self.record["categorise"]["cross_fitted"]["significance"]
+        title = f"{self.analysis.config['General']['Measurement']}, region {name}"
+        page = report(model, shown_events, title=title, sections=[section], **shown)
+        ending = "" if len(self.events) == 1 else f"_{self.safe_names.regions[name]}"
+        return page.write(self.folder / f"report{ending}.html")

@@ -4,68 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed
+from fivesigma.analysis.configuration import DIRECTIONS, SCORE, Analysis, acts, holds, listed
 from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.expression import Expression, split_definition
+from fivesigma.datasets.remote import File
 from fivesigma.datasets.sources import Normalised, Target, find_targets, normalise
 from fivesigma.errors import InputError
 
-__all__ = ["FOLD", "SCORE", "Template", "Tree", "by_tree", "templates_of"]
+__all__ = ["Template", "Tree", "by_tree", "templates_of"]
 
 _PATHS = frozenset(("RegionPath", "SamplePath", "VariationPath"))
-SCORE, FOLD = "fivesigma_score", "fivesigma_fold"
 
 
 class Tree(NamedTuple):
     """A tree of a file, read with some branches in place of others."""
 
-    file: Path
+    file: File
     name: str
     replaced: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Template:
-    """One histogram of the fit: a sample in a region, nominal or varied.
-
-    Attributes
-    ----------
-    region, sample : str
-    systematic, direction : str or None
-        None for the nominal one.
-    files : tuple of Path
-    tree : str
-    replaced : tuple of (str, str)
-        Branches that another stands for.
-    variable : str
-        Expression that is histogrammed; the score in the chosen region.
-    condition : str
-        Expression of the events that count: preselection and filter.
-    weight : str or None
-        Expression; None for one.
-    factor : float
-        Of the luminosity, beside the weight.
-    is_data : bool
-    normalised : str or None
-        How the factor was found.
-    """
+    """One histogram of the fit: a sample in a region, nominal or varied."""
 
     region: str
     sample: str
-    systematic: str | None
+    systematic: str | None  # None for the nominal one
     direction: str | None
-    files: tuple[Path, ...]
+    files: tuple[File, ...]
     tree: str
-    replaced: tuple[tuple[str, str], ...]
-    variable: str
-    condition: str
+    replaced: tuple[tuple[str, str], ...]  # branches that another stands for
+    variable: str  # expression that is histogrammed; the branch of the score in a chosen region
+    condition: str  # preselection and filter
     weight: str | None
-    factor: float
+    factor: float  # of the luminosity, beside the weight
     is_data: bool
-    normalised: str | None = None
+    normalised: str | None = None  # how the factor was found
+    histogram: str | None = None  # where it is, if it is filled already
 
     @property
     def key(self) -> tuple[str, str, str | None, str | None]:
@@ -80,7 +58,7 @@ class Template:
     @property
     def needs_score(self) -> bool:
         """Whether it is a histogram of the score."""
-        return self.variable == SCORE
+        return self.variable.startswith(SCORE) and self.variable.isidentifier()
 
     @property
     def owner(self) -> str:
@@ -106,9 +84,9 @@ def templates_of(analysis: Analysis) -> list[Template]:
     return list(_Resolver(analysis).templates())
 
 
-def by_tree(templates: Sequence[Template]) -> dict[Path, dict[Tree, list[Template]]]:
+def by_tree(templates: Sequence[Template]) -> dict[File, dict[Tree, list[Template]]]:
     """Templates by the files and trees that they read."""
-    found: dict[Path, dict[Tree, list[Template]]] = {}
+    found: dict[File, dict[Tree, list[Template]]] = {}
     for template in templates:
         for tree in template.trees:
             found.setdefault(tree.file, {}).setdefault(tree, []).append(template)
@@ -120,8 +98,8 @@ class _Resolver:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
-        self._files: dict[tuple[str, ...], tuple[Path, ...]] = {}
-        self._factors: dict[tuple[str, tuple[Path, ...]], Normalised] = {}
+        self._files: dict[tuple[str, ...], tuple[File, ...]] = {}
+        self._factors: dict[tuple[str, tuple[File, ...]], Normalised] = {}
 
     def templates(self) -> Iterator[Template]:
         for region in self.analysis.regions:
@@ -146,14 +124,14 @@ class _Resolver:
         direction: str | None = None,
     ) -> Template:
         """One template; what a variation says replaces what the sample says, and that what the region says."""
-        settings = self.analysis.settings
+        analysis, settings = self.analysis, self.analysis.settings
         varied: dict[str, Any] = {} if systematic is None or direction is None else systematic[direction]
-        chosen = region["Name"] == settings.region
+        chosen = region["Name"] in settings.regions
         who = f"sample {sample['Name']!r}"
         if systematic is not None:
             who = f"systematic {systematic['Name']!r} {direction}"
         replaced = replacements(varied.get("Variable"), who)
-        variable = SCORE if chosen else region["Variable"]
+        variable = analysis.score_of(region["Name"]) if chosen else region["Variable"]
         if varied.get("Variable") is not None and not replaced:
             if chosen:
                 raise InputError(
@@ -161,6 +139,10 @@ class _Resolver:
                     'score: write Variable: "branch = other_branch" to replace branches, or keep it out with Regions'
                 )
             variable = varied["Variable"]
+        if variable.startswith(SCORE) and variable not in analysis.models:
+            raise InputError(
+                f"region {region['Name']!r} has the Variable {variable!r}; scores are {', '.join(analysis.models)}"
+            )
         weight = varied.get("Weight", sample.get("Weight"))
         Expression(variable, f"Variable of region {region['Name']!r}")
         if weight is not None:
@@ -173,7 +155,7 @@ class _Resolver:
             systematic=None if systematic is None else systematic["Name"],
             direction=direction,
             files=files,
-            tree=varied.get("Tree", sample["Tree"]),
+            tree=str(varied.get("Tree", sample.get("Tree", settings.tree))),
             replaced=replaced,
             variable=variable,
             condition=self.condition(varied.get("Filter", sample.get("Filter", region.get("Filter"))), who),
@@ -191,7 +173,7 @@ class _Resolver:
 
     def files(
         self, region: dict[str, Any], sample: dict[str, Any], varied: dict[str, Any], who: str
-    ) -> tuple[Path, ...]:
+    ) -> tuple[File, ...]:
         """Files of a template; paths are relative to the current folder, as in cabinetry."""
         general = self.analysis.config["General"]
         pattern = str(general["InputPath"])
@@ -222,7 +204,7 @@ class _Resolver:
                 raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({who})")
         return self._files[paths]
 
-    def normalised(self, sample: dict[str, Any], files: tuple[Path, ...], *, own_files: bool, who: str) -> Normalised:
+    def normalised(self, sample: dict[str, Any], files: tuple[File, ...], *, own_files: bool, who: str) -> Normalised:
         """1000 x luminosity x cross section / sum of weights, the sum being that of these files."""
         settings, name = self.analysis.settings, sample["Name"]
         given = settings.cross_sections.get(name)

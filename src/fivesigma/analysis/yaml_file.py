@@ -22,13 +22,7 @@ _TAGS = frozenset(f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "
 
 
 def read_yaml(path: Path) -> Any:
-    """Read a YAML file of mappings, lists, text, numbers and truths.
-
-    Raises
-    ------
-    InputError
-        Also for a key that stands twice in a mapping, of which YAML's readers keep the last in silence.
-    """
+    """Read a YAML file of mappings, lists, text, numbers and truths."""
     yaml = need("yaml")
     try:
         text = read_text(path, _MOST_BYTES)

@@ -14,7 +14,7 @@ from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking, find_cut
 from fivesigma.cut.cut_scan import Curve, CutInterval, CutScan
 from fivesigma.cut.profiled_cuts import ProfiledCuts, few_cuts, shifts_of
 from fivesigma.cut.ranking import Cuts, rank_events
-from fivesigma.cut.rules import DEFAULT_RULE, RULES, choose, seen_by
+from fivesigma.cut.rules import DEFAULT_RULE, RULES, KnownBackground, choose
 from fivesigma.cut.yield_model import MIN_EVENTS
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.shifts import Systematics, check_shifts
@@ -111,17 +111,19 @@ def scan(
     floor = _default_floor(ranking.effective_background) if min_effective is None else min_effective
     if systematics is None:
         z = significance_or_nan(utility, ranking.s, ranking.b, _valid(ranking, floor))
-        used, chosen = choose(rule, seen_by(ranking, z, utility))
-        return _warn_of_few(CutScan(ranking, z, chosen, utility, used), rule, floor)
+        known = KnownBackground(utility)
+        used, chosen = choose(rule, known.seen(ranking, z))
+        return _warn_of_few(CutScan(ranking, z, chosen, utility, used, known), rule, floor)
     ranking = few_cuts(ranking)
     valid = _valid(ranking, floor)
     shifts = shifts_of(ranking, scored, systematics, free)
     notes = check_shifts(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
-    profiled = ProfiledCuts.of(ranking, shifts, utility, smooth=rule == "model", mc_statistics=mc_statistics)
+    notes += tuple(said for name in shifts.up for said in shifts.large_moves(name))
+    profiled = ProfiledCuts.of(ranking, shifts, utility, systematics, smooth=rule == "model", mc=mc_statistics)
     z = np.full(valid.size, np.nan)
     z[valid] = profiled.value(np.flatnonzero(valid), ranking.s[valid], ranking.b[valid])
     used, chosen = choose(rule, profiled.seen(ranking, z))
-    found = CutScan(ranking, z, chosen, utility, used, tuple(systematics), notes, profiled)
+    found = CutScan(ranking, z, chosen, utility, used, profiled, tuple(systematics), notes)
     return _warn_of_few(found, rule, floor)
 
 
@@ -132,14 +134,7 @@ def check_rule(rule: str, known: Iterable[str] = RULES) -> None:
 
 
 def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, *, min_effective: float | None = None) -> CutScan:
-    """Scan events that are not in memory all at once; their first pass is done.
-
-    Parameters
-    ----------
-    ranking : BinnedRanking
-    utility, rule, min_effective
-        As in `scan`; the rule is one of `RULES_OF_BINS`.
-    """
+    """Scan events that are not in memory all at once; their first pass is done."""
     if rule not in RULES_OF_BINS:
         raise InputError(
             f"rule={rule!r} needs every cut, which a scan of files or of a cluster does not have; use one of "
@@ -149,7 +144,7 @@ def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, *, min_effe
         check_size(largest, "background weight")
     floor = _default_floor(ranking.cuts().effective_background) if min_effective is None else min_effective
     cuts, z, chosen, used = find_cut(ranking, utility, rule, floor)
-    return _warn_of_few(CutScan(cuts, z, chosen, utility, used), rule, floor)
+    return _warn_of_few(CutScan(cuts, z, chosen, utility, used, KnownBackground(utility)), rule, floor)
 
 
 def _valid(cuts: Cuts, floor: float) -> BoolArray:

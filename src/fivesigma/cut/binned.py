@@ -15,7 +15,7 @@ import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cut.ranking import Cuts, between_scores
-from fivesigma.cut.rules import RULES, choose, grid_ranks, seen_by
+from fivesigma.cut.rules import RULES, KnownBackground, choose, grid_ranks
 from fivesigma.cut.score_bins import BinSums, Part, Parts, ScoreBins, sample_scores
 from fivesigma.significance import Utility
 from fivesigma.yields import significance_or_nan, standard_errors
@@ -29,23 +29,14 @@ _GUESS = 0.2  # standard errors by which the first guess of the peak may be off
 
 @dataclass(frozen=True, eq=False)
 class SomeCuts(Cuts):
-    """Some of the cuts, without the events.
+    """Some of the cuts, without the events."""
 
-    Attributes
-    ----------
-    s2, b2 : arrays of shape (n_cuts,)
-        Sums of the squared weights.
-    score, below : arrays of shape (n_cuts,)
-        Lowest score that the cut keeps, and the next one that it does not; NaN where that is not known.
-    place : int array of shape (n_cuts,)
-        Bin of that score.
-    """
-
-    s2: Array
+    s2: Array  # (n_cuts,): sums of the squared weights
     b2: Array
+    # (n_cuts,): lowest score that the cut keeps, and the next one that it does not; NaN where that is not known
     score: AnyArray
     below: AnyArray
-    place: IntArray
+    place: IntArray  # (n_cuts,): bin of that score
 
     def thresholds(self, cuts: Any = slice(None)) -> Array:  # noqa: D102 - as in Cuts
         return between_scores(self.score[cuts], self.below[cuts])
@@ -73,20 +64,12 @@ class SomeCuts(Cuts):
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Distinct scores, from the highest to the lowest, with what the events of each have.
+    """Distinct scores, from the highest to the lowest, with what the events of each have."""
 
-    Attributes
-    ----------
-    score, place, events : arrays of shape (n_levels,)
-        The score, its bin, and the number of events.
-    sums : array of shape (4, n_levels)
-        Background, signal, and the squared weights of both.
-    """
-
-    score: AnyArray
+    score: AnyArray  # (n_levels,): the score, its bin, and the number of events
     place: IntArray
     events: IntArray
-    sums: Array
+    sums: Array  # (4, n_levels): background, signal, and the squared weights of both
 
     @classmethod
     def of(cls, part: Part, place: IntArray, rows: IntArray) -> Levels:
@@ -120,20 +103,7 @@ class Levels:
 
 
 class BinnedRanking:
-    """A sample whose yields are known at the ends of bins of its score, and wherever else they are asked for.
-
-    Parameters
-    ----------
-    parts : Parts
-        They are read once now, and once more whenever cuts inside bins are asked for.
-    bins : ScoreBins, optional
-        By default bins that suit the scores; any give the same scan.
-
-    Attributes
-    ----------
-    sums : BinSums
-    n_events : int
-    """
+    """A sample whose yields are known at the ends of bins of its score, and wherever else they are asked for."""
 
     def __init__(self, parts: Parts, bins: ScoreBins | None = None) -> None:
         self.parts = parts
@@ -240,28 +210,7 @@ class BinnedRanking:
 
 
 def find_cut(ranking: BinnedRanking, utility: Utility, rule: str, floor: float) -> tuple[SomeCuts, Array, int, str]:
-    """Choose a cut by one of `RULES_OF_BINS`.
-
-    Parameters
-    ----------
-    ranking : BinnedRanking
-        More of its bins are resolved on the way, most often in one pass.
-    utility : Utility
-    rule : str
-    floor : float
-        Effective background count that a valid cut must keep.
-
-    Returns
-    -------
-    cuts : SomeCuts
-        The chosen cut and one of each bin.
-    z : array
-        Their significance.
-    chosen : int
-        Which of them was chosen.
-    rule : str
-        By which rule.
-    """
+    """Choose a cut by one of `RULES_OF_BINS`."""
     bound = ranking.upper_bounds(utility, floor)
     guess = _GUESS
     while True:
@@ -278,7 +227,7 @@ def find_cut(ranking: BinnedRanking, utility: Utility, rule: str, floor: float) 
         if guess:
             guess = 0.0
             continue
-        used, chosen = choose(rule, seen_by(cuts, z, utility))
+        used, chosen = choose(rule, KnownBackground(utility).seen(cuts, z))
         if used != rule:  # other bins matter to the rule that stands in for it
             rule = used
             continue

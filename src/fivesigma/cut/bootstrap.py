@@ -57,24 +57,7 @@ def interval_ends(level: float, n_boot: int) -> tuple[float, float]:
 def poisson_sums(
     weight: Array, signal: BoolArray, starts: IntArray, n_boot: int, random_state: int
 ) -> tuple[Array, Array]:
-    """Replicas of the cumulative signal and background yields.
-
-    Parameters
-    ----------
-    weight, signal : arrays of shape (n_events,)
-        In the order in which the sums grow.
-    starts : int array of shape (n_blocks,)
-        First event of each block, ascending from 0.
-    n_boot : int
-        Replicas.
-    random_state : int
-        Seed.
-
-    Returns
-    -------
-    s, b : arrays of shape (n_boot, n_blocks)
-        Sums from the first event to the end of each block.
-    """
+    """Replicas of the cumulative signal and background yields."""
     largest = min(_CHUNK, weight.size)
     source, buffer = PoissonCounts(random_state, largest), np.empty(largest)
     out = []
@@ -97,19 +80,7 @@ def poisson_sums(
 def replica_intervals(
     significance: Array, chosen: Array | list[Array], quantiles: tuple[float, float], refusal: str
 ) -> tuple[Interval, Array]:
-    """Intervals of a significance, and of what was chosen anew on each replica.
-
-    Parameters
-    ----------
-    significance : array of shape (n_boot,)
-        NaN in replicas that are not valid, which are excluded.
-    chosen : array of shape (n_chosen,), or list of arrays of one shape
-        The choice of each replica that allowed one.
-    quantiles : (float, float)
-        From `interval_ends`.
-    refusal : str
-        What an error says if no replica is left.
-    """
+    """Intervals of a significance, and of what was chosen anew on each replica."""
     if not (len(chosen) and np.isfinite(significance).any()):
         raise InputError(f"{refusal}; there are too few events for an interval")
     low, high = np.nanquantile(significance, quantiles)

@@ -12,11 +12,10 @@ from fivesigma._tools.drawing import Label, axes_or_current, draw_label, draw_si
 from fivesigma._tools.summary import Summary, curve, digits
 from fivesigma._types import Array, IntArray
 from fivesigma.cut.bootstrap import interval_ends, replica_intervals
-from fivesigma.cut.profiled_cuts import ProfiledCuts
 from fivesigma.cut.ranking import Cuts
-from fivesigma.cut.rules import Seen, choose, seen_by
+from fivesigma.cut.rules import CutValue, Seen, choose
 from fivesigma.significance import AMS2, Utility
-from fivesigma.yields import significance_or_nan, standard_errors
+from fivesigma.yields import significance_or_nan
 
 MAX_BLOCKS = 4096  # cuts on which a bootstrap is resolved
 MAX_PROFILED = 128  # the same with systematics
@@ -46,21 +45,6 @@ class CutScan:
 
     Attributes
     ----------
-    cut : float
-        Threshold on the score; it lies between two distinct scores of the sample.
-    fraction : float
-        Unweighted share of the events that it selects.
-    significance, s, b : float
-        At the cut; b holds no b_reg.
-    effective_background : float
-        Effective background count at the cut.
-    curve : Curve
-        All cuts. With systematics they are at most 4,096, and the significance is profiled; of files they are the ends
-        of bins of the score, at most 65,536.
-    known_background : float
-        Significance at the cut if there were no systematics.
-    error : float
-        Standard error of the significance at the cut, from the statistics of the simulation.
     rule : str
         The rule that was used: the plateau if yields could not be modelled.
     notes : tuple of str
@@ -78,13 +62,13 @@ class CutScan:
     chosen: int
     utility: Utility
     rule: str
+    by: CutValue
     systematics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    profiled: ProfiledCuts | None = None
 
     @property
     def cut(self) -> float:
-        """Threshold on the score."""
+        """Threshold on the score; it lies between two distinct scores of the sample."""
         return float(self.ranking.thresholds([self.chosen])[0])
 
     @property
@@ -104,7 +88,7 @@ class CutScan:
 
     @property
     def b(self) -> float:
-        """Background at the cut."""
+        """Background at the cut, without b_reg."""
         return float(self.ranking.b[self.chosen])
 
     @property
@@ -115,12 +99,12 @@ class CutScan:
     @property
     def known_background(self) -> float:
         """Significance at the cut if there were no systematics."""
-        return self.significance if self.profiled is None else float(self.known[self.chosen])
+        return float(self.known[self.chosen])
 
     @cached_property
     def known(self) -> Array:
         """Significance of every cut without systematics."""
-        if self.profiled is None:
+        if not self.systematics:
             return self.values
         valid = np.isfinite(self.values)
         return significance_or_nan(AMS2(self.utility.b_reg), self.ranking.s, self.ranking.b, valid)
@@ -132,7 +116,11 @@ class CutScan:
 
     @cached_property
     def curve(self) -> Curve:
-        """All cuts, from the tightest to none."""
+        """All cuts, from the tightest to none.
+
+        With systematics they are at most 4,096, and the significance is profiled; of files they are the ends of bins of
+        the score, at most 65,536.
+        """
         cuts = self.ranking
         return Curve(cuts.thresholds(), cuts.fraction, cuts.s, cuts.b, self.values)
 
@@ -174,8 +162,9 @@ class CutScan:
         the sums are drawn as Gaussians instead. The significance is that of the present cut; the cut is chosen anew by
         the same rule, on at most 4,096 cuts; the rule ``"model"``, and every rule with systematics, does so on the
         first 200 replicas. The intervals cover the statistics of the simulated events only: no scatter of data; with
-        systematics the background moves by the same shares in all replicas. Weights are taken as they are and replicas
-        are not rescaled to fixed class yields, so the total yields scatter along with the efficiencies.
+        systematics the background moves by the same shares in all replicas, but for those of variations that are
+        samples of their own, which scatter by their own statistics. Weights are taken as they are and replicas are not
+        rescaled to fixed class yields, so the total yields scatter along with the efficiencies.
 
         Parameters
         ----------
@@ -192,12 +181,12 @@ class CutScan:
             ``significance`` and ``cut``, each (low, high). Replicas in which a cut keeps no background are excluded.
         """
         quantiles = interval_ends(level, n_boot)
-        points = self._grid(MAX_BLOCKS if self.profiled is None else MAX_PROFILED)
+        points = self._grid(MAX_PROFILED if self.systematics else MAX_BLOCKS)
         at = int(np.searchsorted(points, self.chosen))
         s, b = self.ranking.replicas(points, n_boot, random_state)
-        few = self.profiled is not None or self.rule == "model"
+        few = bool(self.systematics) or self.rule == "model"
         rows = s[:MAX_MODELLED] if few else s
-        z = self._values(points, rows, b[: len(rows)])
+        z = self.by.value_or_nan(points, rows, b[: len(rows)])
         z[:, ~np.isfinite(self.values[points])] = np.nan
         seen = self._seen(points)
         best = [
@@ -206,7 +195,7 @@ class CutScan:
             if np.isfinite(row).any()
         ]
         significance, (low, high) = replica_intervals(
-            self._values(points[at : at + 1], s[:, at : at + 1], b[:, at : at + 1])[:, 0] if few else z[:, at],
+            self.by.replica_values(self.chosen, s[:, at], b[:, at], random_state) if few else z[:, at],
             self.ranking.thresholds(points)[best],
             quantiles,
             "no replica keeps any background at the cut",
@@ -249,28 +238,14 @@ class CutScan:
         return ax
 
     def errors(self, cuts: IntArray) -> Array:
-        """Standard error of the significance (simulation statistics) at some cuts.
+        """Standard error of the significance (simulation statistics) at ascending rows of the curve, NaN if not valid.
 
         How far the significance moves if s and b each move up by their own simulation error, in quadrature.
-
-        Parameters
-        ----------
-        cuts : int array
-            Ascending rows of the curve.
-
-        Returns
-        -------
-        array
-            NaN where a cut is not valid.
         """
         error = np.full(cuts.size, np.nan)
         valid = np.isfinite(self.values[cuts])
-        own = cuts[valid]
-        if self.profiled is not None:
-            error[valid] = self.profiled.errors(self.ranking, own)
-        elif own.size:
-            yields = self.ranking.s[own], self.ranking.b[own]
-            error[valid] = standard_errors(self.utility, *yields, *self.ranking.variances(own))
+        if valid.any():
+            error[valid] = self.by.errors(self.ranking, cuts[valid])
         return error
 
     def _grid(self, most: int) -> IntArray:
@@ -281,24 +256,13 @@ class CutScan:
         even = np.linspace(0, last[-1], most - 1)
         return np.unique(np.append(np.searchsorted(last, even), self.chosen))
 
-    def _values(self, points: IntArray, s: Array, b: Array) -> Array:
-        """Z of replicas of the yields of some cuts, NaN where they are not valid."""
-        if self.profiled is None:
-            return significance_or_nan(self.utility, s, b)
-        return self.profiled.value_or_nan(points, s, b)
-
     def _seen(self, points: IntArray) -> Seen:
         """What a rule sees of some cuts; the yields of a replica are still to be put in."""
-        cuts, error = self.ranking.at(points), self.errors(points)
-        squares = self.ranking.variances(points)
-        if self.profiled is None:
-            seen = seen_by(cuts, self.values[points], self.utility)
-        else:
-            own = self.profiled
-            seen = own.seen(cuts, self.values[points])
-            seen = seen._replace(value=lambda at, s, b: own.value(points[at], s, b))
-        return seen._replace(
-            error_at=lambda at: float(error[at]), variances=lambda at: (squares[0][at], squares[1][at])
+        error, squares = self.errors(points), self.ranking.variances(points)
+        return self.by.seen(self.ranking.at(points), self.values[points])._replace(
+            error_at=lambda at: float(error[at]),
+            variances=lambda at: (squares[0][at], squares[1][at]),
+            value=lambda at, s, b: self.by.value(points[at], s, b),
         )
 
 

@@ -17,26 +17,15 @@ from fivesigma.yields import check_size, valid_yields
 
 @dataclass(frozen=True, eq=False)
 class Cuts(ABC):
-    """Cuts ``score >= cut``, from the tightest to the one that keeps all events.
+    """Cuts ``score >= cut``, from the tightest to the one that keeps all events."""
 
-    Attributes
-    ----------
-    last : int array of shape (n_cuts,)
-        Rank of the last event that each cut keeps: cuts are possible only between distinct scores.
-    s, b : arrays of shape (n_cuts,)
-        Yields of each cut.
-    lightest, heaviest : float
-        Extreme background weights.
-    squares : (float, float)
-        Sums of the squared weights of all signal and of all background.
-    """
-
+    # (n_cuts,): rank of the last event that each cut keeps: cuts are possible only between distinct scores
     last: IntArray
-    s: Array
+    s: Array  # (n_cuts,): yields of each cut
     b: Array
-    lightest: float
+    lightest: float  # extreme background weights
     heaviest: float
-    squares: tuple[float, float]
+    squares: tuple[float, float]  # sums of the squared weights of all signal and of all background
 
     @abstractmethod
     def variances(self, cuts: IntArray) -> tuple[Array, Array]:
@@ -105,21 +94,11 @@ class Cuts(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Ranking(Cuts):
-    """Events in memory from the highest score to the lowest.
+    """Events in memory from the highest score to the lowest."""
 
-    Attributes
-    ----------
-    score : array of shape (n_events,)
-        In the order of the input.
-    order : int array of shape (n_events,)
-        Ranks to indices of the input.
-    weight, signal : arrays of shape (n_events,)
-        By rank.
-    """
-
-    score: AnyArray
-    order: IntArray
-    weight: Array
+    score: AnyArray  # (n_events,): in the order of the input
+    order: IntArray  # (n_events,): ranks to indices of the input
+    weight: Array  # (n_events,): by rank
     signal: BoolArray
 
     def thresholds(self, cuts: Any = slice(None)) -> Array:  # noqa: D102 - as in Cuts

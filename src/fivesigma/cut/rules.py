@@ -12,6 +12,7 @@ the more the second view is trusted.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.cut.ranking import Cuts
 from fivesigma.cut.yield_model import RankedYields
 from fivesigma.significance import Utility
-from fivesigma.yields import standard_errors
+from fivesigma.yields import valid_yields
 
 DEFAULT_RULE = "model"
 PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
@@ -33,41 +34,60 @@ _TRUST = 50.0  # effective background events at the cut with which both views ha
 
 
 class Seen(NamedTuple):
-    """What a rule sees of cuts, from the tightest to the one that keeps all events.
+    """What a rule sees of cuts, from the tightest to the one that keeps all events."""
 
-    Attributes
-    ----------
-    z : array of shape (n_cuts,)
-        Significance of each cut; NaN is excluded, at least one is not NaN.
-    last : int array of shape (n_cuts,)
-        Rank of the last event that each cut keeps.
-    error_at : callable
-        Standard error of the significance at a cut.
-    s, b : arrays of shape (n_cuts,)
-        Yields.
-    variances : callable
-        Sums of the squared weights of signal and of background that some of the cuts keep, by their ascending numbers.
-    value : callable
-        Significance of other yields s and b at some of the cuts.
-    """
-
-    z: Array
-    last: IntArray
-    error_at: Callable[[int], float]
-    s: Array
+    z: Array  # (n_cuts,): significance of each cut; NaN is excluded, at least one is not NaN
+    last: IntArray  # (n_cuts,): rank of the last event that each cut keeps
+    error_at: Callable[[int], float]  # standard error of the significance at a cut
+    s: Array  # (n_cuts,): yields
     b: Array
+    # sums of the squared weights of signal and of background that some of the cuts keep, by their ascending numbers
     variances: Callable[[IntArray], tuple[Array, Array]]
-    value: Callable[[IntArray, Array, Array], Array]
+    value: Callable[[IntArray, Array, Array], Array]  # significance of other yields s and b at some of the cuts
 
 
-def seen_by(cuts: Cuts, z: Array, utility: Utility) -> Seen:
-    """Cuts of a known background."""
+class CutValue(ABC):
+    """Significance of the yields of cuts."""
 
-    def error_at(cut: int) -> float:
-        one = np.array([cut])
-        return float(standard_errors(utility, cuts.s[one], cuts.b[one], *cuts.variances(one))[0])
+    @abstractmethod
+    def value(self, at: IntArray, s: Array, b: Array) -> Array:
+        """Significance of valid yields of some of the cuts, or of replicas of them along the first axis."""
 
-    return Seen(z, cuts.last, error_at, cuts.s, cuts.b, cuts.variances, lambda _, s, b: utility.value(s, b))
+    def value_or_nan(self, at: IntArray, s: Array, b: Array) -> Array:
+        """The same, NaN where yields are not valid."""
+        valid = valid_yields(s, b)
+        z = np.full(s.shape, np.nan)
+        z[valid] = self.value(np.broadcast_to(at, s.shape)[valid], s[valid], b[valid])
+        return z
+
+    def replica_values(self, cut: int, s: Array, b: Array, random_state: int) -> Array:  # noqa: ARG002 - others draw
+        """Of replicas of the yields of one cut, NaN where they are not valid."""
+        return self.value_or_nan(np.full(s.size, cut), s, b)
+
+    def errors(self, cuts: Cuts, at: IntArray) -> Array:
+        """How far Z moves if s and b each move up by their own simulation error, in quadrature."""
+        s, b = cuts.s[at], cuts.b[at]
+        s2, b2 = cuts.variances(at)
+        z = self.value(at, s, b)
+        return np.hypot(self.value(at, s + np.sqrt(s2), b) - z, self.value(at, s, b + np.sqrt(b2)) - z)
+
+    def seen(self, cuts: Cuts, z: Array) -> Seen:
+        """What a rule sees of these cuts."""
+
+        def error_at(cut: int) -> float:
+            return float(self.errors(cuts, np.array([cut]))[0])
+
+        return Seen(z, cuts.last, error_at, cuts.s, cuts.b, cuts.variances, self.value)
+
+
+class KnownBackground(CutValue):
+    """A utility of the yields alone."""
+
+    def __init__(self, utility: Utility) -> None:
+        self.utility = utility
+
+    def value(self, at: IntArray, s: Array, b: Array) -> Array:  # noqa: ARG002, D102 - as in CutValue
+        return self.utility.value(s, b)
 
 
 def take_peak(seen: Seen) -> int:
@@ -108,32 +128,17 @@ def take_modelled(seen: Seen) -> int | None:
 
 
 class ModelledCurve(NamedTuple):
-    """Modelled significance at some of the cuts, and the one that the rule takes.
+    """Modelled significance at some of the cuts, and the one that the rule takes."""
 
-    Attributes
-    ----------
-    cuts : int array
-        Indices of the cuts, ascending.
-    by_fraction, by_background : arrays
-        Significance in the two views; NaN where a cut is not valid. They are equal if there is only the first.
-    best : int
-        Index of the cut that the rule takes; it is valid.
-    """
-
-    cuts: IntArray
+    cuts: IntArray  # indices of the cuts, ascending
+    # significance in the two views; NaN where a cut is not valid. They are equal if there is only the first
     by_fraction: Array
     by_background: Array
-    best: int
+    best: int  # index of the cut that the rule takes; it is valid
 
 
 def model_curve(seen: Seen, valid: BoolArray) -> ModelledCurve | None:
-    """Model the yields of a ranked sample, and find the best of its valid cuts, of which there is at least one.
-
-    Returns
-    -------
-    ModelledCurve or None
-        None if there are too few events or too few distinct scores to model.
-    """
+    """Model the yields of a ranked sample, and find the best of its valid cuts, of which there is at least one."""
     last = seen.last
     cuts = _grid(last, valid)
     fraction = (last[cuts] + 1.0) / (last[-1] + 1.0)
@@ -172,20 +177,13 @@ def grid_ranks(n_events: int) -> IntArray:
 
 
 class Rule(NamedTuple):
-    """A rule, and what it needs of events that are not in memory.
+    """A rule, and what it needs of events that are not in memory."""
 
-    Attributes
-    ----------
-    choose : callable
-        Number of the cut that it takes; None if it can take none, and then the plateau stands in.
-    depth : float or None
-        Standard errors below the peak down to which it must see all cuts; None if it must see all that there are.
-    only_ends : bool
-        Whether of those below the peak only the first and the last matter to it, besides those at `grid_ranks`.
-    """
-
+    # number of the cut that it takes; None if it can take none, and then the plateau stands in
     choose: Callable[[Seen], int | None]
+    # standard errors below the peak down to which it must see all cuts; None if it must see all that there are
     depth: float | None
+    # whether of those below the peak only the first and the last matter to it, besides those at `grid_ranks`
     only_ends: bool = False
 
 

@@ -48,18 +48,11 @@ class ScoreBins:
 
     Cells of equal width between two quantiles of a sample are split evenly, each into as many bins as it has events.
     Any such bins give the same scan; good ones make it fast.
-
-    Attributes
-    ----------
-    top, scale : float
-        A score is in the cell number (top - score / 2) * scale.
-    first, number : arrays of shape (n_cells,)
-        First bin of each cell, and how many it has.
     """
 
-    top: float
+    top: float  # a score is in the cell number (top - score / 2) * scale
     scale: float
-    first: IntArray
+    first: IntArray  # (n_cells,): first bin of each cell, and how many it has
     number: Array
 
     @classmethod
@@ -103,26 +96,14 @@ class ScoreBins:
 
 @dataclass(frozen=True, eq=False)
 class BinSums:
-    """What the bins of a score hold.
+    """What the bins of a score hold."""
 
-    Attributes
-    ----------
-    events : int array of shape (n_bins, 2)
-        Numbers of background and signal events.
-    positive, negative, squares : arrays of shape (n_bins, 2)
-        Sums of the positive weights, of the negative ones, and of the squares of all.
-    lowest : array of shape (n_bins,)
-        Lowest score of each bin, infinity where it is empty.
-    extremes : (float, float)
-        Least and largest background weight, with zero between them.
-    """
-
-    events: IntArray
-    positive: Array
+    events: IntArray  # (n_bins, 2): numbers of background and signal events
+    positive: Array  # (n_bins, 2): sums of the positive weights, of the negative ones, and of the squares of all
     negative: Array
     squares: Array
-    lowest: Array
-    extremes: tuple[float, float]
+    lowest: Array  # (n_bins,): lowest score of each bin, infinity where it is empty
+    extremes: tuple[float, float]  # least and largest background weight, with zero between them
 
     @classmethod
     def empty(cls, n_bins: int) -> BinSums:

@@ -22,15 +22,14 @@ from fivesigma._tools.progress import listener
 from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade.rounds import ClassWeights, Round
-from fivesigma.dask.group import Group, PeerError
-from fivesigma.dask.group_tuning import GroupTuningEvents
+from fivesigma.dask.group import Group, GroupTuningEvents, PeerError
 from fivesigma.dask.share import LocalEvents, Share, read_share
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.split_steps import Growth, TuningEvents, Weigher
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import check_library
-from fivesigma.learners.xgboost_batches import cache_folder
+from fivesigma.learners.xgboost import cache_folder
 from fivesigma.significance import resolve_utility
 
 SAMPLE = 200_000  # training events that decide the bins

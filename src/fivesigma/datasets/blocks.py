@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fivesigma._tools.extras import need
+from fivesigma._types import AnyArray, IntArray
+from fivesigma.datasets.columns import Kind, Plan, Source
+from fivesigma.datasets.expression import is_jagged
 from fivesigma.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fivesigma.datasets.columns import Kind, Plan, Source
 
 __all__ = ["Block", "FeatureTable", "read_blocks", "read_columns"]
 
@@ -26,25 +24,13 @@ _GROWTH = 1.25
 
 @dataclass(slots=True)
 class Block:
-    """The columns of one source after the cut.
-
-    Attributes
-    ----------
-    source : str
-        Name of the source, for messages.
-    columns : dict of str to array
-        By name; the values of expressions under the names that they define.
-    n_read, n_rows : int
-        Events before and after the cut.
-    passed : int array or None
-        Rows of the source that passed the cut; None for all.
-    """
+    """Columns of a source after the cut, events before and after it, and rows that passed it, None for all."""
 
     source: str
-    columns: dict[str, NDArray[Any]]
+    columns: dict[str, AnyArray]
     n_read: int
     n_rows: int
-    passed: NDArray[np.intp] | None
+    passed: IntArray | None
 
     def where(self, index: int) -> str:
         """Name a row as the user finds it: counted from 1, in the source, before the cut."""
@@ -52,7 +38,7 @@ class Block:
         return f"row {row + 1:,} of {self.source}"
 
 
-def read_columns(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+def read_columns(source: Source, kinds: Mapping[str, Kind]) -> dict[str, AnyArray]:
     """Read columns that are not events, such as scores, as a whole."""
     chunks = list(source.chunks(kinds))
     if not any(len(column) for chunk in chunks for column in chunk.values()):
@@ -61,15 +47,7 @@ def read_columns(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArray
 
 
 def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator[Block]:
-    """Read what is planned of the events that pass the cut, one chunk after the other.
-
-    Parameters
-    ----------
-    source : Source
-    plan : Plan
-    rows : int, optional
-        Events per chunk, before the cut; by default as the format is best read.
-    """
+    """Read what is planned of the events that pass the cut, in chunks of so many rows before the cut."""
     kinds, derived, cut = plan
     expressions = [*derived.values(), *([] if cut is None else [cut])]
     raw = frozenset[str]().union(*(e.columns for e in expressions))
@@ -98,16 +76,16 @@ def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator
 
 def _precise(column: Any) -> Any:
     """Numbers in which products of weights keep their digits."""
-    if _is_jagged(column):
+    if is_jagged(column):
         awkward = need("awkward")
         return awkward.values_astype(column, np.float64) if "float32" in str(column.type) else column
     return column.astype(np.float64) if column.dtype == np.float32 else column
 
 
-def _flat(column: Any, name: str, source: Source) -> NDArray[Any]:
+def _flat(column: Any, name: str, source: Source) -> AnyArray:
     """A column that is wanted by itself, and used in an expression as well."""
-    if _is_jagged(column) or column.ndim != 1:
-        shape = column.type if _is_jagged(column) else " * ".join(map(str, (*column.shape, column.dtype)))
+    if is_jagged(column) or column.ndim != 1:
+        shape = column.type if is_jagged(column) else " * ".join(map(str, (*column.shape, column.dtype)))
         raise InputError(
             f"column {name!r} of {source.name} does not hold one value per event but the shape {shape}; pick one with "
             f"'{name}[0]', or use sum, max, min, count, any, all"
@@ -115,24 +93,8 @@ def _flat(column: Any, name: str, source: Source) -> NDArray[Any]:
     return np.asarray(column)
 
 
-def _is_jagged(column: Any) -> bool:
-    return type(column).__module__.partition(".")[0] == "awkward"
-
-
 class FeatureTable:
-    """Rows of float32 features that grow at the end.
-
-    Parameters
-    ----------
-    names : sequence of str
-    missing : float, optional
-        Code that becomes NaN.
-
-    Attributes
-    ----------
-    n_rows, n_empty : int
-        Rows so far, and how many of their values were NaN in the source.
-    """
+    """Rows of float32 features that grow at the end; `missing` becomes NaN, `n_empty` values were NaN in the source."""
 
     def __init__(self, names: Sequence[str], missing: float | None) -> None:
         self.names = tuple(names)
@@ -140,7 +102,7 @@ class FeatureTable:
         self.n_rows = self.n_empty = 0
         self._rows = np.empty((0, len(self.names)), dtype=np.float32)
 
-    def add(self, columns: Mapping[str, NDArray[Any]], where: Callable[[int], str]) -> None:
+    def add(self, columns: Mapping[str, AnyArray], where: Callable[[int], str]) -> None:
         """Append rows; `where` names a row of these columns in an error."""
         n = len(columns[self.names[0]])
         if self.n_rows + n > len(self._rows):

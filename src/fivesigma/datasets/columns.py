@@ -6,22 +6,17 @@ import fnmatch
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
+from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
-from fivesigma.datasets.expression import Expression, split_definition
+from fivesigma.datasets.expression import Expression, is_jagged, one_per_event, split_definition
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.yields import KNOWN_PAIRS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
 
 __all__ = ["NEVER_FEATURES", "Columns", "Kind", "Source", "join_parts", "known_signal", "matches", "require"]
 
@@ -34,20 +29,9 @@ _CHALLENGE = ("EventId", "Label", "Weight", "Process", "Kaggle*")
 NEVER_FEATURES = (
     *_CHALLENGE,
     *("event", "event_number", "*eventnumber", "evt*", "run", "run_number", "*runnumber", "lumi*", "bunchcrossing"),
-    *(
-        "*weight*",
-        "sf",
-        "sf_*",
-        "*_sf",
-        "*SF",
-        "*SF_*",
-        "sumw*",
-        "sum_of_weights",
-        "xsec*",
-        "cross_section",
-        "kfactor*",
-    ),
-    *("pass*", "flag*", "trig*", "hlt*", "l1_*", "l1simulation*", "xtrig*", "is_*", "dsid", "mcchannelnumber"),
+    *("*weight*", "sf", "sf_*", "*_sf", "*SF", "*SF_*", "sumw*", "sum_of_weights", "xsec*"),
+    *("cross_section", "kfactor*", "dsid", "mcchannelnumber"),
+    *("pass*", "flag*", "trig*", "hlt*", "l1_*", "l1simulation*", "xtrig*", "is_*"),
     *("gen*", "ngen*", "*fiducialgen*", "lhe*", "nlhe*", "htxs*", "*truth*", "mc_*", "MC[a-z]*", "pileup*"),
     *("index_ref", "eventinfo*", "*Up", "*Down", "*UpDelta*", "*_up", "*_down", "*__1up", "*__1down"),
 )
@@ -69,10 +53,7 @@ class Source(Protocol):
         """The columns that hold one number per event, in order."""
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
-        """Read columns piece by piece; numbers get NaN for empty cells, values may not be empty.
-
-        `rows` is the size of a piece for those that can be read in pieces of any size; None as the format is best read.
-        """
+        """Read columns in pieces of so many rows, or as the format is best read; numbers have NaN for empty cells."""
 
 
 class Plan(NamedTuple):
@@ -88,18 +69,8 @@ class Columns:
     """How events are read: what `load_events` was asked for, but for the files.
 
     What a user asks for becomes definite when `settled` has seen a source: patterns are then names, and "auto" is a
-    column or None. `Events.columns` is such a settled record, and a model keeps it as `columns_`.
-
-    Parameters
-    ----------
-    features, label, signal, weight, process, ids, keep, missing, tree, cut, varied, luminosity, cross_section, \
-sum_of_weights
-        As in `load_events`.
-
-    Attributes
-    ----------
-    factors : mapping of str to float
-        By what the weights of each process were multiplied, once its files were seen.
+    column or None. `Events.columns` is such a settled record, and a model keeps it as `columns_`. By ``factors`` the
+    weights of each process were multiplied, once its files were seen.
     """
 
     features: Sequence[str] | None = None
@@ -189,16 +160,10 @@ sum_of_weights
         return _definitions(self.features or (), "feature") | _definitions(self.keep, "kept column")
 
     def settled(self, source: Source) -> tuple[Columns, tuple[str, ...], tuple[str, ...]]:
-        """Decide which column is what from the first source.
+        """Decide which column is what from the first source; which columns cannot be features, and which could.
 
-        Returns
-        -------
-        columns : Columns
-        left_out : tuple of str
-            Columns that cannot be features.
-        held_back : tuple of str
-            Number columns that could be features and are not, because of their names or because they are used
-            otherwise; the challenge's own names go without saying.
+        The last are number columns that are no features because of their names or because they are used otherwise; the
+        challenge's own names go without saying.
         """
         there, numbers = frozenset(source.names), frozenset(source.numbers)
         ids = ("EventId" if "EventId" in there else None) if self.ids == "auto" else self.ids
@@ -393,16 +358,8 @@ def known_signal(labels: Sequence[Any], signal: Any, where: str) -> Any:
     )
 
 
-def join_parts(name: str, parts: Sequence[tuple[str, NDArray[Any]]]) -> NDArray[Any]:
-    """Join a column that is in several places, without turning integers to floats.
-
-    Parameters
-    ----------
-    name : str
-        What to call the column in an error.
-    parts : sequence of (str, array)
-        Where each part is from, and the part.
-    """
+def join_parts(name: str, parts: Sequence[tuple[str, AnyArray]]) -> AnyArray:
+    """Join a column whose parts are from several places, without turning integers to floats."""
     arrays = [part for _, part in parts]
     if len(arrays) == 1:
         return arrays[0]
@@ -418,20 +375,36 @@ def join_parts(name: str, parts: Sequence[tuple[str, NDArray[Any]]]) -> NDArray[
         )
     if kinds == {"i", "u"}:
         # NumPy joins uint64 and int64 as float64, in which neighbours above 2^53 are the same.
-        wide = _whole_type(arrays)
-        if wide is None:
+        below, above = any(part.min() < 0 for part in whole), any(part.max() >= 2**63 for part in whole)
+        if below and above:
             raise InputError(f"column {name!r} holds integers below 0 and above 2^63, which no integer type can hold")
-        arrays = [part.astype(wide) for part in arrays]
+        arrays = [part.astype(np.uint64 if above else np.int64) for part in arrays]
     return np.concatenate(arrays)
 
 
-def _whole_type(arrays: Iterable[NDArray[Any]]) -> type[np.integer[Any]] | None:
-    """The 64-bit type that holds all these integers."""
-    filled = [part for part in arrays if part.size]
-    largest = max((int(part.max()) for part in filled), default=0)
-    if largest < 2**63:
-        return np.int64
-    return np.uint64 if min(int(part.min()) for part in filled) >= 0 else None
+def as_kind(column: Any, name: str, source: str, kind: Kind) -> Any:
+    """A column of uproot or awkward as it is wanted; only raw ones may have several values per event."""
+    if is_jagged(column):
+        column = one_per_event(column, gaps=kind == "value")
+    if kind == "raw":
+        return column
+    several = column.ndim != 1 or is_jagged(column)
+    if not several and column.dtype.kind == "O":  # text or gaps, or arrays of uproot
+        several = kind != "value" or not np.isscalar(next((item for item in column if item is not None), ""))
+    if several:
+        what = "value" if kind == "value" else "number"
+        shape = column.type if is_jagged(column) else _shape(column)
+        raise InputError(
+            f"branch {name!r} of {source} does not hold one {what} per event but the shape {shape}; pick one with "
+            f"'{name}[0]', or use sum, max, min, count, any, all"
+        )
+    with np.errstate(over="ignore"):
+        return column if kind == "value" else column.astype(kind)
+
+
+def _shape(column: AnyArray) -> str:
+    inside = ["var", getattr(next(iter(column), None), "dtype", "?")] if column.dtype.kind == "O" else [column.dtype]
+    return " * ".join(map(str, (*column.shape, *inside)))
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:

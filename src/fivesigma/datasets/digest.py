@@ -17,14 +17,7 @@ _AT_ONCE = 1 << 17  # rows, so that no copy of a large table is made
 
 
 def events_digest(events: Events) -> str:
-    """Digest of features, weights and labels, in their order; writing and reading a file changes nothing.
-
-    Examples
-    --------
-    >>> from fivesigma.datasets import make_htautau
-    >>> events_digest(make_htautau(200)) == events_digest(make_htautau(200))
-    True
-    """
+    """Digest of features, weights and labels, in their order; writing and reading a file changes nothing."""
     signal = events.is_signal if events.labelled else np.zeros(0, dtype=bool)
     return digest_of(canonical(events.X), events.weight, signal)
 
@@ -58,13 +51,7 @@ def rows_to_know_again(X: Any, known: AnyArray | None = None) -> AnyArray:
 
     Every row whose digest is below the largest of these is here: what share of other events is among these can be told
     from those of them with as small digests. Of no more than 4,096 rows all are here.
-
-    Parameters
-    ----------
-    X : array or frame
-        Of anything but numbers nothing is kept.
-    known : array, optional
-        What was kept of the rows before.
+    Of anything but numbers nothing is kept. `known` is what was kept of the rows before.
     """
     out = np.zeros(0, dtype=np.uint64) if known is None else known
     try:

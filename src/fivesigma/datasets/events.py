@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fivesigma._tools.summary import Summary, digits
-from fivesigma.datasets.columns import some
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma.datasets.columns import Columns, join_parts, some
 from fivesigma.datasets.folds import fold_numbers, hashed, stratified_part
-from fivesigma.datasets.join import joined
 from fivesigma.errors import InputError, did_you_mean, is_number
 from fivesigma.yields import effective_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from fivesigma._types import BoolArray, IntArray
-    from fivesigma.datasets.columns import Columns
 
 __all__ = ["Events"]
 
@@ -70,13 +63,13 @@ class Events:
     """
 
     X: NDArray[np.float32]
-    y: NDArray[Any]
-    weight: NDArray[np.float64]
+    y: AnyArray
+    weight: Array
     signal: Any
     feature_names: tuple[str, ...]
-    process: NDArray[Any] | None = None
-    ids: NDArray[Any] | None = None
-    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    process: AnyArray | None = None
+    ids: AnyArray | None = None
+    kept: Mapping[str, AnyArray] = field(default_factory=dict)
     columns: Columns | None = None
     notes: tuple[str, ...] = ()
 
@@ -86,7 +79,7 @@ class Events:
     def __len__(self) -> int:
         return len(self.X)
 
-    def __getitem__(self, rows: int | slice | Sequence[int] | NDArray[Any]) -> Self:
+    def __getitem__(self, rows: int | slice | Sequence[int] | AnyArray) -> Self:
         """Select the events of a mask, a slice or row numbers, with their weights as they are."""
         if isinstance(rows, int | np.integer):
             rows = [int(rows)]
@@ -100,7 +93,7 @@ class Events:
         return self.signal is not None
 
     @property
-    def is_signal(self) -> NDArray[np.bool_]:
+    def is_signal(self) -> BoolArray:
         """True where an event is signal."""
         if not self.labelled:
             raise InputError("these events have no labels: name their column with label= or --label when reading")
@@ -110,7 +103,7 @@ class Events:
         """Return one feature by name."""
         return self.table([name])[:, 0]
 
-    def table(self, names: Sequence[str] | NDArray[Any] | None = None) -> NDArray[np.float32]:
+    def table(self, names: Sequence[str] | AnyArray | None = None) -> NDArray[np.float32]:
         """Return the features in a given order.
 
         Parameters
@@ -246,10 +239,10 @@ class Events:
         for number, part in enumerate(given, start=1):
             if not isinstance(part, Events):
                 raise InputError(f"part {number} must be Events, got {type(part).__name__}")
-        return joined(given)
+        return _joined(given)
 
     def __add__(self, other: object) -> Events:
-        return joined([self, other]) if isinstance(other, Events) else NotImplemented
+        return _joined([self, other]) if isinstance(other, Events) else NotImplemented
 
     def _classes(self) -> list[tuple[str, BoolArray]]:
         """Signal and background, or all events if they have no labels."""
@@ -289,9 +282,9 @@ class Events:
     def _repr_html_(self) -> str:
         return self._summary().html()
 
-    def _yields(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    def _yields(self) -> Iterator[tuple[str, Array]]:
         """Each line of the table: signal, its processes, background, its processes."""
-        classes: list[tuple[str, NDArray[Any]]] = [("all", np.ones(len(self), dtype=bool))]
+        classes: list[tuple[str, AnyArray]] = [("all", np.ones(len(self), dtype=bool))]
         if self.labelled:
             signal = self.is_signal
             others = [label for label in np.unique(self.y).tolist() if label != self.signal]
@@ -301,3 +294,60 @@ class Events:
             if self.process is not None:
                 for process in np.unique(self.process[mask]).tolist():
                     yield f"  {process}", self.weight[mask & (self.process == process)]
+
+
+def _joined(parts: list[Events]) -> Events:
+    if not parts:
+        raise InputError("there are no events to join")
+    first, notes = parts[0], []
+    for number, part in enumerate(parts, start=1):
+        _refuse_unlike(first, part, number)
+    values: dict[str, Any] = {"X": np.concatenate([part.table(first.feature_names) for part in parts])}
+    for name in first.PER_EVENT[1:]:
+        columns = [getattr(part, name) for part in parts]
+        if all(column is not None for column in columns):
+            values[name] = _stacked(name, columns)
+        elif any(column is not None for column in columns):
+            values[name] = None
+            notes.append(f"The column {name} is dropped, because not all of the joined events have it.")
+    ids = values.get("ids")
+    if ids is not None and np.unique(ids).size < ids.size:
+        values["ids"] = None
+        notes.append("The identifiers are dropped, because they are not unique in the joined events.")
+    if first.labelled:
+        others = values["y"][values["y"] != first.signal]
+        if others.size and (others != others[0]).any():
+            raise InputError(
+                f"the joined events have the background labels {some(np.unique(others).tolist())}; one is needed"
+            )
+    names = dict.fromkeys(name for part in parts for name in part.kept)
+    kept = [name for name in names if all(name in part.kept for part in parts)]
+    dropped = [name for name in names if name not in kept]
+    notes += [f"The kept column {name} is dropped, because not all of the joined events have it." for name in dropped]
+    same = all(part.columns == first.columns for part in parts)
+    return replace(
+        first,
+        **values,
+        kept={name: _stacked(name, [part.kept[name] for part in parts]) for name in kept},
+        columns=first.columns if same else None,
+        notes=tuple(dict.fromkeys([*(note for part in parts for note in part.notes), *notes])),
+    )
+
+
+def _stacked(name: str, columns: list[AnyArray]) -> AnyArray:
+    return join_parts(name, [(f"part {number}", column) for number, column in enumerate(columns, start=1)])
+
+
+def _refuse_unlike(first: Events, part: Events, number: int) -> None:
+    """Say why a part cannot be joined to the first."""
+    if type(part) is not type(first):
+        raise InputError(f"part {number} must be {type(first).__name__} like the first, got {type(part).__name__}")
+    unlike = set(first.feature_names) ^ set(part.feature_names)
+    if unlike:
+        raise InputError(
+            f"part {number} and the first have other features: only one of them has {some(sorted(unlike))}"
+        )
+    if first.labelled != part.labelled:
+        raise InputError(f"part {number} has {'no ' * (not part.labelled)}labels, unlike the first")
+    if first.labelled and not first.signal == part.signal:
+        raise InputError(f"part {number} has the signal label {part.signal!r}, but the first has {first.signal!r}")

@@ -9,19 +9,16 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from fivesigma._tools.extras import need
+from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.errors import InputError, did_you_mean, shortened
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-__all__ = ["Expression", "split_definition"]
+__all__ = ["Expression", "is_jagged", "one_per_event", "split_definition"]
 
 MOST_CHARACTERS = 10_000
 
@@ -43,7 +40,7 @@ def _mass(*momenta: Any) -> Any:
 
 def _where(condition: Any, yes: Any, no: Any) -> Any:
     """One or the other for each event, or for each value of a jagged column."""
-    library: Any = need("awkward") if any(map(_jagged, (condition, yes, no))) else np
+    library: Any = need("awkward") if any(map(is_jagged, (condition, yes, no))) else np
     return library.where(condition, yes, no)
 
 
@@ -61,16 +58,9 @@ _OTHER_NAMES = {
     "deltaPhi": "deltaphi",
     "deltaR": "deltar",
     **{f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    "Sum$": "sum",
-    "Max$": "max",
-    "Min$": "min",
+    **{f"{name}$": name.lower() for name in ("Sum", "Max", "Min", "Alt", "MaxIf", "MinIf")},
     "Length$": "count",
-    "Alt$": "alt",
-    "MaxIf$": "maxif",
-    "MinIf$": "minif",
     "TMath::ATan2": "arctan2",
-    "TMath::Power": "power",
-    "TMath::Pi": "pi",
     "TVector2::Phi_mpi_pi": "phi_mpi_pi",
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -119,13 +109,7 @@ _CLOSING = {"(": ")", "[": "]"}
 
 
 def split_definition(text: str) -> tuple[str, str] | None:
-    """Name and expression of a definition such as ``"HT = sum(jet_pt)"``, or None if the text is none.
-
-    Examples
-    --------
-    >>> split_definition("HT = sum(jet_pt)"), split_definition("mass"), split_definition("a == b")
-    (('HT', 'sum(jet_pt)'), None, None)
-    """
+    """Name and expression of a definition such as ``"HT = sum(jet_pt)"``, or None if the text is none."""
     found = _DEFINITION.fullmatch(text)
     return None if found is None else (found[1], found[2])
 
@@ -137,21 +121,7 @@ class Expression:
     per event: ``x[0]`` picks one (missing where there is none), ``x[y > 1]`` some, and sum, max, min, count, any and
     all make one of them.
 
-    Parameters
-    ----------
-    text : str
-    what : str
-        What error messages call it: "cut", "weight", "feature 'HT'".
-
-    Examples
-    --------
-    >>> cut = Expression("n >= 2 && abs(eta) < 2.5", "cut")
-    >>> sorted(cut.columns)
-    ['eta', 'n']
-    >>> cut.condition({"n": np.array([1, 2, 3]), "eta": np.array([0.1, -3.0, 1.0])})
-    array([False, False,  True])
-    >>> Expression("a * b", "weight").number({"a": np.array([2.0, 3.0]), "b": np.array([0.5, 1.0])})
-    array([1., 3.])
+    `what` is what messages call it: "cut", "weight", "feature 'HT'".
     """
 
     def __init__(self, text: str, what: str) -> None:
@@ -207,25 +177,25 @@ class Expression:
             return None if before is None else f"{before}.{node.attr}"
         return None
 
-    def condition(self, columns: Mapping[str, Any], n_events: int | None = None) -> NDArray[np.bool_]:
+    def condition(self, columns: Mapping[str, Any], n_events: int | None = None) -> BoolArray:
         """Return True or False for each event; what is missing fails every comparison but ``!=``."""
         value = self._evaluated(columns, n_events)
         if _kind(value) not in "biu":
             raise self._error("it is not true or false for each event; compare the columns with something")
         return np.asarray(value != 0)
 
-    def number(self, columns: Mapping[str, Any], n_events: int | None = None) -> NDArray[np.float64]:
+    def number(self, columns: Mapping[str, Any], n_events: int | None = None) -> Array:
         """Return one number for each event, NaN where it is missing."""
         return np.asarray(self.values(columns, n_events), dtype=np.float64)
 
-    def values(self, columns: Mapping[str, Any], n_events: int | None = None) -> NDArray[Any]:
+    def values(self, columns: Mapping[str, Any], n_events: int | None = None) -> AnyArray:
         """Return one number or truth for each event in its own type."""
         value = self._evaluated(columns, n_events)
         if _kind(value) not in "biuf":
             raise self._error("it is text, and a number for each event is needed")
         return value
 
-    def _evaluated(self, columns: Mapping[str, Any], n_events: int | None) -> NDArray[Any]:
+    def _evaluated(self, columns: Mapping[str, Any], n_events: int | None) -> AnyArray:
         n_events = len(next(iter(columns.values()))) if n_events is None else n_events
         try:
             with np.errstate(all="ignore"):
@@ -238,8 +208,8 @@ class Expression:
             raise self._error(f"its values cannot be computed ({type(err).__name__})") from err
         if isinstance(value, str):
             raise self._error("it is text, and a number for each event is needed")
-        if _jagged(value) or np.ndim(value) > 1:
-            shape = str(value.type) if _jagged(value) else " * ".join(map(str, (*np.shape(value), value.dtype)))
+        if is_jagged(value) or np.ndim(value) > 1:
+            shape = str(value.type) if is_jagged(value) else " * ".join(map(str, (*np.shape(value), value.dtype)))
             raise self._error(
                 f"it has not one number per event but the shape {shape}; pick one with [0], or use "
                 f"{', '.join(_REDUCTIONS)}"
@@ -320,10 +290,10 @@ class Expression:
         if position is not None or isinstance(index, ast.Slice | ast.Tuple):
             raise self._error(f"[{shortened(ast.unparse(index))}] is neither a whole number nor a condition")
         chosen = self._value(index, columns)
-        if not _jagged(chosen) and np.ndim(chosen) == 1 and _kind(chosen) in "iuf":
+        if not is_jagged(chosen) and np.ndim(chosen) == 1 and _kind(chosen) in "iuf":
             return self._picked_each(value, chosen)
         mask = self._truth(index, columns)
-        if not (_jagged(value) and _jagged(mask)):
+        if not (is_jagged(value) and is_jagged(mask)):
             raise self._error("a condition in brackets chooses among the numbers of a jagged column, and needs one")
         try:
             return value[mask]
@@ -331,18 +301,18 @@ class Expression:
             raise self._error("a condition in brackets has other lengths than the column before it") from err
 
     def _picked(self, value: Any, position: int) -> Any:
-        if not _jagged(value):
+        if not is_jagged(value):
             if np.ndim(value) != 2:
                 raise self._error(f"[{position}] picks one of several numbers per event, and there is only one")
             inside = -value.shape[1] <= position < value.shape[1]
             return value[:, position] if inside else np.full(len(value), np.nan)
         awkward = need("awkward")
         enough = position + 1 if position >= 0 else -position
-        return _flat(awkward.mask(value, awkward.num(value) >= enough)[:, position])
+        return one_per_event(awkward.mask(value, awkward.num(value) >= enough)[:, position])
 
-    def _picked_each(self, value: Any, position: NDArray[Any]) -> Any:
+    def _picked_each(self, value: Any, position: AnyArray) -> Any:
         """The value at a position of its own in each event; missing where there is none, as at -1."""
-        if not _jagged(value):
+        if not is_jagged(value):
             raise self._error("a position in brackets picks one of several numbers per event, and there is only one")
         awkward = need("awkward")
         with np.errstate(invalid="ignore"):
@@ -350,13 +320,13 @@ class Expression:
         at = np.where(there, position, 0).astype(np.int64)
         padded = awkward.pad_none(value, 1)
         picked = padded[np.arange(len(at)), at]
-        return _flat(awkward.mask(picked, there))
+        return one_per_event(awkward.mask(picked, there))
 
     def _call(self, name: str, args: list[Any]) -> Any:
         name = _OTHER_NAMES.get(name, name)
         if name in ("max", "min") and len(args) == 2:  # as in C++
             name = f"{name}imum"
-        if name in ("maxif", "minif") and len(args) == 2 and all(map(_jagged, args)):
+        if name in ("maxif", "minif") and len(args) == 2 and all(map(is_jagged, args)):
             return self._reduce(name[:3], args[0][args[1] != 0])
         if name in _REDUCTIONS:
             if len(args) != 1:
@@ -376,7 +346,7 @@ class Expression:
         """One number per event; the largest and the smallest of none are missing."""
         if _kind(value) not in "biuf":
             raise self._error(f"{name} takes numbers")
-        if not _jagged(value):
+        if not is_jagged(value):
             if np.ndim(value) != 2:
                 raise self._error(f"{name} takes a column with several numbers per event, and there is only one")
             if name == "count":
@@ -385,7 +355,7 @@ class Expression:
         awkward = need("awkward")
         if name == "count":
             return np.asarray(awkward.num(value, axis=1))
-        return _flat(getattr(awkward, name)(value, axis=1))
+        return one_per_event(getattr(awkward, name)(value, axis=1))
 
     def _apply(self, op: type[ast.AST], *args: Any) -> Any:
         if op not in _OPERATORS:
@@ -411,10 +381,7 @@ class Expression:
 
 def _conditional(pieces: list[str], at: int = 0, closing: str = "") -> tuple[str, int]:
     """Python for pieces up to a closing bracket, with ``a ? b : c`` as ``b if a else c``; and where they end."""
-    items, parts = (
-        [],
-        [""],
-    )  # finished items of a list of arguments; parts of a conditional, with its marks between them
+    items, parts = [], [""]  # finished arguments; parts of a conditional, with its marks between them
     while at < len(pieces) and pieces[at] != closing:
         piece = pieces[at]
         at += 1
@@ -449,7 +416,7 @@ def _chosen(parts: list[str]) -> str:
 
 def _has_bits(value: Any) -> bool:
     """Whether all numbers are whole, as flags are, or missing, as they may be where one of several was picked."""
-    if _kind(value) == "f" and not _jagged(value):
+    if _kind(value) == "f" and not is_jagged(value):
         return bool(np.all(~np.isfinite(value) | (value == np.round(value))))
     return _kind(value) in "iu"
 
@@ -469,7 +436,8 @@ def _number(value: float) -> Any:
     return np.int64(value) if fits else np.float64(value)  # or an OverflowError
 
 
-def _jagged(value: Any) -> bool:
+def is_jagged(value: Any) -> bool:
+    """Whether it is an array of awkward, with several values per event."""
     return type(value).__module__.partition(".")[0] == "awkward"
 
 
@@ -477,7 +445,7 @@ def _kind(value: Any) -> str:
     """The kind of a value's numbers: b, i, u, f, or U for text and all else."""
     if isinstance(value, str):
         return "U"
-    if not _jagged(value):
+    if not is_jagged(value):
         kind = np.asarray(value).dtype.kind
         return kind if kind in "biuf" else "U"
     name = str(value.type).replace("?", "").rpartition("* ")[2].strip()
@@ -487,11 +455,20 @@ def _kind(value: Any) -> str:
     return "U"
 
 
-def _flat(value: Any) -> Any:
-    """An array of NumPy if there is one value per event; missing numbers are NaN, missing truths false."""
+def one_per_event(value: Any, *, gaps: bool = False) -> Any:
+    """An array of NumPy if there is one value per event; missing numbers are NaN, missing truths false, or all None."""
     awkward = need("awkward")
-    if value.ndim != 1:
+    kind = str(value.type).partition("* ")[2]
+    if value.fields or kind.startswith("union"):
         return value
+    if value.ndim != 1:
+        if "option" in kind or "?" in kind:  # as polars and pyarrow have it: a list that is missing is empty
+            value = awkward.fill_none(value, [], axis=0)
+            number = _kind(value) in "iuf"
+            value = awkward.fill_none(awkward.values_astype(value, np.float64), np.nan, axis=-1) if number else value
+        return value
+    if kind.strip("?") == "string" or (gaps and "?" in kind):
+        return np.array([*value.to_list(), None], dtype=object)[:-1]
     if _kind(value) == "b":
         return np.asarray(awkward.fill_none(value, False))
     if "?" in str(value.type):

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fivesigma._types import AnyArray, BoolArray, IntArray
 from fivesigma.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fivesigma._types import BoolArray, IntArray
 
 __all__ = ["fold_numbers", "hashed", "stratified_part"]
 
 
 def stratified_part(
-    classes: Sequence[tuple[str, BoolArray]], process: NDArray[Any] | None, fraction: float, random_state: Any
+    classes: Sequence[tuple[str, BoolArray]], process: AnyArray | None, fraction: float, random_state: Any
 ) -> BoolArray:
-    """Draw a fraction of the events, the same of every class and, to one event, of every process.
-
-    Parameters
-    ----------
-    classes : sequence of (str, bool array of shape (n_events,))
-        What each class is called, and its events.
-    process : array of shape (n_events,), optional
-    fraction : float
-        Share of each class to draw, rounded to whole events.
-    random_state : int, numpy Generator or None
-        Seed; None draws another part every time.
-
-    Returns
-    -------
-    bool array of shape (n_events,)
-    """
+    """Draw a fraction of the events, the same of every class and, to one event, of every process."""
     try:
         share = float(fraction)
     except (TypeError, ValueError):
@@ -67,7 +48,7 @@ def stratified_part(
     return part
 
 
-def fold_numbers(k: int, numbers: NDArray[Any]) -> IntArray:
+def fold_numbers(k: int, numbers: AnyArray) -> IntArray:
     """Integers modulo `k`, from 0 to k - 1 for negative ones too."""
     try:
         n_folds = operator.index(k)
@@ -81,13 +62,7 @@ def fold_numbers(k: int, numbers: NDArray[Any]) -> IntArray:
 
 
 def hashed(rows: IntArray | NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64 (Steele, Lea and Flood 2014) of row numbers: as good as random, and the same everywhere.
-
-    Examples
-    --------
-    >>> [hex(value) for value in hashed(np.arange(2)).tolist()]
-    ['0xe220a8397b1dcdaf', '0x6e789e6aa1b965f4']
-    """
+    """SplitMix64 (Steele, Lea and Flood 2014) of row numbers: as good as random, and the same everywhere."""
     z = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fivesigma._tools.files import check_digest
 from fivesigma.datasets.columns import Columns, asks
 from fivesigma.datasets.root import RootTree
 from fivesigma.datasets.sources import Paths, find_inputs, find_targets
@@ -114,7 +113,6 @@ def column_names(path: str | os.PathLike[str], *, tree: str | None = None) -> tu
     if tree is None and target.tree is None and target.path.name.lower().endswith(".root"):
         trees = RootTree.trees_of(target.path)
         if len(trees) > 1:
-            check_digest(target.path)
             return tuple(f"{each}:{name}" for each in trees for name in RootTree(target.path, each).names)
     return tuple(target.open(tree).names)
 

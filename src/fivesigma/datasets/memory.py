@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fivesigma._tools.extras import need
+from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
-from fivesigma.datasets.columns import Columns, asks
+from fivesigma.datasets.columns import Columns, Kind, as_kind, asks
+from fivesigma.datasets.events import Events
+from fivesigma.datasets.sources import Input
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from fivesigma.datasets.columns import Kind
-    from fivesigma.datasets.events import Events
 
 __all__ = ["from_arrays", "from_frame"]
 
 
 class _Frame:
     """A pandas, polars or pyarrow table, or a mapping of arrays; none of these libraries is imported."""
-
-    process, factor = None, 1.0  # no file says what its events are
 
     def __init__(self, frame: Any, name: str | None = None) -> None:
         self.name = name or f"the {type(frame).__name__}"
@@ -43,7 +39,7 @@ class _Frame:
         self.columns = {name: self._array(name) for name in self.names}
         self.numbers = tuple(name for name, column in self.columns.items() if column.dtype.kind in "biuf")
 
-    def _array(self, name: str) -> NDArray[Any]:
+    def _array(self, name: str) -> AnyArray:
         column = self.frame[name]
         if hasattr(getattr(column, "type", None), "index_type"):
             return np.array(column.to_pylist(), dtype=object)  # pyarrow's categories have no NumPy form
@@ -54,7 +50,7 @@ class _Frame:
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
         return array
 
-    def open(self) -> _Frame:
+    def open(self, tree: str | None = None) -> _Frame:  # noqa: ARG002 - as of a file
         """It is open."""
         return self
 
@@ -62,7 +58,7 @@ class _Frame:
         """It has no place."""
         return self
 
-    def state(self) -> tuple[int, ...]:
+    def state(self) -> tuple[Any, ...]:
         """It does not change."""
         return ()
 
@@ -70,13 +66,13 @@ class _Frame:
         """Hand over the columns at once; text where numbers belong is refused."""
         yield {name: self._read(name, self.columns[name], kind) for name, kind in kinds.items()}
 
-    def _read(self, name: str, column: NDArray[Any], kind: Kind) -> Any:
+    def _read(self, name: str, column: AnyArray, kind: Kind) -> Any:
         if kind == "raw":
             lists = column.dtype.kind == "O" and isinstance(next(iter(column), None), list | tuple | np.ndarray)
             return need("awkward").from_iter(column) if lists else column
         return self._value(name, column) if kind == "value" else self._numbers(name, column, kind)
 
-    def _value(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
+    def _value(self, name: str, column: AnyArray) -> AnyArray:
         """A column as it stands; integers that a gap has turned to floats are refused for the gap."""
         source = self.frame[name]
         given = str(getattr(source, "dtype", getattr(source, "type", ""))).lower()
@@ -85,7 +81,7 @@ class _Frame:
             raise InputError(f"column {name!r} is empty in row {row:,} of {self.name}; every event needs a value there")
         return column
 
-    def _numbers(self, name: str, column: NDArray[Any], kind: str) -> NDArray[Any]:
+    def _numbers(self, name: str, column: AnyArray, kind: str) -> AnyArray:
         if column.ndim != 1:
             raise InputError(f"column {name!r} of {self.name} does not hold one number per event")
         try:
@@ -98,6 +94,60 @@ class _Frame:
         )
 
 
+class _Records:
+    """Records of awkward, or a partition of dask-awkward; a field of a field has a name such as ``Jet.pt``."""
+
+    def __init__(self, array: Any, name: str) -> None:
+        self.array, self.name = array, name
+        types = getattr(array, "_meta", array)  # dask-awkward has types before it has values
+        self._paths = {".".join(path): path for path in _leaves(types)}
+        if not self._paths:
+            raise InputError(f"{name} has no fields: give an array of records")
+        kinds = {name: str(types[path].type).partition("* ")[2] for name, path in self._paths.items()}
+        self.names = tuple(self._paths)
+        self.numbers = tuple(n for n, kind in kinds.items() if re.fullmatch(r"\??(bool|u?int\d+|float\d+)", kind))
+
+    def open(self, tree: str | None = None) -> _Records:  # noqa: ARG002 - as of a file
+        """It is open."""
+        return self
+
+    def absolute(self) -> _Records:
+        """It has no place."""
+        return self
+
+    def state(self) -> tuple[Any, ...]:
+        """It does not change."""
+        return ()
+
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+        """Hand over the columns at once; of dask-awkward they are computed now, and no others."""
+        columns = {name: self.array[self._paths[name]] for name in kinds}
+        if hasattr(self.array, "compute"):
+            (columns,) = need("dask").compute(columns)
+        yield {name: as_kind(columns[name], name, self.name, kind) for name, kind in kinds.items()}
+
+
+def _leaves(array: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Paths to all that is no record."""
+    for field in array.fields:
+        inner = array[field]
+        yield from _leaves(inner, (*path, field)) if inner.fields else [(*path, field)]
+
+
+def _places(frame: Any) -> list[_Frame | _Records]:
+    """What a frame is to the reader: partitions, records, or columns."""
+    library, name = type(frame).__module__.partition(".")[0], f"the {type(frame).__name__}"
+    if library == "dask_awkward":
+        return [_Records(frame.partitions[k], f"partition {k} of {name}") for k in range(frame.npartitions)]
+    if library == "polars" and any(dtype.is_nested() for dtype in frame.dtypes):
+        frame, library = frame.to_arrow(), "pyarrow"
+    if library == "pyarrow" and any(field.type.num_fields for field in frame.schema):
+        return [_Records(need("awkward").from_arrow(frame), name)]
+    if hasattr(frame, "layout") and hasattr(frame, "fields"):  # of awkward, or of a library that builds on it
+        return [_Records(need("awkward").Array(frame.layout), name)]
+    return [_Frame(frame)]
+
+
 def _is_number(value: Any) -> bool:
     try:
         float(value)
@@ -108,9 +158,9 @@ def _is_number(value: Any) -> bool:
 
 @asks(Columns)
 def from_frame(frame: Any, columns: Columns) -> Events:
-    """Take events from a pandas, polars or pyarrow table, or from a dict of arrays.
+    """Take events from a pandas, polars or pyarrow table, from records of awkward or dask-awkward, or a dict of arrays.
 
-    The parameters and checks are those of `load_events`.
+    The parameters and checks are those of `load_events`. What is in a record has a name with a dot: ``"Jet.pt[0]"``.
 
     Examples
     --------
@@ -120,10 +170,10 @@ def from_frame(frame: Any, columns: Columns) -> Events:
     s     1             0.1        1.0
     b     1               5        1.0
     """
-    for name in ("tree", "luminosity", "cross_section", "sum_of_weights", "varied"):
+    for name in ("tree", "luminosity", "cross_section", "sum_of_weights"):
         if getattr(columns, name):
             raise InputError(f"{name} is for files, and this is a frame; leave it out")
-    return EventStream.of_inputs([_Frame(frame)], columns).load()
+    return EventStream.of_inputs([Input(place, varied=columns.varied) for place in _places(frame)], columns).load()
 
 
 def from_arrays(
@@ -182,4 +232,4 @@ def from_arrays(
     data = columns | kept | {str(key[role]): column for role, column in given.items()}
     asked = Columns(features=names, keep=tuple(kept), missing=missing, signal=signal, **key)
     # What the arrays are called here is nothing to read a file by.
-    return replace(EventStream.of_inputs([_Frame(data, "the arrays")], asked).load(), columns=None)
+    return replace(EventStream.of_inputs([Input(_Frame(data, "the arrays"))], asked).load(), columns=None)

@@ -20,23 +20,9 @@ __all__ = ["as_in_training"]
 def as_in_training(
     model: Any, path: Paths | Mapping[str, Paths], asked: Mapping[str, Any]
 ) -> tuple[Columns, tuple[str, ...]]:
-    """What to ask of files, so that their events are those that a model was trained for.
+    """What to ask of files, so that their events are those that a model was trained for, and notes of what that is.
 
-    Parameters
-    ----------
-    model : classifier
-        Its `columns_` is the record of the training.
-    path
-        As in `load_events`.
-    asked : mapping of str to object
-        Parameters of `load_events` that are to be otherwise than in training; None says that there is no such thing,
-        such as no cut. A luminosity of None leaves all weights as they stand.
-
-    Returns
-    -------
-    columns : Columns
-    notes : tuple of str
-        What was taken from the training, in one sentence.
+    Parameters of `load_events` in `asked` are to be otherwise than in training; None says that there is no such thing.
     """
     trained = Columns.of_model(model)
     first = find_targets(next(iter(path.values())) if isinstance(path, Mapping) else path)[:1]

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma.datasets.columns import some
+from fivesigma.datasets.columns import Kind, as_kind, some
+from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import FivesigmaError, InputError, did_you_mean, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from fivesigma.datasets.columns import Kind
 
 __all__ = ["RootTree"]
 
@@ -32,7 +28,7 @@ _STEP = "50 MB"
 class RootTree:
     """One TTree or RNTuple of a ROOT file."""
 
-    def __init__(self, path: Path, tree: str | None) -> None:
+    def __init__(self, path: File, tree: str | None) -> None:
         self.path = path
         self.name = path.name
         with self._opened() as file:
@@ -48,7 +44,7 @@ class RootTree:
         self._numbers = frozenset(self.numbers)
 
     @classmethod
-    def trees_of(cls, path: Path) -> tuple[str, ...]:
+    def trees_of(cls, path: File) -> tuple[str, ...]:
         """Names of all trees of a file."""
         found = cls.__new__(cls)
         found.path, found.name = path, path.name
@@ -63,7 +59,7 @@ class RootTree:
         with self._opened() as file:
             tree = file[self.tree]
             for piece in tree.iterate(list(kinds), step_size=rows or _STEP, library="ak" if several else "np"):
-                chunk = {name: self._typed(piece[name], name, kind) for name, kind in kinds.items()}
+                chunk = {name: as_kind(piece[name], name, self.name, kind) for name, kind in kinds.items()}
                 lengths = {len(column) for column in chunk.values()}
                 if len(lengths) > 1:
                     raise InputError(f"branches of {self.tree!r} in {self.name} differ in their number of entries")
@@ -71,31 +67,6 @@ class RootTree:
                 yield chunk
             if n_rows != int(tree.num_entries):
                 raise InputError(f"{self.name} gave {n_rows:,} of the {int(tree.num_entries):,} entries of its tree")
-
-    def _typed(self, column: Any, name: str, kind: Kind) -> Any:
-        if type(column).__module__.partition(".")[0] == "awkward":
-            column = self._unpacked(column)
-        if kind == "raw":
-            return column
-        text = column.dtype.kind == "O" and kind == "value" and isinstance(next(iter(column), ""), str)
-        if column.ndim != 1 or (column.dtype.kind == "O" and name not in self._numbers and not text):
-            what = "value" if kind == "value" else "number"
-            jagged = column.dtype.kind == "O"
-            inside = ["var", getattr(next(iter(column), None), "dtype", "?")] if jagged else [column.dtype]
-            shape = " * ".join(map(str, (*column.shape, *inside)))
-            raise InputError(
-                f"branch {name!r} of {self.name} does not hold one {what} per event but the shape {shape}; pick one "
-                f"with '{name}[0]', or use sum, max, min, count, any, all"
-            )
-        with np.errstate(over="ignore"):
-            return column if kind == "value" else column.astype(kind)
-
-    def _unpacked(self, column: Any) -> Any:
-        """One number or one text per event as NumPy has it; what has several stays as it is."""
-        kind = str(column.type).partition("* ")[2]
-        if column.ndim == 1 and kind != "string":
-            return need("awkward").to_numpy(column)
-        return np.array(column.to_list(), dtype=object) if kind == "string" else column
 
     def _choose(self, classes: Mapping[str, str], tree: str | None) -> str:
         trees = [name for name, kind in classes.items() if kind in _TREES]
@@ -113,11 +84,10 @@ class RootTree:
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         """Open the file; whatever uproot raises on damaged bytes becomes one sentence."""
-        uproot = need("uproot")
         if self.path.stat().st_size == 0:
             raise InputError(f"{self.name} is empty")
         try:
-            with uproot.open(self.path) as file:
+            with _open_root(self.path) as file:
                 yield file
         except FivesigmaError:
             raise
@@ -128,23 +98,17 @@ class RootTree:
             raise InputError(msg) from err
 
 
-def stored_sum(path: Path, name: str, process: str) -> float:
-    """Sum of weights that a ROOT file stores, such as that of all generated events.
+def _open_root(path: File) -> Any:
+    return path.open_root() if isinstance(path, RemoteFile) else need("uproot").open({path: None})
 
-    Parameters
-    ----------
-    path : Path
-    name : str
-        A histogram with one bin; ``name[1]`` or ``name[label]`` for one bin of a histogram, counted from 0; or
-        ``tree/branch``, whose entries are added. A name may be a glob pattern that matches one histogram.
-    process : str
-        For messages.
-    """
+
+def stored_sum(path: File, name: str, process: str) -> float:
+    """Sum of weights that a ROOT file stores, as `load_events` says of ``sum_of_weights``."""
     where = f"{path.name} (process {process!r})"
     if not path.name.lower().endswith(".root"):
         raise InputError(f"{where} is not a ROOT file, so it has no histogram {name!r}; give the sum as a number")
     try:
-        with need("uproot").open(path) as file:
+        with _open_root(path) as file:
             classes = file.classnames(recursive=True, cycle=False)
             tree, _, branch = name.rpartition("/")
             if classes.get(tree) in _TREES:

@@ -9,19 +9,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from fivesigma._tools.files import DIGEST, check_digest
-from fivesigma.datasets.columns import require
-from fivesigma.datasets.remote import fetched, is_remote
+from fivesigma.datasets.columns import Columns, Kind, Source, require
+from fivesigma.datasets.remote import File, RemoteFile, find_remote, is_remote
 from fivesigma.datasets.root import RootTree, stored_sum
 from fivesigma.datasets.tables import CsvFile, ParquetFile
 from fivesigma.errors import InputError, did_you_mean, is_number
-
-if TYPE_CHECKING:
-    from fivesigma.datasets.columns import Columns, Kind, Source
 
 __all__ = ["Input", "Paths", "Target", "find_inputs", "find_targets", "normalise"]
 
@@ -34,7 +31,7 @@ _ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".root")
 class Target(NamedTuple):
     """A file, and the tree in it that its name asks for."""
 
-    path: Path
+    path: File
     tree: str | None = None
 
     @property
@@ -42,7 +39,11 @@ class Target(NamedTuple):
         """What messages call it."""
         return self.path.name
 
-    def state(self) -> tuple[int, ...]:
+    def absolute(self) -> Target:
+        """The same for a process in another folder."""
+        return self._replace(path=self.path.absolute())
+
+    def state(self) -> tuple[Any, ...]:
         """What the system says of the file, by which a change is noticed."""
         try:
             found = self.path.stat()
@@ -54,34 +55,40 @@ class Target(NamedTuple):
         """Open the file; its digest is checked if there is one."""
         tree = self.tree or tree
         ending = next(ending for ending in _ENDINGS if self.name.lower().endswith(ending))
-        check_digest(self.path)
+        if isinstance(self.path, Path):
+            check_digest(self.path)
         try:
             if ending == ".root":
                 return RootTree(self.path, tree)
             if self.tree is not None:
                 raise InputError(f"{self.name} is not a ROOT file, so it has no tree {self.tree!r}")
-            return ParquetFile(self.path) if ending == ".parquet" else CsvFile(self.path)
+            path = self.path.copied() if isinstance(self.path, RemoteFile) else self.path
+            return ParquetFile(path) if ending == ".parquet" else CsvFile(path)
         except PermissionError as err:
             raise InputError(f"{self.path} may not be read by this user") from err
 
 
+class Located(Protocol):
+    """Where events are: a file, or an object in memory."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    def open(self, tree: str | None = None) -> Source:
+        """Its columns."""
+
+    def absolute(self) -> Located:
+        """The same for a process in another folder."""
+
+    def state(self) -> tuple[Any, ...]:
+        """What tells that it has changed; a file has its size first."""
+
+
 class Input(NamedTuple):
-    """One file of events: which, how it is opened, and what its events are.
+    """One file of events: the tree of a file that names none, columns in place of others, and what its events are."""
 
-    Attributes
-    ----------
-    target : Target
-    tree : str or None
-        Of a ROOT file that does not name one.
-    varied : mapping of str to str
-        Columns that are read in place of others.
-    process : str or None
-        What its events were simulated as, where files and not a column say so.
-    factor : float
-        Of their weights.
-    """
-
-    target: Target
+    target: Located
     tree: str | None = None
     varied: Mapping[str, str] = {}
     process: str | None = None
@@ -99,23 +106,11 @@ class Input(NamedTuple):
 
     def absolute(self) -> Input:
         """The same for a process in another folder."""
-        return self._replace(target=self.target._replace(path=self.target.path.absolute()))
-
-    def state(self) -> tuple[int, ...]:
-        """What tells that the file has changed."""
-        return self.target.state()
+        return self._replace(target=self.target.absolute())
 
 
 class Renamed:
-    """A source in which some columns stand for others.
-
-    Parameters
-    ----------
-    source : Source
-    varied : mapping of str to str
-        For each name the column to read in its place. A pattern such as ``{"*_NOSYS": "*_JET_up"}`` stands for all
-        names that match it and whose counterpart exists; all others are read as they are.
-    """
+    """A source in which some columns stand for others, as `load_events` says of ``varied``."""
 
     def __init__(self, source: Source, varied: Mapping[str, str]) -> None:
         self._source = source
@@ -157,13 +152,8 @@ def _counterparts(source: Source, old: str, new: str) -> list[tuple[str, str]]:
 def find_inputs(path: Paths | Mapping[str, Paths], columns: Columns) -> tuple[list[Input], Columns, list[str]]:
     """Find the files that a user means; none is read yet, but for sums of weights.
 
-    Returns
-    -------
-    inputs : list of Input
-    columns : Columns
-        As asked for; without label and process, and with the factors, where files say what an event is.
-    notes : list of str
-        How each process was normalised.
+    Columns are as asked for; without label and process, and with the factors, where files say what an event is. Notes
+    say how each process was normalised.
     """
     if isinstance(path, Mapping):
         return _find_processes(path, columns)
@@ -272,8 +262,11 @@ def _targets(path: Paths) -> Iterator[Target]:
     text = os.path.expandvars(path if is_remote(str(path)) else Path(path).expanduser())
     name, mark, tree = str(text).rpartition(".root:")
     file = f"{name}.root" if mark else str(text)
-    for place in fetched(file) if is_remote(file) else [Path(file)]:
-        yield from (Target(item, tree if mark else None) for item in _matching(place))
+    found: Sequence[File] = find_remote(file) if is_remote(file) else _matching(Path(file))
+    for each in found:
+        if not each.name.lower().endswith(_ENDINGS):
+            raise InputError(f"{each.name} ends in none of {', '.join(_ENDINGS)}, so its format is unknown")
+        yield Target(each, tree if mark else None)
 
 
 def _matching(file: Path) -> list[Path]:
@@ -300,8 +293,6 @@ def _matching(file: Path) -> list[Path]:
         if not item.is_file():
             kind = "a folder" if item.is_dir() else "a link to nothing" if item.is_symlink() else "no plain file"
             raise InputError(f"{item} is {kind}, so that its events would be missing: name the files one by one")
-        if not item.name.lower().endswith(_ENDINGS):
-            raise InputError(f"{item.name} ends in none of {', '.join(_ENDINGS)}, so its format is unknown")
     return found
 
 
@@ -322,11 +313,20 @@ def _copies(targets: Sequence[tuple[Target, T]]) -> Iterator[tuple[tuple[Target,
         for item in group:
             by_ends.setdefault(_ends(item[0].path), []).append(item)
         for first, *others in by_ends.values():
-            yield from ((first, o) for o in others if filecmp.cmp(first[0].path, o[0].path, shallow=False))
+            yield from ((first, other) for other in others if _same(first[0].path, other[0].path))
 
 
-def _ends(path: Path, size: int = 1 << 16) -> bytes:
+def _same(one: File, other: File) -> bool:
+    """Whether files of equal size and ends have the same content; remote ones are not read for that."""
+    local = isinstance(one, Path) and isinstance(other, Path)
+    return filecmp.cmp(one, other, shallow=False) if local else True  # type: ignore[arg-type]
+
+
+def _ends(path: File, size: int = 1 << 16) -> bytes:
     """The first and the last bytes of a file, which tell most files of equal size apart."""
+    if isinstance(path, RemoteFile):
+        end = path.stat().st_size
+        return path.read(0, min(size, end)) + path.read(max(0, end - size), end)
     try:
         with path.open("rb") as file:
             start = file.read(size)
@@ -338,7 +338,7 @@ def _ends(path: Path, size: int = 1 << 16) -> bytes:
 
 def _shared(inputs: Sequence[Input]) -> list[str]:
     """Sentences on files that several processes have."""
-    found = _copies([(item.target, item.process) for item in inputs])
+    found = _copies([(item.target, item.process) for item in inputs if isinstance(item.target, Target)])
     return [
         f"{first.name} is read for {owner} and again for {other}: its events count for both."
         for (first, owner), (_, other) in found

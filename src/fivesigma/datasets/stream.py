@@ -6,23 +6,19 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.blocks import Block, FeatureTable, read_blocks
-from fivesigma.datasets.columns import WEIGHT, Columns, Plan, join_parts, known_signal, some
+from fivesigma.datasets.columns import WEIGHT, Columns, Plan, Source, join_parts, known_signal, some
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.folds import hashed
 from fivesigma.datasets.remembered import as_in_training
-from fivesigma.datasets.sources import Paths, find_inputs
+from fivesigma.datasets.sources import Input, Paths, find_inputs
 from fivesigma.errors import InputError, is_number, shortened
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-    from fivesigma.datasets.columns import Source
 
 __all__ = ["Chunk", "EventStream", "held_out_rows"]
 
@@ -31,56 +27,11 @@ SIGNAL, BACKGROUND = "signal", "background"  # labels where files say what an ev
 
 
 class Chunk(NamedTuple):
-    """Some events of one file.
-
-    Attributes
-    ----------
-    events : Events
-        Checked as `load_events` checks them; labels as they stand in the file.
-    file : int
-        Position of the file in the list of files.
-    rows : int array of shape (n_events,)
-        Rows in that file, before the cut.
-    """
+    """Some events of one file: its position in the list of files, and the rows in it, before the cut."""
 
     events: Events
     file: int
     rows: IntArray
-
-
-class Opener(Protocol):
-    """A file, or an object in memory, of which every pass opens a `Source`; `Input` is one."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def process(self) -> str | None:
-        """What its events were simulated as, if it says so."""
-
-    @property
-    def factor(self) -> float:
-        """Of their weights."""
-
-    def open(self) -> Source:
-        """Open it."""
-
-    def absolute(self) -> Opener:
-        """The same for a process in another folder."""
-
-    def state(self) -> tuple[int, ...]:
-        """What tells that it has changed."""
-
-
-class _Described(NamedTuple):
-    """Checked columns of a block; label and process where they are columns."""
-
-    weight: Array
-    y: AnyArray | None
-    process: AnyArray | None
-    ids: AnyArray | None
-    kept: dict[str, AnyArray]
 
 
 class EventStream:
@@ -90,18 +41,15 @@ class EventStream:
     two passes is noticed. `load_events` is `load` of a stream.
 
     Whoever needs more than events with one weight reads it in the same pass: ``keep`` takes definitions, such as
-    several weights and the masks of several selections, ``varied`` reads other branches in place of the nominal ones, a
-    name such as ``file.root:tree`` says which tree, and `Events.folds` numbers the folds by a kept column. Making the
-    stream refuses a column that one of the files lacks, before anything is read.
+    several weights and the masks of several selections. Making the stream refuses a column that one of the files
+    lacks, before anything is read.
 
     Parameters
     ----------
-    path
+    path, **asked
         As in `load_events`.
     rows : int, optional
         Events of a chunk, before the cut; None as the format is best read.
-    **asked
-        As in `load_events`.
 
     Attributes
     ----------
@@ -114,22 +62,12 @@ class EventStream:
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from fivesigma.datasets import EventStream, make_htautau
-    >>> from fivesigma.datasets.write import write_events
+    >>> from fivesigma.datasets import EventStream, make_htautau, write_events
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = write_events(make_htautau(2500), pathlib.Path(folder) / "events.parquet")
-    ...     stream = EventStream(path, rows=1000)
-    ...     [len(chunk.events) for chunk in stream]
-    [1000, 1000, 500]
-
-    Masks and weights of two regions, and event numbers, in one pass:
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = write_events(make_htautau(2500), pathlib.Path(folder) / "events.parquet")
-    ...     keep = ["EventId", "in_sr = PRI_jet_num >= 2", "w_up = Weight * 1.1"]
-    ...     events = EventStream(path, features="PRI_*", label=None, ids=None, keep=keep).load()
-    >>> events.kept["in_sr"].dtype, events.folds(5, by="EventId")[:3]
-    (dtype('bool'), array([0, 1, 2]))
+    ...     stream = EventStream(path, rows=1000, keep=["in_sr = PRI_jet_num >= 2", "w_up = Weight * 1.1"])
+    ...     [(len(chunk.events), chunk.events.kept["in_sr"].dtype) for chunk in stream][:2]
+    [(1000, dtype('bool')), (1000, dtype('bool'))]
     """
 
     def __init__(self, path: Paths | Mapping[str, Paths], *, rows: int | None = ROWS, **asked: Any) -> None:
@@ -144,13 +82,7 @@ class EventStream:
         Features, their definitions, the code of missing values, kept columns, weight, cut and tree are those of the
         training. So are the signal and the normalisation of processes, if `path` is a mapping. A parameter that is
         given wins, None too: ``cut=None`` takes all events, ``luminosity=None`` leaves weights as they stand.
-
-        Parameters
-        ----------
-        model : classifier
-            Fitted on `Events` or on a stream.
-        path, rows, **asked
-            As in `EventStream`; ``EventStream.like(model, path, rows=None).load()`` reads all events at once.
+        ``EventStream.like(model, path, rows=None).load()`` reads all events at once.
         """
         columns, notes = as_in_training(model, path, asked)
         inputs, columns, more = find_inputs(path, columns)
@@ -159,19 +91,19 @@ class EventStream:
         return stream
 
     @classmethod
-    def of_inputs(cls, inputs: Sequence[Opener], columns: Columns, notes: Sequence[str] = ()) -> EventStream:
+    def of_inputs(cls, inputs: Sequence[Input], columns: Columns, notes: Sequence[str] = ()) -> EventStream:
         """Make a stream of what was found already, or of what is in memory, in chunks as they are best read."""
         stream = cls.__new__(cls)
         stream._start(inputs, columns, notes, None)
         return stream
 
-    def _start(self, inputs: Sequence[Opener], columns: Columns, notes: Sequence[str], rows: int | None) -> None:
+    def _start(self, inputs: Sequence[Input], columns: Columns, notes: Sequence[str], rows: int | None) -> None:
         if rows is not None and (not is_number(rows) or rows < 1 or rows != int(rows)):
             raise InputError(f"rows must be an integer of at least 1, got {rows!r}")
         self._rows = None if rows is None else int(rows)
         self._inputs, self._asked = list(inputs), columns
         self._normalised = list(notes)
-        self._states = [item.state() for item in self._inputs]
+        self._states = [item.target.state() for item in self._inputs]
         self._counts: dict[int, tuple[int, int]] = {}  # events read and kept, by file
         self._sources: dict[int, Source] = {}
         self._plans: dict[int, Plan] = {}
@@ -208,49 +140,34 @@ class EventStream:
     def load(self) -> Events:
         """Read all events and join them; their features are written into one table while they are read."""
         table = FeatureTable(self.feature_names, self.columns.missing)
-        read: list[tuple[int, int, _Described]] = []
+        parts: list[Chunk] = []
         for at, block in self._blocks(self._plan):
-            with self._of(at):
-                described = self._described(at, block)
-                table.add(block.columns, block.where)
-            self._n_empty = table.n_empty
-            read.append((at, block.n_rows, described))
-            del block, described  # the next one is read now
-        n = sum(rows for _, rows, _ in read)
-        self.refuse_empty(n)
+            parts.append(self._chunk(at, block, table))
+            del block  # the next one is read now
+        self.refuse_empty(table.n_rows)
         self._refuse_empty_process()
-        y: AnyArray = np.full(n, None, dtype=object)
-        process = None
-        if self._by_process:
-            counts = [rows for _, rows, _ in read]
-            process = np.repeat([str(self._inputs[at].process) for at, _, _ in read], counts)
-            y = np.repeat([self._label_of(at) for at, _, _ in read], counts)
-        elif self.columns.label is not None:
-            y = self._joined(self.columns.label, [(at, part.y) for at, _, part in read])
         if self.labelled:
             _ = self.classes  # there must be two
         self.refuse_repeated_ids()
-        if self.columns.process is not None:
-            process = self._joined(self.columns.process, [(at, part.process) for at, _, part in read])
-        ids = self.columns.ids
-        return Events(
+
+        def joined(name: str | None, field: str) -> Any:
+            values = [(self.files[part.file], getattr(part.events, field)) for part in parts]
+            return None if values[0][1] is None else join_parts(str(name), values)
+
+        roles = {"y": self.columns.label, "weight": "weight", "process": self.columns.process, "ids": self.columns.ids}
+        kept = {
+            name: join_parts(name, [(self.files[part.file], part.events.kept[name]) for part in parts])
+            for name in self.columns.kept_names
+        }
+        return replace(
+            parts[0].events,
             X=table.finished(),
-            y=y,
-            weight=np.concatenate([part.weight for _, _, part in read]),
             signal=self.signal,
             feature_names=self.feature_names,
-            process=process,
-            ids=None if ids is None else self._joined(ids, [(at, part.ids) for at, _, part in read]),
-            kept={
-                name: self._joined(name, [(at, part.kept[name]) for at, _, part in read])
-                for name in self.columns.kept_names
-            },
-            columns=self.columns,
+            kept=kept,
             notes=self.notes,
+            **{field: joined(name, field) for field, name in roles.items()},
         )
-
-    def _joined(self, name: str, parts: Sequence[tuple[int, AnyArray | None]]) -> AnyArray:
-        return join_parts(name, [(self.files[at], values) for at, values in parts if values is not None])
 
     def tables(self) -> Iterator[NDArray[np.float32]]:
         """Read the features alone, chunk by chunk, in the same order."""
@@ -362,7 +279,7 @@ class EventStream:
             raise InputError(f"{self._where} holds no events")
 
     def _refuse_change(self, at: int) -> None:
-        if self._inputs[at].state() != self._states[at]:
+        if self._inputs[at].target.state() != self._states[at]:
             raise InputError(has_changed(self._inputs[at].name))
 
     def _features(self, block: Block) -> NDArray[np.float32]:
@@ -371,8 +288,39 @@ class EventStream:
         self._n_empty += table.n_empty
         return table.finished()
 
-    def _described(self, at: int, block: Block) -> _Described:
-        """Check everything but the features of a block."""
+    def _chunk(self, at: int, block: Block, table: FeatureTable | None = None, *, features: bool = True) -> Chunk:
+        """Checked events of a block, of which the features may go to the end of a table instead."""
+        with self._of(at):
+            weight = self._check(at, block)
+            X = np.empty((block.n_rows, 0), dtype=np.float32)
+            if table is not None:
+                table.add(block.columns, block.where)
+                self._n_empty = table.n_empty
+            elif features:
+                X = self._features(block)
+        columns, n = self.columns, block.n_rows
+        y, process, ids = (
+            None if c is None else block.columns[c] for c in (columns.label, columns.process, columns.ids)
+        )
+        if self._by_process:
+            fill: Any = np.full if table is None else _repeat
+            process, y = fill(n, str(self._inputs[at].process)), fill(n, self._label_of(at))
+        knows = self._by_process or len(self._labels) == 2 or self._asked.signal is not None
+        events = Events(
+            X=X,
+            y=np.full(n, None, dtype=object) if y is None else y,
+            weight=weight,
+            signal=self.signal if knows else None,
+            feature_names=self.feature_names if X.shape[1] else (),
+            process=process,
+            ids=ids,
+            kept={name: block.columns[name] for name in columns.kept_names},
+            columns=columns,
+        )
+        return Chunk(events, at, np.arange(n) if block.passed is None else block.passed)
+
+    def _check(self, at: int, block: Block) -> Array:
+        """Check everything but the features of a block; weights with the factor of their process."""
         columns, found = self.columns, block.columns
         needed, features = frozenset(columns.named), frozenset(self.feature_names)
         for name in (columns.label, columns.process, columns.ids, *columns.kept_names):
@@ -387,32 +335,7 @@ class EventStream:
             self._note_ids(at, found[columns.ids])
         weight = np.ones(block.n_rows) if columns.weight is None else finite_weights(block, columns.weight)
         factor = self._inputs[at].factor
-        y, process, ids = (None if n is None else found[n] for n in (columns.label, columns.process, columns.ids))
-        kept = {name: found[name] for name in columns.kept_names}
-        return _Described(weight if factor == 1.0 else weight * factor, y, process, ids, kept)
-
-    def _chunk(self, at: int, block: Block, *, features: bool = True) -> Chunk:
-        """Checked events of a block."""
-        n = block.n_rows
-        with self._of(at):
-            read = self._described(at, block)
-            X = self._features(block) if features else np.empty((n, 0), dtype=np.float32)
-        process, y = read.process, np.full(n, None, dtype=object) if read.y is None else read.y
-        if self._by_process:
-            process, y = np.full(n, self._inputs[at].process), np.full(n, self._label_of(at))
-        knows = self._by_process or len(self._labels) == 2 or self._asked.signal is not None
-        events = Events(
-            X=X,
-            y=y,
-            weight=read.weight,
-            signal=self.signal if knows else None,
-            feature_names=self.feature_names if features else (),
-            process=process,
-            ids=read.ids,
-            kept=read.kept,
-            columns=self.columns,
-        )
-        return Chunk(events, at, np.arange(n) if block.passed is None else block.passed)
+        return weight if factor == 1.0 else weight * factor
 
     def _note_labels(self, at: int, y: AnyArray) -> None:
         """Count the labels, of which there must be two in the end."""
@@ -515,7 +438,7 @@ class EventStream:
             with self._of(at):
                 _refuse_duplicates(ids, np.concatenate(rows), name, source.name)
 
-    def _note_ids(self, at: int, ids: NDArray[Any]) -> None:
+    def _note_ids(self, at: int, ids: AnyArray) -> None:
         """Remember whether identifiers ascend within a file."""
         last = self._last_ids.get(at)
         ascend = ids.dtype.kind in "iu" and bool((ids[1:] > ids[:-1]).all())
@@ -542,20 +465,19 @@ class EventStream:
             raise InputError("every process is signal; at least one must be background")
 
 
-def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> BoolArray:
-    """Events to hold out: those whose hash of (seed, position of the file, row) is below a fraction of its range.
+def _repeat(n: int, value: str) -> AnyArray:
+    """One text for many events, without memory for each."""
+    return np.broadcast_to(np.array(value), (n,))
 
-    Examples
-    --------
-    >>> held_out_rows(0, 0, np.arange(8), 0.25).tolist()
-    [True, False, False, False, True, True, False, True]
-    """
+
+def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> BoolArray:
+    """Events to hold out: those whose hash of (seed, position of the file, row) is below a fraction of its range."""
     start = hashed(hashed(np.array([seed])) ^ np.uint64(file))
     values = hashed(start ^ hashed(rows))
     return values < np.uint64(min(round(fraction * 2.0**64), 2**64 - 1))
 
 
-def plain_values(column: NDArray[Any], name: str, source: str, *, nan: bool) -> NDArray[Any]:
+def plain_values(column: AnyArray, name: str, source: str, *, nan: bool) -> AnyArray:
     """Turn a column into an array of text, whole numbers, numbers or truth; only what is kept may have NaN."""
     gaps = np.zeros(len(column), dtype=bool)
     if column.dtype.kind == "f" and not nan:

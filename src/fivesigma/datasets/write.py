@@ -1,28 +1,24 @@
-"""Events to files, so that reading them back gives the same numbers to the last bit."""
+"""Events to files, so that reading them back gives the same numbers to the last bit; and scores to TTrees."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_with_digest
+from fivesigma._tools.files import digest_path, written_whole, written_with_digest
+from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
-from fivesigma.errors import InputError
+from fivesigma.datasets.events import Events
+from fivesigma.errors import InputError, shortened
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
+__all__ = ["add_branches", "write_events", "write_trees"]
 
-    from numpy.typing import NDArray
-
-    from fivesigma.datasets.events import Events
-
-    Columns = dict[str, NDArray[Any]]
-
-__all__ = ["write_events"]
+NamedArrays = Mapping[str, AnyArray]
 
 
 def write_events(events: Events, path: str | os.PathLike[str], *, missing: float | None = MISSING) -> Path:
@@ -36,7 +32,6 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     Parameters
     ----------
     events : Events
-        What to write.
     path : path
         Its ending chooses the format.
     missing : float, optional
@@ -45,7 +40,6 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     Returns
     -------
     pathlib.Path
-        The file.
 
     Examples
     --------
@@ -69,8 +63,8 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     return path
 
 
-def _columns(events: Events, missing: float | None) -> Columns:
-    columns: Columns = {} if events.ids is None else {"EventId": events.ids}
+def _columns(events: Events, missing: float | None) -> dict[str, AnyArray]:
+    columns: dict[str, AnyArray] = {} if events.ids is None else {"EventId": events.ids}
     for j, name in enumerate(events.feature_names):
         column = np.ascontiguousarray(events.X[:, j])
         columns[name] = column if missing is None else np.where(np.isnan(column), np.float32(missing), column)
@@ -91,22 +85,22 @@ def _columns(events: Events, missing: float | None) -> Columns:
     return columns
 
 
-def _alike(kept: NDArray[Any], column: NDArray[Any]) -> bool:
+def _alike(kept: AnyArray, column: AnyArray) -> bool:
     """Whether a kept column, in the type of the file's own, has the same values."""
     if (kept.dtype.kind == "U") != (column.dtype.kind == "U"):
         return False
     return np.array_equal(kept.astype(column.dtype), column, equal_nan=column.dtype.kind == "f")
 
 
-def _write_csv(columns: Columns, path: Path) -> None:
+def _write_csv(columns: NamedArrays, path: Path) -> None:
     need("polars").DataFrame(columns).write_csv(path)
 
 
-def _write_parquet(columns: Columns, path: Path) -> None:
+def _write_parquet(columns: NamedArrays, path: Path) -> None:
     need("polars").DataFrame(columns).write_parquet(path)
 
 
-def _write_root(columns: Columns, path: Path) -> None:
+def _write_root(columns: NamedArrays, path: Path) -> None:
     uproot = need("uproot")
     awkward = need("awkward")
     text = {name for name, column in columns.items() if column.dtype.kind == "U"}
@@ -118,8 +112,57 @@ def _write_root(columns: Columns, path: Path) -> None:
         )
 
 
-_WRITERS: dict[str, Callable[[Columns, Path], None]] = {
+_WRITERS: dict[str, Callable[[NamedArrays, Path], None]] = {
     ".csv": _write_csv,
     ".parquet": _write_parquet,
     ".root": _write_root,
 }
+
+
+def write_trees(path: str | Path, trees: Iterable[tuple[str, NamedArrays]]) -> Path:
+    """Write TTrees, each made when it is its turn; the file appears whole or not at all, with its digest beside it."""
+    path = Path(path)
+    with written_with_digest(path) as beside, need("uproot").recreate(beside) as file:
+        for name, columns in trees:
+            file.mktree(name, {key: values.dtype for key, values in columns.items()})
+            file[name].extend(dict(columns))
+    return path
+
+
+def add_branches(path: Path, trees: Iterable[tuple[str, NamedArrays]]) -> None:
+    """Add branches to TTrees of a ROOT file: a copy beside it gets them, is checked, and takes the file's name."""
+    uproot = need("uproot")
+    if not path.is_file():
+        raise InputError(f"{path} is no file of this machine, so that nothing can be added to it; write a friend tree")
+    write = written_with_digest if digest_path(path).exists() else written_whole
+    with write(path) as beside:
+        shutil.copyfile(path, beside)
+        shutil.copymode(path, beside)
+        before, new = _contents(path), {}
+        for name, columns in trees:
+            there = [column for column in columns if column in before[name]]
+            if there:
+                raise InputError(f"{name} in {path.name} has a branch {there[0]!r} already; choose another name")
+            try:
+                with uproot.update(beside) as file:
+                    file[name].add_branches(dict(columns))
+            except OSError:
+                raise
+            except Exception as err:  # RNTuples, split objects, baskets of different sizes, and what else it cannot
+                why = shortened(str(err).splitlines()[0], 120) if str(err) else type(err).__name__
+                raise InputError(
+                    f"uproot cannot add branches to {name} in {path.name} ({why}); write a friend tree"
+                ) from err
+            new[name] = {column: len(values) for column, values in columns.items()}
+        if _contents(beside) != {name: found | new.get(name, {}) for name, found in before.items()}:
+            raise InputError(f"the branches that were there would be lost from {path.name}; write a friend tree")
+
+
+def _contents(path: Path) -> dict[str, dict[str, int]]:
+    """Objects of a ROOT file, trees with the entries of their branches."""
+    found: dict[str, dict[str, int]] = {}
+    with need("uproot").open({path: None}) as file:
+        for name, kind in file.classnames(recursive=True, cycle=False).items():
+            branches = file[name].branches if kind.startswith(("TTree", "TNtuple")) else ()
+            found[name] = {branch.name: int(branch.num_entries) for branch in branches}
+    return found

@@ -22,7 +22,6 @@ from fivesigma.estimators.parallel import run_parallel
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners.importance import mean_importance
 from fivesigma.yields import significance_or_nan, valid_yields
 
 N_BOOT = 100
@@ -58,20 +57,7 @@ class BlendedClassifier(SignificanceClassifier):
         keep: int | None = None,
         weigh: bool = False,
     ) -> None:
-        """Choose members, weigh them, and tune the cut, all on held-out scores.
-
-        Parameters
-        ----------
-        sample : TrainingSample
-        fits : list of MemberFit
-            Of all members.
-        kind : {"rank", "margin", "probability"}
-            Scale of the mean.
-        keep : int, optional
-            Number of members to keep; all by default.
-        weigh : bool
-            Whether to fit the members' weights.
-        """
+        """Choose members, weigh them, and tune the cut, all on held-out scores."""
         n = sample.signal.size
         self.held_out_scores_ = held_out_scores(fits, n)
         names = list(self.held_out_scores_)
@@ -109,7 +95,7 @@ class BlendedClassifier(SignificanceClassifier):
     def feature_importances_(self) -> Array:
         """Mean importance of each feature over the members that know theirs."""
         check_is_fitted(self)
-        return mean_importance([getattr(m, "feature_importances_", None) for _, m in self.members_], self)
+        return self._mean_importance([getattr(m, "feature_importances_", None) for _, m in self.members_])
 
     @property
     def history_(self) -> History:  # type: ignore[override]  # derived, not stored
@@ -190,15 +176,7 @@ def score_as_if_new(fit: MemberFit, sample: TrainingSample, rows: IntArray) -> A
 
 
 class Choice(NamedTuple):
-    """What was chosen, and what it was compared with.
-
-    Attributes
-    ----------
-    members : tuple of str
-        Blended evenly.
-    comparisons : dict of str to (float, float)
-        Gain of each blend over the first member alone, and its standard error.
-    """
+    """What was chosen, and what it was compared with."""
 
     members: tuple[str, ...]
     comparisons: dict[str, tuple[float, float]]
@@ -216,15 +194,6 @@ def choose_blend(scores: Mapping[str, Array], gauge: TuningEvents, random_state:
     to sample more than held-out events can tell. Significance is the mean over nine cuts around the best one of the
     first member, which is less noisy than that of one cut. The error is that of the difference of two blends, from a
     Poisson bootstrap in which both have the same events.
-
-    Parameters
-    ----------
-    scores : mapping of str to array of shape (n_events,)
-        Held-out scores of each member, the simplest first.
-    gauge : TuningEvents
-        Labels and weights of the same events.
-    random_state : int
-        Seed of the bootstrap.
     """
     blends, z = compare_blends(scores, gauge, random_state)
     with np.errstate(invalid="ignore"):
@@ -238,18 +207,7 @@ def choose_blend(scores: Mapping[str, Array], gauge: TuningEvents, random_state:
 def compare_blends(
     scores: Mapping[str, Array], gauge: TuningEvents, random_state: int = 0
 ) -> tuple[list[tuple[str, ...]], Array]:
-    """Measure every even blend, from single members to all of them.
-
-    Parameters
-    ----------
-    scores, gauge, random_state
-        As in `choose_blend`.
-
-    Returns
-    -------
-    list of tuple of str, array of shape (1 + n_replicas, n_blends)
-        Members of each blend, and its mean significance over the window: of the sample, then of its replicas.
-    """
+    """Measure every even blend, from single members to all of them."""
     names = tuple(scores)
     blends = [m for size in range(1, len(names) + 1) for m in combinations(names, size)]
     share = gauge.scan(scores[names[0]], "model").fraction

@@ -30,19 +30,7 @@ Report = Callable[[Round], bool]
 
 @contextmanager
 def reporting(estimator: Any, total: int, what: str, done: int = 0) -> Iterator[Report]:
-    """Report rounds for the time of a fit.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Its ``verbose`` asks for a bar; its callbacks are called.
-    total : int
-        Rounds at most.
-    what : str
-        Name of the work.
-    done : int, default=0
-        Rounds that an earlier run did.
-    """
+    """Report rounds for the time of a fit."""
     lock = threading.Lock()
     hear = listener.get()
     with _callbacks(estimator, total) as call_back, _bar(total, done, what, visible=bool(estimator.verbose)) as show:
@@ -57,15 +45,7 @@ def reporting(estimator: Any, total: int, what: str, done: int = 0) -> Iterator[
 
 
 class PoolProgress:
-    """Progress of many fits at once.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Its ``verbose`` asks for a bar; its callbacks are called.
-    rounds : dict of str to int
-        Rounds that each fit reports at most.
-    """
+    """Progress of many fits at once."""
 
     def __init__(self, estimator: Any, rounds: dict[str, int]) -> None:
         self._estimator, self._rounds = estimator, rounds

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import _safe_indexing
 
+from fivesigma._tools.progress import end_if_given_up
 from fivesigma._tools.threads import spread_threads, threads_for
 from fivesigma._types import Array
 from fivesigma.estimators.auto import BINS
@@ -19,16 +20,17 @@ from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
 from fivesigma.learners import LIBRARIES, Binding, Model
-from fivesigma.learners.density_ratios import fit_contrast
+from fivesigma.learners.density_ratios import ContrastTrainer, stack_tables
 from fivesigma.learners.libraries import HISTOGRAM, installed_library, make_classifier
 from fivesigma.store import load_value
 from fivesigma.store.checkpoint import Checkpoint
 
 # Settings of the trees that learn shapes, by library: the difference is small, and noise in it is a fake constraint.
 SHAPE_TREES: dict[str, dict[str, Any]] = {
-    "xgboost": {"max_depth": 4, "min_child_weight": 50.0},
-    "lightgbm": {"num_leaves": 15, "min_child_samples": 200},
-    "histogram": {"max_leaf_nodes": 15, "min_samples_leaf": 200},
+    "xgboost": {"max_depth": 3, "min_child_weight": 50.0, "learning_rate": 0.1},
+    "lightgbm": {"num_leaves": 8, "min_child_samples": 200, "learning_rate": 0.1},
+    "catboost": {"depth": 3, "learning_rate": 0.1},
+    "histogram": {"max_leaf_nodes": 8, "min_samples_leaf": 200, "learning_rate": 0.2},
 }
 
 
@@ -66,7 +68,7 @@ def default_learners(
         if checkpoint:
             checkpoint.write({"fits": [], "n_trees": n_trees}, {})
     settings = {**(LIBRARIES[library].defaults if library in LIBRARIES else {}), **params}
-    few = make_classifier(library, max(1, n_trees // 2), **{**settings, **SHAPE_TREES.get(library, {})})
+    few = make_classifier(library, max(1, n_trees // 4), **{**settings, **SHAPE_TREES.get(library, {})})
     return [make_classifier(library, n_trees, **settings), few]
 
 
@@ -99,42 +101,85 @@ def fit_contrasts(
     """
     numbers = {name: number for number, name in enumerate(contrasts)}
     keys = {(name, k): f"{stem}-{number}-{k}" for name, number in numbers.items() for k in range(n_splits)}
-    n_cells = max((c.second.X.shape[0] * c.second.X.shape[1] for c, _ in contrasts.values()), default=0)
-    workers, threads = spread_threads(estimator.n_jobs, len(keys), n_cells)
+    groups: dict[tuple[int, int], list[str]] = {}
+    for name, (contrast, learner) in contrasts.items():
+        groups.setdefault((id(contrast.X), id(learner)), []).append(name)
+    tasks = [(names, k) for names in groups.values() for k in range(n_splits)]
+    n_cells = max((c.X.shape[0] * c.X.shape[1] for c, _ in contrasts.values()), default=0)
+    workers, threads = spread_threads(estimator.n_jobs, len(tasks), n_cells)
     done = finished(checkpoint)
     with PoolProgress(estimator, dict.fromkeys(keys.values(), 1)).showing() as progress:
 
-        def work(name: str, split: int) -> Model:
-            key, (contrast, learner) = keys[name, split], contrasts[name]
-            with progress.fit(key):
-                if checkpoint and key in done:
-                    with checkpoint.resuming():
-                        stored: Model = load_value(checkpoint.folder / key)
-                        return stored
-                X, first, weight = contrast.training(split)
-                options = {"seed": derived_seed(seed, numbers[name], split), "n_threads": threads}
-                model = fit_contrast(learner, X, first, weight, negative=estimator.negative_weights, **options)
-                if checkpoint:
-                    keep_value(checkpoint, key, model)
-                return model
+        def work(names: list[str], split: int) -> dict[str, Model]:
+            """Fits on one table, which is then binned once."""
+            out: dict[str, Model] = {}
+            trainer: ContrastTrainer | None = None
+            table, learner = contrasts[names[0]]
+            rows = np.flatnonzero(table.home != split)
+            for name in names:
+                end_if_given_up()
+                key, contrast = keys[name, split], contrasts[name][0]
+                with progress.fit(key):
+                    if checkpoint and key in done:
+                        with checkpoint.resuming():
+                            out[name] = load_value(checkpoint.folder / key)
+                        continue
+                    if trainer is None:
+                        options = {"seed": derived_seed(seed, numbers[names[0]], split), "n_threads": threads}
+                        X = _safe_indexing(table.X, rows)
+                        trainer = ContrastTrainer(learner, X, negative=estimator.negative_weights, **options)
+                    out[name] = trainer.fit(contrast.first[rows], contrast.second[rows])
+                    if checkpoint:
+                        keep_value(checkpoint, key, out[name])
+            return out
 
         try:
-            models = run_parallel(work, list(keys), workers)
+            fits = run_parallel(work, tasks, workers)
         except KeyboardInterrupt:
             if checkpoint:
                 checkpoint.say_interrupted(progress.finished, len(finished(checkpoint)), "fit")
             raise
-    out: list[dict[str, Model]] = [{} for _ in range(n_splits)]
-    for (name, split), model in zip(keys, models, strict=True):
-        out[split][name] = model
-    return out
+    models: list[dict[str, Model]] = [{} for _ in range(n_splits)]
+    for (_, split), found in zip(tasks, fits, strict=True):
+        models[split] |= found
+    return models
 
 
-def held_out_probability(models: Sequence[Model], events: FoldedEvents) -> Array:
-    """P(first sample) of each event by the model that did not see it; a half for an event that no split holds out."""
-    p = np.full(events.signal.size, 0.5)
-    for split, model in enumerate(models):
-        rows = np.flatnonzero(events.home == split)
-        if rows.size:
-            p[rows] = model.signal_probability(_safe_indexing(events.X, rows))
-    return p
+class HeldOutTables:
+    """Tables of the events that each split holds out, of several samples one below the other.
+
+    Parameters
+    ----------
+    samples : sequence of FoldedEvents
+    """
+
+    def __init__(self, samples: Sequence[FoldedEvents]) -> None:
+        # Of an event that is not moved one knows what the models say.
+        rows = [np.arange(e.signal.size) if e.moved is None else e.moved for e in samples]
+        X = stack_tables([_safe_indexing(e.X, there) for e, there in zip(samples, rows, strict=True)])
+        home = np.concatenate([e.home[there] for e, there in zip(samples, rows, strict=True)])
+        self._at = [np.flatnonzero(home == split) for split in range(home.max(initial=-1) + 1)]
+        self._tables = [_safe_indexing(X, at) for at in self._at]
+        self._sizes, self._rows = [e.signal.size for e in samples], rows
+
+    def probabilities(self, models: Sequence[Model], unmoved: Array | None = None) -> list[Array]:
+        """P(first sample) of each event by the model that did not see it; a half where no split holds an event out.
+
+        Parameters
+        ----------
+        models : sequence of Model
+            One for each split.
+        unmoved : array, optional
+            What it is for the nominal events; needed where some are not moved.
+        """
+        p = np.full(sum(rows.size for rows in self._rows), 0.5)
+        for model, at, table in zip(models, self._at, self._tables, strict=False):
+            if at.size:
+                p[at] = model.signal_probability(table)
+        ends = np.cumsum([rows.size for rows in self._rows])
+        out = []
+        for rows, size, found in zip(self._rows, self._sizes, np.split(p, ends[:-1]), strict=True):
+            full = np.empty(size) if unmoved is None or rows.size == size else unmoved.copy()
+            full[rows] = found
+            out.append(full)
+        return out

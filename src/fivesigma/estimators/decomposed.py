@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from fivesigma.store import from_parts, to_parts
 from fivesigma.store.checkpoint import Checkpoint
 
 
+@dataclass(repr=False, eq=False)
 class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     """Ratio of signal to background from an unweighted classifier and the mean weights of both classes.
 
@@ -54,15 +56,13 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     cut : {"model", "plateau", "peak", "smooth", "zero"} or float, default="model"
         Cut of `predict`: tuned on held-out events by a rule of `fivesigma.scan`, equal probabilities at balanced
         classes, or a number on the scale of ``predict_proba``.
-    pos_label : label, optional
-        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    pos_label, verbose
+        As in `CascadeClassifier`.
     negative_weights : {"error", "zero", "abs"}, default="error"
         What the learners see of negative weights; s and b always keep the sign. With ``"zero"`` such events are left
         out of the classifier and the regressions, whose product then is the ratio of the positive parts.
     refit : bool, default=False
         Whether to train once more on all events. If not, the models of the splits are averaged.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
     checkpoint : path, optional
         Folder to which the models of each finished split are written; the same call resumes from there.
     random_state : int, RandomState or None, default=None
@@ -82,10 +82,6 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
     classes_ : array of shape (2,)
         (background, signal).
-    utility_ : Utility
-        What the cut maximised.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
 
     See Also
     --------
@@ -107,38 +103,22 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     True
     """
 
-    _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "models_": list}
+    estimator: Any = None
+    weight_estimator: Any = None
+    _: KW_ONLY
+    utility: str | Utility = "ams2"
+    b_reg: float | None = None
+    cv: Any = 0.25
+    cut: str | float = "model"
+    pos_label: Any = None
+    negative_weights: str = "error"
+    refit: bool = False
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    random_state: Any = None
+    n_jobs: int | None = None
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        weight_estimator: Any = None,
-        *,
-        utility: str | Utility = "ams2",
-        b_reg: float | None = None,
-        cv: Any = 0.25,
-        cut: str | float = "model",
-        pos_label: Any = None,
-        negative_weights: str = "error",
-        refit: bool = False,
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.weight_estimator = weight_estimator
-        self.utility = utility
-        self.b_reg = b_reg
-        self.cv = cv
-        self.cut = cut
-        self.pos_label = pos_label
-        self.negative_weights = negative_weights
-        self.refit = refit
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "models_": list}
 
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         classifier, regressor = self._learners()

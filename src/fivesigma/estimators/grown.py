@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._tools.threads import threads_for
 from fivesigma._types import Array
@@ -24,17 +22,17 @@ from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, Signifi
 from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
 from fivesigma.estimators.streamed import StreamedEvents, read_stream
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import LIBRARIES, Binding, StagedModel, bind_grower, check_library
+from fivesigma.learners import LIBRARIES, Binding, Model, bind_grower, check_library
 from fivesigma.learners.libraries import tree_parameters
-from fivesigma.learners.xgboost_batches import MEMORY, cache_folder
+from fivesigma.learners.xgboost import MEMORY, cache_folder
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
-from fivesigma.yields import signal_and_background, significance_or_zero
 
 UPDATES = ("held-out", "cross-fit", "train")
 EARLY_WINDOW = 20  # trees whose mean significance early stopping looks at
 
 
+@dataclass(repr=False, eq=False)
 class GrownCascadeClassifier(SignificanceClassifier):
     """Weighted classification cascade that grows one booster by one tree per round.
 
@@ -86,14 +84,10 @@ class GrownCascadeClassifier(SignificanceClassifier):
         after which growth stops; the trees up to the best are kept. Off by default.
     refit : bool, default=False
         Whether to grow one booster on all events along the same path of u, in place of those of the splits.
-    pos_label : label, optional
-        The signal. By default the larger number, or the signal of a known pair such as s/b.
-    negative_weights : {"error", "zero", "abs"}, default="error"
-        What the learner sees of negative weights; s and b always keep the sign.
+    pos_label, negative_weights, verbose
+        As in `CascadeClassifier`.
     monitor_every : int, default=0
         Rounds between two looks at the yields of the training events; 0 for none.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
     checkpoint : path, optional
         Folder to which the run is written every `checkpoint_every` trees; the same call resumes from there.
     checkpoint_every : int, default=50
@@ -129,10 +123,6 @@ class GrownCascadeClassifier(SignificanceClassifier):
         Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
     classes_ : array of shape (2,)
         (background, signal).
-    utility_ : Utility
-        What was maximised.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
 
     See Also
     --------
@@ -151,6 +141,37 @@ class GrownCascadeClassifier(SignificanceClassifier):
     20
     """
 
+    library: str = "xgboost"
+    _: KW_ONLY
+    n_trees: int = 500
+    learning_rate: float | None = None
+    max_depth: int | None = None
+    params: dict[str, Any] | None = None
+    cascade: bool = True
+    utility: str | Utility = "ams2"
+    b_reg: float | None = None
+    u_init: float | str = "auto"
+    cv: Any = 0.25
+    update: str = "held-out"
+    update_every: int = 5
+    damping: float = 0.0
+    warmup: int = 0
+    u_bounds: tuple[float, float] | None = None
+    update_cut: str = "zero"
+    cut: str | float = "model"
+    early_stopping: int | None = None
+    refit: bool = False
+    pos_label: Any = None
+    negative_weights: str = "error"
+    monitor_every: int = 0
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 50
+    random_state: Any = None
+    n_jobs: int | None = None
+    memory: str = "all"
+    cache: str | os.PathLike[str] | None = None
+
     _checks: ClassVar = {
         **SignificanceClassifier._checks,
         **CASCADE_CHECKS,
@@ -164,69 +185,6 @@ class GrownCascadeClassifier(SignificanceClassifier):
     }
     _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "n_trees_": int, "models_": list}
 
-    def __init__(
-        self,
-        library: str = "xgboost",
-        *,
-        n_trees: int = 500,
-        learning_rate: float | None = None,
-        max_depth: int | None = None,
-        params: dict[str, Any] | None = None,
-        cascade: bool = True,
-        utility: str | Utility = "ams2",
-        b_reg: float | None = None,
-        u_init: float | str = "auto",
-        cv: Any = 0.25,
-        update: str = "held-out",
-        update_every: int = 5,
-        damping: float = 0.0,
-        warmup: int = 0,
-        u_bounds: tuple[float, float] | None = None,
-        update_cut: str = "zero",
-        cut: str | float = "model",
-        early_stopping: int | None = None,
-        refit: bool = False,
-        pos_label: Any = None,
-        negative_weights: str = "error",
-        monitor_every: int = 0,
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 50,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        memory: str = "all",
-        cache: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self.library = library
-        self.n_trees = n_trees
-        self.learning_rate = learning_rate
-        self.max_depth = max_depth
-        self.params = params
-        self.cascade = cascade
-        self.utility = utility
-        self.b_reg = b_reg
-        self.u_init = u_init
-        self.cv = cv
-        self.update = update
-        self.update_every = update_every
-        self.damping = damping
-        self.warmup = warmup
-        self.u_bounds = u_bounds
-        self.update_cut = update_cut
-        self.cut = cut
-        self.early_stopping = early_stopping
-        self.refit = refit
-        self.pos_label = pos_label
-        self.negative_weights = negative_weights
-        self.monitor_every = monitor_every
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.memory = memory
-        self.cache = cache
-
     def __fivesigma_check__(self) -> None:
         """Refuse parameters that cannot be used, or not together."""
         super().__fivesigma_check__()
@@ -236,36 +194,14 @@ class GrownCascadeClassifier(SignificanceClassifier):
         if self.memory != "disk" and self.cache is not None:
             raise InputError(f"cache is a folder for memory='disk', and memory is {self.memory!r}; leave cache out")
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, process: Any = None, groups: Any = None) -> Self:
-        """Train on weighted events and tune the cut.
-
-        Parameters
-        ----------
-        X : Events, EventStream, or array or frame of shape (n_events, n_features)
-            `Events` bring their labels, weights, processes and feature names along; so does an `EventStream`, which
-            needs ``memory="bins"`` or ``"disk"`` and a fraction as `cv`. Its held-out events are those with a small
-            hash of (random_state, position of the file, row).
-        y : array-like of shape (n_events,)
-            Two labels; needed unless X brings them.
-        sample_weight : array-like of shape (n_events,), optional
-            Physics weights: the expected yield of each event. One each if not given.
-        process : array-like of shape (n_events,), optional
-            Process of each event; splits are stratified by it.
-        groups : array-like of shape (n_events,), optional
-            Group of each event; no split parts a group.
-
-        Returns
-        -------
-        self
-        """
+    def _fit_given(self, X: Any, y: Any, sample_weight: Any, process: Any, groups: Any) -> None:
         if not isinstance(X, EventStream):
-            return super().fit(X, y, sample_weight, process, groups)
+            super()._fit_given(X, y, sample_weight, process, groups)
+            return
         for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process), ("groups", groups)):
             if given is not None:
                 raise InputError(f"{name} is given beside an EventStream, which reads it from its files; leave it out")
-        self.__fivesigma_check__()
         self._fit_stream(X)
-        return self
 
     @with_callbacks
     def _fit_stream(self, stream: EventStream) -> None:
@@ -416,7 +352,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         """How many of the trees that have grown are kept."""
         return _best_end(judged) if self.early_stopping else n_trees
 
-    def _grow_on_all(self, sample: TrainingSample, seed: int) -> StagedModel:
+    def _grow_on_all(self, sample: TrainingSample, seed: int) -> Model:
         """Grow one booster on all events with the class weights of the rounds that were kept."""
         rows = np.flatnonzero(sample.weight)
         params, threads = check_library(self.library, tree_parameters(self)), threads_for(self.n_jobs, sample.n_cells)
@@ -426,30 +362,6 @@ class GrownCascadeClassifier(SignificanceClassifier):
             whole.set_weights(weigh(ClassWeights(*r.class_weights)))
             whole.grow()
         return whole.model(self.n_trees_)
-
-    def staged_significance(
-        self, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None = None
-    ) -> Iterator[float]:
-        """Significance of events after each tree, at the fitted cut; zero where it keeps no background.
-
-        Parameters
-        ----------
-        X, y, sample_weight, yields
-            As in `significance`.
-
-        Yields
-        ------
-        float
-        """
-        check_is_fitted(self)
-        table = self._check_table(X, reset=False)
-        signal, weight = self._signal_and_weight(table, y, sample_weight, yields)
-        # A booster that found no more splits has fewer trees; its last stage stays.
-        stages, parts = [m.staged_probability(table) for m in self.models_], [np.zeros(signal.size)] * len(self.models_)
-        for _ in range(self.n_trees_):
-            parts = [next(stage, last) for stage, last in zip(stages, parts, strict=True)]
-            selected = np.mean(parts, axis=0) >= self.cut_
-            yield significance_or_zero(self.utility_, *signal_and_background(weight, signal, selected))
 
     def _learners(self) -> tuple[()]:
         return ()

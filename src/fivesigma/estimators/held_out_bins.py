@@ -14,9 +14,11 @@ from fivesigma.likelihood.measurement import profile_measurement, uncertainty_of
 from fivesigma.likelihood.profile import lowest
 from fivesigma.likelihood.shifts import Normalisation, Varied, YieldShifts, counts_of, derivatives_of, yield_shifts
 from fivesigma.significance import AMS2
+from fivesigma.yields import class_sums
 
 N_BINS = 30
 MIN_EFFECTIVE = 25.0  # background events of a bin: the noise of fewer events' shifts would look like a constraint
+BENT = 0.5  # mean of a shift up and down, over half of their difference, that needs a classifier for each side
 NOMINAL = "nominal"
 
 
@@ -43,7 +45,7 @@ class HeldOutBins:
         out = {NOMINAL: self.nominal}
         for one in self.systematics:
             for side, events in (("up", one.up), ("down", one.down)):
-                if events is not None and events.X is not self.nominal.X:
+                if events is not None and events.is_elsewhere:
                     out[f"{one.name} {side}"] = events
         return out
 
@@ -69,7 +71,7 @@ class HeldOutBins:
             return one.normalisation
 
         def side(name: str, events: FoldedEvents) -> Varied:
-            if events.X is self.nominal.X:
+            if not events.is_elsewhere:
                 return Varied(weight=events.representative[held])
             there = events.home >= 0
             process = None if events.process is None else events.process[there]
@@ -98,6 +100,20 @@ class HeldOutBins:
         measured = profile_measurement(at._replace(delta=at.delta[rows], constraint=at.constraint[rows]))
         return Solution(measured.theta, uncertainty_of(float(measured.objective)))
 
+    def bent(self, shifts: YieldShifts) -> set[str]:
+        """Systematics that do not move the background of filled bins as much down as up, by more than noise."""
+        b = shifts.yields(signal=False)
+        valid = b > 0
+        b, variance = b[valid], class_sums(shifts.nominal, signal=False)[1][valid]
+        out = set()
+        for name, sides in zip(shifts.up, shifts.background_shifts(), strict=True):
+            up, down = (side[valid] for side in sides)
+            even, odd = np.square(up + down), np.square(up - down)
+            # At most the variance of up and down, and four times that of the nominal background in their place.
+            if (even / b).sum() > BENT**2 * (odd / b).sum() and (even / (6 * variance)).sum() > 2 * b.size:
+                out.add(name)
+        return out
+
 
 def bin_edges(score: Array, signal: BoolArray, weight: Array) -> Array:
     """Edges between which signal and background, each as one, are spread evenly; bins with little background merge."""
@@ -108,6 +124,7 @@ def bin_edges(score: Array, signal: BoolArray, weight: Array) -> Array:
         mixture[members] = positive[members] / positive[members].sum()
     at = np.searchsorted(np.cumsum(mixture), np.linspace(0, 2, N_BINS + 1)[1:-1])
     edges = np.unique(ranked[np.minimum(at, score.size - 1)])
+    edges = edges[edges > ranked[0]]  # no bin is empty
     cell = np.searchsorted(edges, score[~signal], side="right")
     first, second = (np.bincount(cell, weight[~signal] ** p, minlength=edges.size + 1) for p in (1, 2))
     kept: list[float] = []

@@ -38,25 +38,9 @@ def make_model(
     checkpoint: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Any:
-    """Make the estimator that a name asks for.
+    """Make the estimator that a name asks for; a model that has no folds of its own becomes, with `by`, a pool of one.
 
-    Parameters
-    ----------
-    model : {"auto", "plain", "grown", "retrained", "decomposed", "profiled"}
-        Its name. What a profiled model maximises is no choice: it takes the utility AMS2 without b_reg.
-    library : str, default="auto"
-        Library of the trees; by default the first that is installed.
-    n_trees : int, optional
-        Trees of a model, or of one round of a retrained one; by default as many as the estimator has.
-    by : str, optional
-        Kept column by which folds are made; see `fivesigma.CascadePool`. A model that has no folds of its own becomes
-        the only member of a pool.
-    cv : int or float, optional
-        Folds or the fraction held out, as in the estimators.
-    checkpoint : path, optional
-        Folder to which the run is written.
-    **options
-        Further parameters of the estimator and, with `by`, of the pool.
+    What a profiled model maximises is no choice: it takes the utility AMS2 without b_reg.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -117,20 +117,7 @@ def run_fits(
     *,
     ready: Mapping[str, MemberFit] = MappingProxyType({}),
 ) -> list[MemberFit]:
-    """Run the fits; those of a member that a callback stopped in between are left out.
-
-    Parameters
-    ----------
-    pool : CascadePool
-        Gives utility, policy for negative weights, cores, and callbacks.
-    members : sequence of estimators
-        What is cloned and fitted.
-    tasks : list of Task
-    sample : TrainingSample
-    checkpoint : Checkpoint, optional
-    ready : mapping of str to MemberFit, optional
-        Fits that are done already, by the keys of their tasks.
-    """
+    """Run the fits; those of a member that a callback stopped in between are left out."""
     workers, threads = spread_threads(pool.n_jobs, len(tasks), sample.n_cells)
     done = finished(checkpoint)
     if checkpoint:
@@ -150,9 +137,21 @@ def run_fits(
                         return MemberFit(task, stored["model"], _held_out(stored["held_out"], task))
                 return fit_task(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
 
+        def received(task: Task, new: Iterator[MemberFit]) -> MemberFit:
+            with progress.fit(task.key):
+                fit = next(new)
+                if checkpoint:
+                    keep_fit(checkpoint, fit)
+                return fit
+
         try:
-            if on_cluster():
-                fits = _run_on_cluster(pool, members, tasks, sample, checkpoint, done, progress, work)
+            if on_cluster():  # what is finished is kept here, not what is half done
+                settings = SimpleNamespace(
+                    utility_=pool.utility_, negative_weights=pool.negative_weights, n_jobs=pool.n_jobs
+                )
+                missing = [(settings, members[t.member], t, sample) for t in tasks if t.key not in done]
+                new = run_on_cluster(_fit_elsewhere, missing)
+                fits = [work(t) if t.key in done else received(t, new) for t in tasks]
             else:
                 fits = run_parallel(work, [(t,) for t in tasks], workers)
         except KeyboardInterrupt:
@@ -161,33 +160,6 @@ def run_fits(
             raise
     left_out = {t.member for t, fit in zip(tasks, fits, strict=True) if fit is None}
     return [fit for fit in fits if fit is not None and fit.task.member not in left_out]
-
-
-def _run_on_cluster(  # noqa: PLR0917 - what `run_fits` has
-    pool: Any,
-    members: Sequence[SignificanceClassifier],
-    tasks: list[Task],
-    sample: TrainingSample,
-    checkpoint: Checkpoint | None,
-    done: set[str],
-    progress: PoolProgress,
-    stored: Callable[[Task], MemberFit | None],
-) -> list[MemberFit | None]:
-    """Run the fits on the workers of a cluster; what is finished is kept here, not what is half done."""
-    settings = SimpleNamespace(utility_=pool.utility_, negative_weights=pool.negative_weights, n_jobs=pool.n_jobs)
-    missing = [t for t in tasks if t.key not in done]
-    new = run_on_cluster(_fit_elsewhere, [(settings, members[t.member], t, sample) for t in missing])
-    fits: list[MemberFit | None] = []
-    for task in tasks:
-        if task.key in done:
-            fits.append(stored(task))
-            continue
-        with progress.fit(task.key):
-            fit = next(new)
-            fits.append(fit)
-            if checkpoint:
-                keep_fit(checkpoint, fit)
-    return fits
 
 
 def _fit_elsewhere(settings: Any, member: SignificanceClassifier, task: Task, sample: TrainingSample) -> MemberFit:
@@ -211,19 +183,7 @@ def fit_task(
     threads: int,
     checkpoint: Checkpoint | None,
 ) -> MemberFit:
-    """Fit a member on one split, and keep the fit in the checkpoint.
-
-    Parameters
-    ----------
-    pool : estimator
-        Gives utility and policy for negative weights.
-    member : estimator
-        Cloned and fitted.
-    task : Task
-    sample : TrainingSample
-    threads : int
-    checkpoint : Checkpoint, optional
-    """
+    """Fit a member on one split, and keep the fit in the checkpoint."""
     model: SignificanceClassifier = clone(member)
     model.set_params(
         utility=pool.utility_,

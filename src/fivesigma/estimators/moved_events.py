@@ -31,6 +31,8 @@ class FoldedEvents:
     process : array or None
     home : int array
         Number of the split that holds the event out; -1 if none does.
+    moved : int array or None
+        Rows whose features are not those of the nominal event in the same place; None where places do not correspond.
     """
 
     X: Any
@@ -38,28 +40,20 @@ class FoldedEvents:
     weight: Array
     process: AnyArray | None
     home: IntArray
+    moved: IntArray | None = None
 
     def where(self, mask: BoolArray) -> FoldedEvents:
         """Some of the events."""
         if mask.all():
             return self
-        process = None if self.process is None else self.process[mask]
         rows = np.flatnonzero(mask)
         return FoldedEvents(
-            _safe_indexing(self.X, rows), self.signal[mask], self.weight[mask], process, self.home[mask]
-        )
-
-    def joined(self, other: FoldedEvents) -> FoldedEvents:
-        """These events and others."""
-        if not other.signal.size:
-            return self
-        process = None if self.process is None or other.process is None else np.append(self.process, other.process)
-        return FoldedEvents(
-            stack_tables([self.X, other.X]),
-            np.append(self.signal, other.signal),
-            np.append(self.weight, other.weight),
-            process,
-            np.append(self.home, other.home),
+            _safe_indexing(self.X, rows),
+            self.signal[rows],
+            self.weight[rows],
+            None if self.process is None else self.process[rows],
+            self.home[rows],
+            None if self.moved is None else np.flatnonzero(np.isin(rows, self.moved)),
         )
 
     def among(self, processes: str | Sequence[str]) -> BoolArray:
@@ -70,6 +64,11 @@ class FoldedEvents:
     def kinds(self) -> AnyArray:
         """Process of each event or, where processes have no names, whether it is signal."""
         return self.signal if self.process is None else self.process
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether events have other features than the nominal ones, and so scores of their own."""
+        return self.moved is None or bool(self.moved.size)
 
     @property
     def representative(self) -> Array:
@@ -83,34 +82,67 @@ class FoldedEvents:
         return out
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contrast:
-    """Two samples whose ratio of densities is wanted.
+    """Two samples whose ratio of densities is wanted, as two weights of each event.
+
+    An event that both samples share is one row, and whatever changes weights alone shares the nominal table.
 
     Attributes
     ----------
-    first, second : FoldedEvents
+    X : table
+    home : int array
+        As in `FoldedEvents`.
+    first, second : arrays
+        Weights in the two samples; zero where an event is not there.
     kind : str
         How their ratio becomes a relative shift; see `relative_shift`.
     size : float
     """
 
-    first: FoldedEvents
-    second: FoldedEvents
+    X: Any
+    home: IntArray
+    first: Array
+    second: Array
     kind: str
     size: float = 1.0
+
+    @classmethod
+    def of_members(cls, events: FoldedEvents, members: BoolArray, size: float = 1.0) -> Contrast:
+        """Some events against the others."""
+        first, second = (np.where(side, events.weight, 0.0) for side in (members, ~members))
+        return cls(events.X, events.home, first, second, SHARE, size)
+
+    @classmethod
+    def of_sides(cls, nominal: FoldedEvents, one: FoldedEvents, other: FoldedEvents, kind: str) -> Contrast:
+        """One variation against another; a process that one does not have is as in the nominal events."""
+        sides = (one, other)
+        own = [np.arange(side.signal.size) if side.moved is None else side.moved for side in sides]
+        kept = []
+        for side, rows in zip(sides, own, strict=True):
+            if side.moved is None:
+                kept.append(np.where(np.isin(nominal.kinds, side.kinds), 0.0, nominal.weight))
+            else:
+                kept.append(side.weight.copy())
+                kept[-1][rows] = 0.0
+        if not any(rows.size for rows in own):
+            return cls(nominal.X, nominal.home, kept[0], kept[1], kind)
+        there = np.flatnonzero((kept[0] != 0) | (kept[1] != 0))
+        parts = [(nominal, there), *zip(sides, own, strict=True)]
+        absent = [np.zeros(rows.size) for rows in own]
+        return cls(
+            stack_tables([_safe_indexing(side.X, rows) for side, rows in parts]),
+            np.concatenate([side.home[rows] for side, rows in parts]),
+            np.concatenate([kept[0][there], one.weight[own[0]], absent[1]]),
+            np.concatenate([kept[1][there], absent[0], other.weight[own[1]]]),
+            kind,
+        )
 
     @property
     def log_prior(self) -> float:
         """Log of the ratio of their sums of weights; infinite where one of them is empty."""
         with np.errstate(divide="ignore"):
-            return float(np.log(self.first.weight.sum()) - np.log(self.second.weight.sum()))
-
-    def training(self, split: int) -> tuple[Any, BoolArray, Array]:
-        """Table, membership of the first sample and weights of the events that a split trains on."""
-        both = [sample.where((sample.home != split) & (sample.weight != 0)) for sample in (self.first, self.second)]
-        first = np.repeat([True, False], [sample.signal.size for sample in both])
-        return stack_tables([sample.X for sample in both]), first, np.concatenate([sample.weight for sample in both])
+            return float(np.log(self.first.sum()) - np.log(self.second.sum()))
 
 
 @dataclass(frozen=True)
@@ -130,22 +162,25 @@ class TrainingSystematic:
     up: FoldedEvents | None = None
     down: FoldedEvents | None = None
 
-    def contrast(self, nominal: FoldedEvents, *, with_signal: bool) -> Contrast:
-        """Samples that tell how it moves the background or, with signal, all events."""
-        counts = np.ones(nominal.signal.size, dtype=np.bool_) if with_signal else ~nominal.signal
+    def contrasts(self, nominal: FoldedEvents, *, opposite: bool) -> list[Contrast]:
+        """What tells how it moves some nominal events: one contrast, or one for each side that is not opposite.
+
+        Parameters
+        ----------
+        nominal : FoldedEvents
+            All events, or the background alone.
+        opposite : bool
+            Whether it moves them as much down as up.
+        """
         if self.normalisation is not None:
             moves = nominal.among(self.normalisation.process)
-            first, second = (nominal.where(counts & side) for side in (moves, ~moves))
-            return Contrast(first, second, SHARE, self.normalisation.fraction or 1.0)
-
-        def completed(side: FoldedEvents) -> FoldedEvents:
-            there = side.where(np.ones(side.signal.size, dtype=np.bool_) if with_signal else ~side.signal)
-            return there.joined(nominal.where(counts & ~np.isin(nominal.kinds, side.kinds)))
-
+            return [Contrast.of_members(nominal, moves, self.normalisation.fraction or 1.0)]
         assert self.up is not None  # where there is no normalisation
-        if self.down is None:
-            return Contrast(completed(self.up), nominal.where(counts), ONE_SIDED)
-        return Contrast(completed(self.up), completed(self.down), OPPOSITE)
+        sides = [side if nominal.signal.any() else side.where(~side.signal) for side in (self.up, self.down) if side]
+        if len(sides) == 2 and opposite:
+            return [Contrast.of_sides(nominal, sides[0], sides[1], OPPOSITE)]
+        unmoved = replace(nominal, moved=np.empty(0, dtype=np.intp))
+        return [Contrast.of_sides(nominal, side, unmoved, ONE_SIDED) for side in sides]
 
 
 def home_of(splits: list[tuple[IntArray, IntArray]], n_events: int) -> IntArray:
@@ -221,13 +256,14 @@ class SystematicsReader:
             return self._own(label, moved)
         if np.ndim(moved) == 1:
             try:
-                return replace(self.nominal, weight=check_weights(moved, self.nominal.signal.size))
+                weight = check_weights(moved, self.nominal.signal.size)
+                return replace(self.nominal, weight=weight, moved=np.empty(0, dtype=np.intp))
             except InputError as err:
                 raise InputError(f"{label}: {err}") from None
         table = self.features(label, moved)
         if table.shape[0] != self.nominal.signal.size:
             raise InputError(f"{label} has {table.shape[0]} events for {self.nominal.signal.size} nominal ones")
-        return replace(self.nominal, X=table)
+        return replace(self.nominal, X=table, moved=_moved_rows(table, self.nominal.X))
 
     def _own(self, label: str, events: Events) -> FoldedEvents:
         """A sample of its own."""
@@ -245,7 +281,21 @@ class SystematicsReader:
             weight = check_weights(events.weight, len(events))
         except InputError as err:
             raise InputError(f"{label}: {err}") from None
-        return FoldedEvents(self.features(label, events), signal, weight, process, self._home(events))
+        table = self.features(label, events)
+        if self._corresponds(events, signal, process):
+            return replace(self.nominal, X=table, weight=weight, moved=_moved_rows(table, self.nominal.X))
+        return FoldedEvents(table, signal, weight, process, self._home(events))
+
+    def _corresponds(self, events: Events, signal: BoolArray, process: AnyArray | None) -> bool:
+        """Whether these are the nominal events in the same order, as far as one can see."""
+        if len(events) != self.nominal.signal.size or (process is None) != (self.nominal.process is None):
+            return False
+        if self.folds is not None and not np.array_equal(self.folds(events), self.nominal.home):
+            return False
+        if self.ids is not None and events.ids is not None and not np.array_equal(self.ids, events.ids):
+            return False
+        kinds = signal if process is None else process
+        return np.array_equal(signal, self.nominal.signal) and np.array_equal(kinds, self.nominal.kinds)
 
     def _home(self, events: Events) -> IntArray:
         """Split of each varied event: by its number, by the nominal event with the same identifier, or by chance."""
@@ -259,10 +309,20 @@ class SystematicsReader:
         return home
 
 
+def _moved_rows(table: Any, nominal: Any) -> IntArray:
+    """Rows of a table that differ from those of the nominal one; all of them if it is no array."""
+    if not isinstance(table, np.ndarray):
+        return np.arange(table.shape[0])
+    differs = table != nominal
+    if table.dtype.kind == "f":
+        differs &= ~(np.isnan(table) & np.isnan(nominal))
+    return np.flatnonzero(differs.any(axis=1))
+
+
 def _same(one: FoldedEvents, other: FoldedEvents) -> bool:
     """Whether two samples hold the same events with the same weights."""
     if one.signal.size != other.signal.size or not np.array_equal(one.weight, other.weight):
         return False
     if one.X is other.X:
         return True
-    return bool(isinstance(one.X, np.ndarray) and np.array_equal(one.X, other.X, equal_nan=one.X.dtype.kind == "f"))
+    return isinstance(one.X, np.ndarray) and not _moved_rows(one.X, other.X).size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +33,7 @@ from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
 
+@dataclass(repr=False, eq=False)
 class CascadePool(BlendedClassifier, _BaseComposition):
     """Blend of cascades and plain models.
 
@@ -68,12 +70,10 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         Cut of `predict`, tuned on the blended held-out scores; ``"zero"``, the sign of the margin, is not for ranks.
         A bagged pool keeps the tuned share of events rather than the score: the mean of all fits of a member is
         narrower than the scores of one fit on which the share was tuned.
-    pos_label : label, optional
-        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    pos_label, verbose
+        As in `CascadeClassifier`.
     negative_weights : {"error", "zero", "abs"}, default="error"
         What learners see of negative weights; s and b always keep the sign. It decides for all members.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
     checkpoint : path, optional
         Folder to which each finished fit is written, and every 50 trees of a grown one; the same call resumes from
         there.
@@ -119,6 +119,24 @@ class CascadePool(BlendedClassifier, _BaseComposition):
     ['cascade', 'plain']
     """
 
+    estimators: Sequence[tuple[str, Any]] = ()
+    _: KW_ONLY
+    keep: int | None = None
+    blend: str = "rank"
+    weights: str = "even"
+    utility: str | Utility = "ams2"
+    b_reg: float | None = None
+    cv: Any = 0.25
+    by: str | None = None
+    n_repeats: int = 1
+    cut: str | float = "model"
+    pos_label: Any = None
+    negative_weights: str = "error"
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    random_state: Any = None
+    n_jobs: int | None = None
+
     _checks: ClassVar = {
         **SignificanceClassifier._checks,
         "estimators": check_members,
@@ -127,43 +145,6 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         "weights": one_of(("even", "fit")),
         "blend": one_of(BLENDS),
     }
-
-    def __init__(
-        self,
-        estimators: Sequence[tuple[str, Any]] = (),
-        *,
-        keep: int | None = None,
-        blend: str = "rank",
-        weights: str = "even",
-        utility: str | Utility = "ams2",
-        b_reg: float | None = None,
-        cv: Any = 0.25,
-        by: str | None = None,
-        n_repeats: int = 1,
-        cut: str | float = "model",
-        pos_label: Any = None,
-        negative_weights: str = "error",
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimators = estimators
-        self.keep = keep
-        self.blend = blend
-        self.weights = weights
-        self.utility = utility
-        self.b_reg = b_reg
-        self.cv = cv
-        self.by = by
-        self.n_repeats = n_repeats
-        self.cut = cut
-        self.pos_label = pos_label
-        self.negative_weights = negative_weights
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     @classmethod
     def paper_ten(cls, n_trees: int = 500, library: str = "xgboost", params: Any = None, **options: Any) -> CascadePool:

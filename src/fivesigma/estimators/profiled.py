@@ -15,11 +15,11 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.validation import check_is_fitted
 
-from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.estimators.contrast_fits import default_learners, fit_contrasts, held_out_probability
-from fivesigma.estimators.held_out_bins import NOMINAL, HeldOutBins
+from fivesigma.estimators.contrast_fits import HeldOutTables, default_learners, fit_contrasts
+from fivesigma.estimators.held_out_bins import NOMINAL, HeldOutBins, bin_edges
 from fivesigma.estimators.moved_events import (
     Contrast,
     FoldedEvents,
@@ -47,9 +47,12 @@ from fivesigma.store.checkpoint import Checkpoint
 
 GOALS = ("discovery", "measurement")
 ROUNDS = 3  # in which the pulls are updated
-LEAST_COST = 0.005  # share of the significance that a systematic must cost by itself to have a part in the score
+LEAST_COST = 0.005  # share of the significance that a systematic must change to have a part in the score
+LEAST_WORTH = 0.002  # of it that all parts without which the score would do may be worth together
 CONSTRAINED = 0.5  # width of a pull after the fit below which one asks whether it is one pull
 PLAIN = "plain"
+
+Shifts = tuple[Array, Array | None]  # over the yield, up and down; None where all are as large down as up
 
 
 @dataclass(frozen=True)
@@ -142,8 +145,8 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     choice_ : str
         What was chosen and why.
     left_out_ : list of str
-        Systematics without a part in the score, because each costs less than 0.5 % of the significance. They belong in
-        the likelihood all the same.
+        Systematics without a part in the score: each costs less than 0.5 % of the significance, or the score is worth
+        as much without them to 0.5 %. They belong in the likelihood all the same.
     constraints_ : dict of str to float
         Width of each pull after a fit of bins of the score on held-out events, over that of its constraint. Where it is
         small, the gain relies on one pull for all processes and regions.
@@ -198,7 +201,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     models_: list[Model]
     log_prior_: float  # log s/b of all events, as held-out ones have it
     shift_models_: list[dict[str, Model]]  # of each split, by systematic
-    shift_terms_: dict[str, tuple[str, float, float]]  # how odds become shifts: kind, size, log of the prior odds
+    shift_terms_: dict[str, tuple[Any, ...]]  # how odds become shifts: kind, size, log of the prior odds of each side
     pulls_: dict[str, float]
     bound_: float
     rounds_: list[tuple[dict[str, float], float]]
@@ -293,33 +296,41 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
             learners[1] = self.shape_estimator
         train = partial(fit_contrasts, self, n_splits=len(splits), checkpoint=checkpoint)
 
-        contrast = Contrast(nominal.where(sample.signal), nominal.where(~sample.signal), SHARE)
+        contrast = Contrast.of_members(nominal, sample.signal)
         fits = train({PLAIN: (contrast, learners[0])}, stem=PLAIN, seed=seeds[0])
         self.models_ = [models[PLAIN] for models in fits]
         samples = bins.samples()
-        p = {key: held_out_probability(self.models_, events) for key, events in samples.items()}
+        unmoved_events = replace(nominal, moved=np.empty(0, dtype=np.intp))
+        tables = [HeldOutTables([nominal]), HeldOutTables([*(samples | {NOMINAL: unmoved_events}).values()])]
+
+        def scores(models: Sequence[Model], unmoved: Array | None = None) -> dict[str, Array]:
+            """What the models say of all events, nominal and varied."""
+            first = tables[0].probabilities(models)[0] if unmoved is None else unmoved
+            return dict(zip(samples, tables[1].probabilities(models, first), strict=True))
+
+        p = scores(self.models_)
         held = home >= 0
         self.log_prior_ = fit_log_prior(p[NOMINAL][held], sample.signal[held], sample.weight[held])
         r_s = {key: np.exp(log_odds(p[key], self.log_prior_)) for key in samples}
         plain = bins.fill(r_s)
-        used = self._choose_systematics(bins, plain)
-
-        r = self._fit_shifts(used, bins, partial(train, stem="shift", seed=seeds[1]), learners)
+        train_shifts = partial(train, stem="shift", seed=seeds[1])
+        unmoved = self._fit_shifts(bins, plain, train_shifts, learners, tables[0])
+        pulls = self._first_pulls(nominal, r_s[NOMINAL], self._shifts(unmoved, home.size), plain.free)
         names = list(self.shift_terms_)
-        weight = nominal.representative
-        seen = weight > 0
-        constraint = np.array([float(name not in plain.free) for name in names])
-        found = self._solve(weight[seen], r_s[NOMINAL][seen], r[NOMINAL][:, seen], constraint)
-        self.bound_ = found.value
+        q = {key: scores([models[key] for models in self.shift_models_], unmoved[key]) for key in self.shift_models_[0]}
+        r = {key: self._shifts({k: by[key] for k, by in q.items()}, e.signal.size) for key, e in samples.items()}
         self.rounds_, filled = [({}, bins.judge(plain).value)], [plain]
-        pulls = found.pulls
         for _ in range(ROUNDS if names else 0):
             shifts = bins.fill({key: self._excess(r_s[key], r[key], pulls) for key in samples})
             value = bins.judge(shifts).value
             self.rounds_.append((dict(zip(names, pulls.tolist(), strict=True)), value))
             filled.append(shifts)
+            if len(self.rounds_) > 2 and not self._better(value, self.rounds_[-2][1]):
+                break
             pulls = bins.judge(shifts, names).pulls
-        best = (max if self.goal == "discovery" else min)(self.history_, key=lambda one: one.value)
+        best = self.history_[0]
+        for one in self.history_[1:]:
+            best = one if self._better(one.value, best.value) else best
         self.pulls_ = {**dict.fromkeys(sample.given, 0.0), **best.pulls}
         self.constraints_ = filled[best.index].constraints()
         self.choice_ = self._sentence(best, bins.judge(plain, []).value, plain.free)
@@ -340,50 +351,94 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
     def _fit_shifts(
         self,
-        used: Sequence[TrainingSystematic],
         bins: HeldOutBins,
+        plain: YieldShifts,
         train: Callable[..., list[dict[str, Model]]],
         learners: Sequence[Any],
+        table: HeldOutTables,
     ) -> dict[str, Array]:
-        """Learn the shifts; return those of all held-out events, nominal and varied."""
-        nominal, with_signal = bins.nominal, self.goal == "measurement"
-        contrasts = {one.name: one.contrast(nominal, with_signal=with_signal) for one in used}
+        """Learn the shifts; return what the models say of the nominal events, held out."""
+        used, nominal = self._choose_systematics(bins, plain), bins.nominal
+        moving = nominal if self.goal == "measurement" else nominal.where(~nominal.signal)
+        bent = bins.bent(plain)
+        found = {one.name: one.contrasts(moving, opposite=one.name not in bent) for one in used}
+        contrasts = {_key(name, k): c for name, both in found.items() for k, c in enumerate(both)}
         # Where every event moves there is nothing to tell apart.
-        trained = {name: c for name, c in contrasts.items() if np.isfinite(c.log_prior)}
-        self.shift_models_ = train({name: (c, learners[c.kind != SHARE]) for name, c in trained.items()})
-        self.shift_terms_ = {name: (c.kind, c.size, c.log_prior) for name, c in contrasts.items()}
-        samples = bins.samples()
-        p = {
-            key: {name: held_out_probability([m[name] for m in self.shift_models_], events) for name in trained}
-            for key, events in samples.items()
-        }
+        trained = {key: c for key, c in contrasts.items() if np.isfinite(c.log_prior)}
+        self.shift_models_ = train({key: (c, learners[c.kind != SHARE]) for key, c in trained.items()})
+        p = {key: table.probabilities([models[key] for models in self.shift_models_])[0] for key in trained}
+        priors = {key: c.log_prior for key, c in contrasts.items()}
         for one in used:
             if one.normalisation is not None and one.name in trained:
-                seen = (nominal.home >= 0) & (with_signal | ~nominal.signal)
-                moves = nominal.among(one.normalisation.process)
-                prior = fit_log_prior(p[NOMINAL][one.name][seen], moves[seen], nominal.weight[seen])
-                self.shift_terms_[one.name] = (*self.shift_terms_[one.name][:2], prior)
-        return {key: self._shifts(p[key], events.signal.size) for key, events in samples.items()}
+                held, moves = moving.home >= 0, moving.among(one.normalisation.process)
+                q = p[one.name] if moving is nominal else p[one.name][~nominal.signal]
+                priors[one.name] = fit_log_prior(q[held], moves[held], moving.weight[held])
+        self.shift_terms_ = {
+            name: (both[0].kind, both[0].size, *(priors[_key(name, k)] for k in range(len(both))))
+            for name, both in found.items()
+        }
+        return p
 
-    def _shifts(self, probability: Mapping[str, Array], n_events: int) -> Array:
+    def _first_pulls(self, nominal: FoldedEvents, r_s: Array, r: Shifts, free: Container[str]) -> Array:
+        """Pulls by the ratios of held-out events; what hardly changes the score has no part in it."""
+        weight, signal, names = nominal.representative, nominal.signal, list(self.shift_terms_)
+        seen = weight > 0
+        weight, signal, r_s, r = weight[seen], signal[seen], r_s[seen], _columns(r, seen)
+        constraint = np.array([float(name not in free) for name in names])
+        found = self._solve(weight, r_s, r, constraint)
+        self.bound_, base = found.value, weight if self.goal == "measurement" else weight / (1 + r_s)
+
+        def worth(pulls: Array) -> float:
+            """Of bins of the score at some pulls, if the ratios are right."""
+            score = self._excess(r_s, r, pulls)
+            edges = bin_edges(score, signal, weight)
+            add = partial(np.bincount, np.searchsorted(edges, score, side="right") - 1, minlength=edges.size - 1)
+            n, b, of = (add(values) for values in (weight, weight / (1 + r_s), base))
+            up, down = (None if side is None else np.array([add(base * row) for row in side]) / of for side in r)
+            assert up is not None
+            return self._solve(np.asarray(n, dtype=np.float64), n / b - 1, (up, down), constraint).value
+
+        if len(names) > 1:
+            single, pulls = 1 - np.eye(len(names)), found.pulls
+            whole, alone = worth(pulls), [worth(pulls * mask) for mask in single]
+            for k in np.argsort(np.abs(np.array(alone) - whole))[:-1]:
+                if abs(worth(pulls * single[k]) / whole - 1) > LEAST_WORTH:
+                    break
+                pulls = pulls * single[k]
+                self.left_out_.append(names[k])
+        kept = [name for name in names if name not in self.left_out_]
+        self.shift_terms_ = {name: self.shift_terms_[name] for name in kept}
+        keys = [_key(name, side) for name, term in self.shift_terms_.items() for side in range(len(term) - 2)]
+        self.shift_models_ = [{k: by[k] for k in keys if k in by} for by in self.shift_models_]
+        return found.pulls[[names.index(name) for name in kept]]
+
+    def _better(self, value: float, than: float) -> bool:
+        return value > than if self.goal == "discovery" else value < than
+
+    def _shifts(self, probability: Mapping[str, Array], n_events: int) -> Shifts:
         """Relative shifts of events, one row for each systematic of the score."""
-        out = np.empty((len(self.shift_terms_), n_events))
-        for row, (name, (kind, size, prior)) in zip(out, self.shift_terms_.items(), strict=True):
-            odds = log_odds(probability[name], prior) if name in probability else np.full(n_events, prior)
-            row[:] = relative_shift(kind, size, odds)
-        return out
+        out = np.empty((2, len(self.shift_terms_), n_events))
+        for row, (name, (kind, size, *priors)) in enumerate(self.shift_terms_.items()):
+            for side, prior in enumerate(priors):
+                p = probability.get(_key(name, side))
+                odds = np.full(n_events, prior) if p is None else log_odds(p, prior)
+                out[side, row] = relative_shift(kind, size, odds)
+            if len(priors) == 1:
+                out[1, row] = -out[0, row]
+        bent = any(len(term) == 4 for term in self.shift_terms_.values())
+        return out[0], out[1] if bent else None
 
-    def _solve(self, weight: Array, r_s: Array, r: Array, constraint: Array) -> Solution:
+    def _solve(self, weight: Array, r_s: Array, r: Shifts, constraint: Array) -> Solution:
         """Pulls of the score by held-out events, without bins."""
         if self.goal == "measurement":
-            return efficient_direction(weight, r_s / (1 + r_s), r, constraint)
-        return least_favourable(weight, r_s, r, constraint)
+            return efficient_direction(weight, r_s / (1 + r_s), _slopes(r), constraint)
+        return least_favourable(weight, r_s, r[0], constraint, r[1])
 
-    def _excess(self, r_s: Array, r: Array, pulls: Array) -> Array:
+    def _excess(self, r_s: Array, r: Shifts, pulls: Array) -> Array:
         """n/m - 1, or the efficient score: zero where signal plus background is like the background."""
         if self.goal == "measurement":
-            return efficient_score(r_s / (1 + r_s), r, pulls)
-        return likelihood_ratio(r_s, r, pulls)
+            return efficient_score(r_s / (1 + r_s), _slopes(r), pulls)
+        return likelihood_ratio(r_s, r[0], pulls, r[1])
 
     def _pull_vector(self) -> Array:
         return np.array([self.pulls_[name] for name in self.shift_terms_])
@@ -409,7 +464,8 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
             )
         said += f", a known background {known:.3f}" * bool(self.shift_terms_)
         if self.left_out_:
-            said += f"; left out of the score, since they cost less than {LEAST_COST:.1%}: {', '.join(self.left_out_)}"
+            said += f"; left out of the score, since they matter less than {LEAST_COST:.1%}: "
+            said += ", ".join(self.left_out_)
         measured = [(name, width) for name, width in self.constraints_.items() if name not in free]
         narrow = [f"{name} to {width:.2f}" for name, width in measured if width < CONSTRAINED]
         if narrow and best.index:
@@ -505,6 +561,21 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         p = {name: np.mean([models[name].signal_probability(X) for models in fits], axis=0) for name in fits[0]}
         r_s = np.exp(log_odds(p.pop(PLAIN), self.log_prior_))
         return self._excess(r_s, self._shifts(p, r_s.size), self._pull_vector())
+
+
+def _key(name: str, side: int) -> str:
+    """Name of the models of one side of a systematic; those that are opposite have one side."""
+    return f"{name} (down)" if side else name
+
+
+def _columns(shifts: Shifts, seen: BoolArray) -> Shifts:
+    up, down = shifts
+    return up[:, seen], None if down is None else down[:, seen]
+
+
+def _slopes(shifts: Shifts) -> Array:
+    up, down = shifts
+    return up if down is None else (up - down) / 2
 
 
 def check_sizes(bins: HeldOutBins) -> None:

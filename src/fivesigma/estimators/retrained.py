@@ -6,7 +6,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ class _Candidate(NamedTuple):
     seed: int
 
 
+@dataclass(repr=False, eq=False)
 class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     """Weighted classification cascade that retrains a classifier each round.
 
@@ -111,10 +112,6 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
     classes_ : array of shape (2,)
         (background, signal).
-    utility_ : Utility
-        What was maximised.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
 
     See Also
     --------
@@ -134,6 +131,28 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     True
     """
 
+    estimator: Any = None
+    _: KW_ONLY
+    utility: str | Utility = "ams2"
+    b_reg: float | None = None
+    max_rounds: int = 20
+    extra_rounds: int = 10
+    u_init: float | str = "auto"
+    cv: Any = 0.25
+    update_cut: str = "zero"
+    cut: str | float = "model"
+    n_restarts: int = 1
+    keep: int = 1
+    cascade: bool = True
+    refit: bool = False
+    pos_label: Any = None
+    negative_weights: str = "error"
+    monitor_every: int = 0
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    random_state: Any = None
+    n_jobs: int | None = None
+
     _checks: ClassVar = {
         **SignificanceClassifier._checks,
         **CASCADE_CHECKS,
@@ -145,51 +164,6 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         "refit": flag,
     }
     _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "kept_": list, "models_": list}
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        utility: str | Utility = "ams2",
-        b_reg: float | None = None,
-        max_rounds: int = 20,
-        extra_rounds: int = 10,
-        u_init: float | str = "auto",
-        cv: Any = 0.25,
-        update_cut: str = "zero",
-        cut: str | float = "model",
-        n_restarts: int = 1,
-        keep: int = 1,
-        cascade: bool = True,
-        refit: bool = False,
-        pos_label: Any = None,
-        negative_weights: str = "error",
-        monitor_every: int = 0,
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.utility = utility
-        self.b_reg = b_reg
-        self.max_rounds = max_rounds
-        self.extra_rounds = extra_rounds
-        self.u_init = u_init
-        self.cv = cv
-        self.update_cut = update_cut
-        self.cut = cut
-        self.n_restarts = n_restarts
-        self.keep = keep
-        self.cascade = cascade
-        self.refit = refit
-        self.pos_label = pos_label
-        self.negative_weights = negative_weights
-        self.monitor_every = monitor_every
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         learner = self._learner()
@@ -304,15 +278,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
 
 class Retraining(SplitStep):
-    """The step of a retrained cascade: a new classifier on each split.
-
-    Parameters
-    ----------
-    sample, splits, held_out, update_cut
-        As in `SplitStep`.
-    learner, seed, threads
-        What is trained, and how.
-    """
+    """The step of a retrained cascade: a new classifier on each split."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
@@ -27,7 +27,6 @@ from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, job
 from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.varied import scored_variations
-from fivesigma.learners.importance import importance_of, mean_importance
 from fivesigma.learners.libraries import library_of
 from fivesigma.learners.library_errors import explain_errors
 from fivesigma.likelihood.shifts import Normalisation, Systematics, YieldShifts, scaled, yield_shifts
@@ -92,7 +91,8 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         ----------
         X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
             `Events` bring their labels, weights, processes and feature names along. What a table may hold (NaN, sparse
-            rows, columns of a frame) is the learner's to decide.
+            rows, columns of a frame) is the learner's to decide. A `GrownCascadeClassifier` also takes an
+            `EventStream`, with ``memory="bins"`` or ``"disk"`` and a fraction as `cv`.
         y : array-like of shape (n_events,)
             Two labels; needed unless X are `Events`.
         sample_weight : array-like of shape (n_events,), optional
@@ -108,7 +108,11 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self
         """
         self.__fivesigma_check__()
-        return self._fit_checked(X, self._check_sample(X, y, sample_weight, process, groups))
+        self._fit_given(X, y, sample_weight, process, groups)
+        return self
+
+    def _fit_given(self, X: Any, y: Any, sample_weight: Any, process: Any, groups: Any) -> None:
+        self._fit_checked(X, self._check_sample(X, y, sample_weight, process, groups))
 
     def _fit_checked(self, X: Any, sample: TrainingSample) -> Self:
         """Train on what was checked, and keep what tells how the events were read."""
@@ -143,19 +147,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     @with_callbacks
     def _fit_sample(self, sample: TrainingSample, splits: Splits | None = None) -> Array:
-        """Train on checked events; a pool calls it with splits of its own.
-
-        Parameters
-        ----------
-        sample : TrainingSample
-        splits : list of (train, held-out) rows, optional
-            By default those that `cv` describes.
-
-        Returns
-        -------
-        array
-            P(signal) of the held-out rows of all splits, one split after the other.
-        """
+        """Train on checked events; a pool calls it with splits of its own."""
         for name in ("cut_", "held_out_score_"):  # of an earlier fit: a fit that is broken off leaves no model
             if name in vars(self):
                 delattr(self, name)
@@ -217,7 +209,14 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def feature_importances_(self) -> Array:
         """Share of each feature in the trained models, whose own measure it is: of boosters the total gain."""
         check_is_fitted(self)
-        return mean_importance([importance_of(model, self.n_features_in_) for model in self.models_], self)
+        return self._mean_importance([_importance_of(model, self.n_features_in_) for model in self.models_])
+
+    def _mean_importance(self, parts: Sequence[Array | None]) -> Array:
+        """Mean of those that are known; an AttributeError if none is, as for an attribute that is not there."""
+        known = [part for part in parts if part is not None]
+        if not known:
+            raise AttributeError(f"the learners of this {type(self).__name__} have no feature importances")
+        return np.asarray(np.mean(known, axis=0))
 
     def predict(self, X: Any) -> AnyArray:
         """Labels at the tuned cut: the signal's where ``predict_proba(X)[:, 1] >= cut_``.
@@ -442,6 +441,15 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         if self.cut == "zero":
             return 0.5
         return held_out.scan(probability, self.cut).cut if isinstance(self.cut, str) else float(self.cut)
+
+
+def _importance_of(model: Any, n_features: int) -> Array | None:
+    """Importances of the features that sum to one, or None if the model knows none."""
+    found = model.gains(n_features) if hasattr(model, "gains") else None
+    if found is None or np.shape(found) != (n_features,):
+        return None
+    values = np.asarray(found, dtype=np.float64)
+    return np.asarray(values / max(values.sum(), np.finfo(float).tiny))
 
 
 def _as_frame(X: Any) -> Any:

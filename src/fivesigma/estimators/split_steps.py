@@ -18,31 +18,20 @@ from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.cut.best_cut import MIN_EFFECTIVE, CutScan, floor_for, scan
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import LIBRARIES, Binding, StagedModel, bind_grower
+from fivesigma.learners import LIBRARIES, Binding, Model, bind_grower
 from fivesigma.significance import Utility
 from fivesigma.yields import effective_count, signal_and_background, yields_of
 
 
 @dataclass(frozen=True)
 class TuningEvents:
-    """Events on which selections are measured: where u, the stop and the cut are decided. Usually they are held out.
-
-    Attributes
-    ----------
-    signal, weight : arrays
-        Of the rows of all splits, one after the other, each class scaled to its full yield.
-    utility : Utility
-    floor : float
-        Effective background count that a selection must keep to count.
-    copies : float
-        How often an event stands here on average; repeated splits repeat events, which makes them no more precise.
-    """
+    """Events on which selections are measured: where u, the stop and the cut are decided. Usually they are held out."""
 
     signal: BoolArray
-    weight: Array
+    weight: Array  # each class scaled to its full yield
     utility: Utility
-    floor: float
-    copies: float
+    floor: float  # effective background count that a selection must keep to count
+    copies: float  # how often an event stands here: repeated splits repeat events, which makes them no more precise
 
     @classmethod
     def of(cls, sample: TrainingSample, rows: IntArray, utility: Utility) -> TuningEvents:
@@ -79,19 +68,7 @@ Splits = list[tuple[IntArray, IntArray]]
 
 
 class SplitStep(ABC):
-    """What the cascades share.
-
-    Parameters
-    ----------
-    sample : TrainingSample
-    splits : list of (train, held-out) rows
-    held_out : TuningEvents
-        Held-out rows of all splits, one after the other.
-    update_cut : {"zero", "plateau"}
-        Cut at which the yields are formed.
-    on_train : bool
-        Whether the training events drive u.
-    """
+    """What the cascades share."""
 
     def __init__(
         self, sample: TrainingSample, splits: Splits, held_out: TuningEvents, *, update_cut: str, on_train: bool = False
@@ -135,18 +112,7 @@ _PIECE = 1 << 16
 
 
 class Weigher:
-    """Learner weights of some rows at any class weights, in one pass.
-
-    Parameters
-    ----------
-    base : array
-        Weights of the rows at class weights of one.
-    signal : bool array
-    sums : (float, float)
-        Of the base weights of signal and background.
-    n : int
-        Rows that are summed: those given, or those of all workers.
-    """
+    """Learner weights of some rows at any class weights, in one pass."""
 
     def __init__(self, base: Array, signal: BoolArray, sums: tuple[float, float], n: int) -> None:
         self._base, self._signal, self._sums, self._n = base, signal, sums, n
@@ -175,15 +141,7 @@ class Weigher:
 
 
 class Growth(SplitStep):
-    """The step of a grown cascade: a tree for the booster of each split.
-
-    Parameters
-    ----------
-    sample, splits, held_out, update_cut, on_train
-        As in `SplitStep`.
-    library, params, seed, threads, memory, cache, bins
-        Of the boosters.
-    """
+    """The step of a grown cascade: a tree for the booster of each split."""
 
     def __init__(
         self,
@@ -243,7 +201,7 @@ class Growth(SplitStep):
         """P(signal) of the training rows of all splits, by all trees."""
         return np.concatenate([g.score_train() for g in self._growers])
 
-    def score_held_out_by(self, models: Sequence[StagedModel]) -> Array:
+    def score_held_out_by(self, models: Sequence[Model]) -> Array:
         """P(signal) of the held-out rows of all splits, by some of the trees."""
         parts = []
         for model, binding in zip(models, self._bindings, strict=True):
@@ -253,7 +211,7 @@ class Growth(SplitStep):
                 parts += [model.signal_probability(X) for X, _ in binding.batches(binding.held_out)()]
         return np.concatenate(parts)
 
-    def models(self, n_trees: int) -> list[StagedModel]:
+    def models(self, n_trees: int) -> list[Model]:
         """Return the first trees of each booster."""
         return [g.model(n_trees) for g in self._growers]
 

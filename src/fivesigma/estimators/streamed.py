@@ -58,20 +58,7 @@ class StreamedEvents(NamedTuple):
 
 
 def read_stream(stream: EventStream, fraction: float, seed: int, *, pos_label: Any, negative: str) -> StreamedEvents:
-    """Read labels and weights once, and split the events by a hash of where they stand.
-
-    Parameters
-    ----------
-    stream : EventStream
-    fraction : float
-        Share of the events to hold out.
-    seed : int
-        Of the split.
-    pos_label : label, optional
-        The signal, if the stream is not to decide.
-    negative : str
-        What a learner sees of negative weights.
-    """
+    """Read labels and weights once, and split the events by a hash of where they stand."""
     if not 0 < fraction < 1:
         raise InputError(f"cv={fraction!r} is not between 0 and 1, the fraction of events held out")
     if not stream.labelled:

@@ -34,40 +34,18 @@ _TOO_FEW = 100  # events, of which nothing can be told
 
 @dataclass(frozen=True)
 class TrainingSample:
-    """Checked training events.
+    """Checked training events."""
 
-    Attributes
-    ----------
-    X : table
-        Array, sparse matrix or frame.
-    signal : bool array
-    classes : array of shape (2,)
-        (background, signal).
-    weight : array
-        Physics weights.
-    process : array or None
-    feature_names : array or None
-        Names of the columns, where they have some.
-    totals : (float, float)
-        Full yields of signal and background.
-    negative : str
-        What a learner sees of negative weights.
-    data_hash : str, optional
-        Digest of the table, if it is known; else it is found when it is asked for.
-    groups : array, optional
-        Group of each event, which no split may part.
-    """
-
-    X: Any
+    X: Any  # array, sparse matrix or frame
     signal: BoolArray
-    classes: AnyArray
-    weight: Array
+    classes: AnyArray  # (background, signal)
+    weight: Array  # physics weights
     process: AnyArray | None
     feature_names: AnyArray | None
-    totals: tuple[float, float]
-    negative: str
-    data_hash: str | None = None
-    groups: AnyArray | None = None
+    totals: tuple[float, float]  # full yields of signal and background
+    negative: str  # what a learner sees of negative weights
+    data_hash: str | None = None  # digest of the table, if it is known
+    groups: AnyArray | None = None  # group of each event, which no split may part
 
     @classmethod
     def checked(
@@ -141,16 +119,7 @@ class TrainingSample:
         return ClassWeights(*balanced_class_weights(self.rescaled(rows), self.signal[rows], self.negative))
 
     def splits(self, cv: Any, seed: int) -> list[tuple[IntArray, IntArray]]:
-        """Rows to train on and rows to hold out; rows of zero weight belong to neither.
-
-        Parameters
-        ----------
-        cv : float, int, int array, splitter or iterable of (train, held-out) rows
-            A float is the fraction held out by one split; an int is a number of folds. Both are stratified by class
-            and, if given, by process. An array holds the fold number of each event.
-        seed : int
-            Seed of the split.
-        """
+        """Rows to train on and rows to hold out; rows of zero weight belong to neither."""
         name = (
             repr(cv) if isinstance(cv, (int, float)) else "folds" if isinstance(cv, np.ndarray) else type(cv).__name__
         )

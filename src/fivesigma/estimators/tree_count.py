@@ -5,7 +5,7 @@ The loss is the logistic one with learner weights at which both classes weigh th
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,55 +18,25 @@ from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.split_steps import Growth, Weigher
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import Binding
-from fivesigma.significance import Utility
 
 MOST_TREES = 1000
 EVERY = 10  # trees between two looks at the loss
 PATIENCE = 3  # looks without a new minimum after which growth stops
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class PlainSearch(GrownCascadeClassifier):
     """A plain model that finds its number of trees itself.
 
     It grows until the loss of held-out events has stopped falling, and keeps `more` times as many trees as had the
     lowest loss; the trees of the search are those of the model.
-
-    Parameters
-    ----------
-    library, params, utility, b_reg, negative_weights, checkpoint, random_state, n_jobs
-        As in `GrownCascadeClassifier`.
-    more : float, default=1.0
-        Trees of the model for each tree that lowers the loss.
     """
 
-    def __init__(
-        self,
-        library: str = "xgboost",
-        *,
-        params: dict[str, Any] | None = None,
-        more: float = 1.0,
-        utility: str | Utility = "ams2",
-        b_reg: float | None = None,
-        negative_weights: str = "error",
-        checkpoint: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        super().__init__(
-            library,
-            n_trees=round(more * MOST_TREES),
-            params=params,
-            cascade=False,
-            update_every=EVERY,
-            cut="zero",
-            utility=utility,
-            b_reg=b_reg,
-            negative_weights=negative_weights,
-            checkpoint=checkpoint,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
-        self.more = more
+    n_trees: int = 2 * MOST_TREES  # never reached
+    cascade: bool = False
+    update_every: int = EVERY
+    cut: str | float = "zero"
+    more: float = 1.0  # trees of the model for each tree that lowers the loss
 
     def found(self) -> GrownCascadeClassifier:
         """Return the model, as if the number of its trees had been known."""
@@ -90,16 +60,7 @@ class PlainSearch(GrownCascadeClassifier):
 
 
 def find_tree_count(sample: TrainingSample, binding: Binding, params: dict[str, Any]) -> int:
-    """Find the number for scikit-learn's histogram boosting.
-
-    Parameters
-    ----------
-    sample : TrainingSample
-    binding : Binding
-        The split, the seed and the threads.
-    params : dict
-        Of the trees.
-    """
+    """Find the number for scikit-learn's histogram boosting."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     model = HistGradientBoostingClassifier(**params, early_stopping=False, warm_start=True, random_state=binding.seed)

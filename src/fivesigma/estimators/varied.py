@@ -20,23 +20,7 @@ __all__ = ["scored_variations"]
 def scored_variations(
     model: Any, signal: BoolArray, systematics: Mapping[str, tuple[Any, Any] | Normalisation]
 ) -> Systematics:
-    """Score varied events.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted.
-    signal : bool array of shape (n_events,)
-        Which nominal events are signal.
-    systematics : mapping of str to (up, down)
-        Each `Events` or a `Varied` with labels, which are samples of their own; a table of features, weights, or a
-        `Varied` of the nominal events in the same order; or None as the second. A `Normalisation` stays as it is.
-
-    Returns
-    -------
-    Systematics
-        Labels of samples of their own are true for signal.
-    """
+    """Score varied events."""
 
     def one(name: str, moved: Any) -> Varied:
         if isinstance(moved, Varied):

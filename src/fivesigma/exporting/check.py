@@ -24,19 +24,10 @@ _MISSING = 0.1  # share of missing values among simulated ones
 
 @dataclass(frozen=True)
 class Agreement:
-    """An exported file against the model.
+    """An exported file against the model."""
 
-    Attributes
-    ----------
-    largest_difference : float
-        Of the scores of any event.
-    n_moved : int
-        Events that the cut selects in one of them only: their scores differ from the cut by rounding.
-    n_events : int
-    """
-
-    largest_difference: float
-    n_moved: int
+    largest_difference: float  # of the scores of any event
+    n_moved: int  # events that the cut selects in one of them only: their scores differ from the cut by rounding
     n_events: int
 
 
@@ -91,15 +82,7 @@ def given_table(model: Any, events: Any) -> Array:
 
 
 def simulated_table(model: Any, landmarks: Mapping[int, Sequence[Array]], n_events: int = N_SIMULATED) -> Array:
-    """Events at, just beside and between the values at which the model changes its mind, some of them missing.
-
-    Parameters
-    ----------
-    model : trained classifier
-    landmarks : mapping of int to arrays
-        Such values by number of the feature.
-    n_events : int
-    """
+    """Events at, just beside and between the values at which the model changes its mind, some of them missing."""
     rng = np.random.default_rng(0)
     X = np.empty((n_events, model.n_features_in_))
     for k in range(X.shape[1]):

@@ -27,23 +27,12 @@ _MOST_BYTES = 2**31 - 1  # protobuf holds no more in one message
 
 
 class Graph:
-    """Nodes and constants of a graph; `add` returns the name of what it computes.
-
-    Attributes
-    ----------
-    n_features : int
-        Columns of the table that is the input.
-    precision : {"float64", "float32"}
-        Of the input and of the score that comes out.
-    table : str
-        The input in float64.
-    landmarks : dict of int to list of arrays
-        Values of each feature at which the model changes its mind, for the simulation of events.
-    """
+    """Nodes and constants of a graph; `add` returns the name of what it computes."""
 
     def __init__(self, n_features: int, precision: str = "float64") -> None:
         self.n_features = n_features
-        self.precision = precision
+        self.precision = precision  # of the input and of the score
+        # Values of each feature at which the model changes its mind, for the simulation of events.
         self.landmarks: defaultdict[int, list[Array]] = defaultdict(list)
         self._nodes: list[Any] = []
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}

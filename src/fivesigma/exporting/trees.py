@@ -30,64 +30,31 @@ _IDENTITY = ("reg:squarederror", "reg:absoluteerror", "regression", "regression_
 
 @dataclass
 class Forest:
-    """Trees, node by node.
+    """Trees, node by node."""
 
-    Attributes
-    ----------
-    precision : type
-        Of features, thresholds and sums.
-    mode : str
-        The comparison after which an event goes left.
-    tree_factors : bool
-        Whether leaves were multiplied by a factor of their tree.
-    trees, nodes, features : lists of int
-        Tree of each node, its number there, and the feature that it looks at (-1 for a leaf).
-    values : list of float
-        Threshold, or response of a leaf.
-    left, right : lists of int
-        Numbers of the children.
-    missing_left : list of bool
-        Whether NaN goes left.
-    """
-
-    precision: type[np.floating[Any]]
-    mode: str
-    tree_factors: bool = False
-    trees: list[int] = field(default_factory=list)
-    nodes: list[int] = field(default_factory=list)
-    features: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    left: list[int] = field(default_factory=list)
-    right: list[int] = field(default_factory=list)
-    missing_left: list[bool] = field(default_factory=list)
+    precision: type[np.floating[Any]]  # of features, thresholds and sums
+    mode: str  # the comparison after which an event goes left
+    tree_factors: bool = False  # whether leaves were multiplied by a factor of their tree
+    # Tree, number of the node, feature (-1 for a leaf), threshold or response, children, whether NaN goes left.
+    rows: list[tuple[int, int, int, float, int, int, bool]] = field(default_factory=list)
 
     def split(
         self, at: tuple[int, int], feature: int, threshold: float, children: tuple[int, int], *, nan: bool
     ) -> None:
         """Add a node with two children; `at` is (tree, number of the node)."""
-        self._append(at, feature, threshold, children, nan)
+        self.rows.append((*at, feature, threshold, *children, nan))
 
     def leaf(self, at: tuple[int, int], value: float) -> None:
         """Add a leaf; a root gets a split that decides nothing, for not every runtime knows trees without one."""
         if at[1] == 0:
-            self._append(at, 0, 0.0, (1, 2), False)
-            self._append((at[0], 1), _LEAF, value, (0, 0), False)
-            self._append((at[0], 2), _LEAF, value, (0, 0), False)
-        else:
-            self._append(at, _LEAF, value, (0, 0), False)
+            self.split(at, 0, 0.0, (1, 2), nan=False)
+        for node in (1, 2) if at[1] == 0 else (at[1],):
+            self.rows.append((at[0], node, _LEAF, value, 0, 0, False))
 
     def thresholds(self) -> dict[int, Array]:
         """Thresholds of each feature, ascending."""
-        features, values = np.array(self.features), np.array(self.values, dtype=np.float64)
+        features, values = np.array([row[2] for row in self.rows]), np.array([row[3] for row in self.rows])
         return {int(k): np.unique(values[features == k]) for k in np.unique(features[features != _LEAF])}
-
-    def _append(self, at: tuple[int, int], feature: int, value: float, children: tuple[int, int], nan: bool) -> None:
-        row = (*at, feature, value, *children, nan)
-        into: tuple[list[Any], ...] = (
-            self.trees, self.nodes, self.features, self.values, self.left, self.right, self.missing_left
-        )  # fmt: skip
-        for column, cell in zip(into, row, strict=True):
-            column.append(cell)
 
 
 def add_forest(graph: Graph, table: str, forest: Forest, *, exact: bool = False) -> str:
@@ -96,8 +63,9 @@ def add_forest(graph: Graph, table: str, forest: Forest, *, exact: bool = False)
     If it is to be `exact`, it is float64: leaves are divided into parts whose sums are multiples of a power of two,
     and few enough of them for float32.
     """
-    trees, nodes, features = (np.array(v, dtype=np.int64) for v in (forest.trees, forest.nodes, forest.features))
-    values = np.array(forest.values, dtype=forest.precision)
+    columns = list(zip(*forest.rows, strict=True))
+    trees, nodes, features, left, right, missing = (np.array(columns[k], dtype=np.int64) for k in (0, 1, 2, 4, 5, 6))
+    values = np.array(columns[3], dtype=forest.precision)
     leaf = features == _LEAF
     parts = _parts(values[leaf], int(trees.max()) + 1) if exact else values[leaf][None]
     for k, thresholds in forest.thresholds().items():
@@ -117,9 +85,9 @@ def add_forest(graph: Graph, table: str, forest: Forest, *, exact: bool = False)
         nodes_nodeids=nodes,
         nodes_featureids=np.where(leaf, 0, features),
         nodes_modes=np.where(leaf, "LEAF", forest.mode).tolist(),
-        nodes_truenodeids=forest.left,
-        nodes_falsenodeids=forest.right,
-        nodes_missing_value_tracks_true=np.array(forest.missing_left, dtype=np.int64),
+        nodes_truenodeids=left,
+        nodes_falsenodeids=right,
+        nodes_missing_value_tracks_true=missing,
         **numbers("nodes_values", np.where(leaf, forest.precision(0), values)),
         target_treeids=np.repeat(trees[leaf], len(parts)),
         target_nodeids=np.repeat(nodes[leaf], len(parts)),

@@ -5,50 +5,35 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from fivesigma.higgsml.data import ChallengeEvents, load
-    from fivesigma.higgsml.download import fetch
-    from fivesigma.higgsml.features import ALL_SETS, engineer
-    from fivesigma.higgsml.leaderboard import standing
-    from fivesigma.higgsml.orientation import MOMENTA, transform
-    from fivesigma.higgsml.recipes import RECIPES, find_recipe
-    from fivesigma.higgsml.simulate import write_simulated
-    from fivesigma.higgsml.submission import SubmissionScore, score_submission, write_submission
-
-# Every public name and the module that defines it; modules are imported on first use (PEP 562).
-_HOME = {
-    "ALL_SETS": "features",
-    "ChallengeEvents": "data",
-    "MOMENTA": "orientation",
-    "RECIPES": "recipes",
-    "SubmissionScore": "submission",
-    "engineer": "features",
-    "fetch": "download",
-    "find_recipe": "recipes",
-    "load": "data",
-    "score_submission": "submission",
-    "standing": "leaderboard",
-    "transform": "orientation",
-    "write_simulated": "simulate",
-    "write_submission": "submission",
+# The public names of each module, which is imported on first use (PEP 562).
+_NAMES = {
+    "data": "ChallengeEvents load",
+    "download": "fetch",
+    "features": "ALL_SETS engineer",
+    "leaderboard": "standing",
+    "orientation": "MOMENTA transform",
+    "recipes": "RECIPES find_recipe",
+    "simulate": "write_simulated",
+    "submission": "SubmissionScore score_submission write_submission",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "ALL_SETS",
-    "MOMENTA",
-    "RECIPES",
-    "ChallengeEvents",
-    "SubmissionScore",
-    "engineer",
-    "fetch",
-    "find_recipe",
-    "load",
-    "score_submission",
-    "standing",
-    "transform",
-    "write_simulated",
-    "write_submission",
-]
+__all__ = sorted(_HOME)  # noqa: PLE0605
+
+# ruff: noqa: I001 - the second name tells type checkers that it is meant for others
+if TYPE_CHECKING:
+    from fivesigma.higgsml.data import ChallengeEvents as ChallengeEvents, load as load
+    from fivesigma.higgsml.download import fetch as fetch
+    from fivesigma.higgsml.features import ALL_SETS as ALL_SETS, engineer as engineer
+    from fivesigma.higgsml.leaderboard import standing as standing
+    from fivesigma.higgsml.orientation import MOMENTA as MOMENTA, transform as transform
+    from fivesigma.higgsml.recipes import RECIPES as RECIPES, find_recipe as find_recipe
+    from fivesigma.higgsml.simulate import write_simulated as write_simulated
+    from fivesigma.higgsml.submission import (
+        SubmissionScore as SubmissionScore,
+        score_submission as score_submission,
+        write_submission as write_submission,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -99,17 +99,9 @@ class ChallengeEvents(Events):
         return np.isin(self.kaggle_set, ["b", "v", UNKNOWN])
 
     def subset(self, name: str) -> ChallengeEvents:
-        """Take the events of one set, each class scaled to the yield of the whole experiment.
+        """Take the events of one set (t, b, v or u), each class scaled to the yield of the whole experiment.
 
-        Parameters
-        ----------
-        name : {"t", "b", "v", "u"}
-            The set.
-
-        Returns
-        -------
-        ChallengeEvents
-            Weights of events without labels are as they were.
+        Weights of events without labels are as they were.
         """
         members = np.asarray(self.kaggle_set == name, dtype=bool)
         if not members.any():
@@ -220,7 +212,8 @@ def _checked(events: Events, name: str) -> tuple[AnyArray, Array]:
 def _difference(events: ChallengeEvents, expected: Mapping[str, int]) -> str | None:
     """How the events differ from the full file, in half a sentence."""
     if events.sets != dict(expected):
-        return f"it has {len(events):,} events ({_listed(events.sets)}), not {_total(expected):,} ({_listed(expected)})"
+        full = sum(expected.values())
+        return f"it has {len(events):,} events ({_listed(events.sets)}), not {full:,} ({_listed(expected)})"
     if not events.labelled:
         return None
     signal = events.is_signal
@@ -264,10 +257,6 @@ def _deal(signal: BoolArray, sets: AnyArray) -> AnyArray:
         for name, part in zip("tbv", np.split(rows, ends), strict=True):
             out[part] = name
     return out
-
-
-def _total(sets: Mapping[str, int]) -> int:
-    return sum(sets.values())
 
 
 def _listed(sets: Mapping[str, int]) -> str:

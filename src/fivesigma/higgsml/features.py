@@ -7,35 +7,23 @@ hold is not made again.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fivesigma.datasets.htautau.kinematics import (
-    delta_phi,
-    delta_r,
-    eta_centrality,
-    invariant_mass,
-    transverse_mass,
-    vector_sum_pt,
-)
+from fivesigma._types import Array
+from fivesigma.datasets.events import Events
+from fivesigma.datasets.htautau import kinematics as kin
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.higgsml.orientation import ANGLES, MOMENTA, need_columns, orient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from fivesigma._types import Array
-    from fivesigma.datasets import Events
-    from fivesigma.higgsml.orientation import Particle
-
-    Particles = Mapping[str, Particle]
-    Columns = dict[str, Array]
-    _Squares = dict[tuple[str, ...], Array]
+from fivesigma.higgsml.orientation import ANGLES, MOMENTA, Particle, need_columns, orient
 
 __all__ = ["ALL_SETS", "engineer"]
+
+Particles = Mapping[str, Particle]
+Columns = dict[str, Array]
+_Squares = dict[tuple[str, ...], Array]
 
 _VISIBLE = ("tau", "lep", "jet1", "jet2")
 _EVERY = (*_VISIBLE, "met")
@@ -56,7 +44,7 @@ def _oriented(p: Particles, _: Columns) -> Columns:
 
 def _masses(p: Particles, _: Columns) -> Columns:
     """Invariant masses of two, three and four particles."""
-    squares: _Squares = {(a, b): np.square(invariant_mass(p[a], p[b])) for a, b in combinations(_VISIBLE, 2)}
+    squares: _Squares = {(a, b): np.square(kin.invariant_mass(p[a], p[b])) for a, b in combinations(_VISIBLE, 2)}
     systems = [s for size in (2, 3, 4) for s in combinations(_VISIBLE, size) if s not in _IN_CHALLENGE]
     return {"_".join(("mass", *system)): _of_pairs(squares, system) for system in systems}
 
@@ -64,7 +52,7 @@ def _masses(p: Particles, _: Columns) -> Columns:
 def _transverse(p: Particles, _: Columns) -> Columns:
     """Transverse masses of pairs, and of the Higgs candidate alone and with the jets."""
     pairs = list(combinations(_EVERY, 2))
-    squares: _Squares = {(a, b): np.square(transverse_mass(p[a].pt, p[a].phi, p[b].pt, p[b].phi)) for a, b in pairs}
+    squares: _Squares = {(a, b): np.square(kin.transverse_mass(p[a].pt, p[a].phi, p[b].pt, p[b].phi)) for a, b in pairs}
     systems: list[tuple[str, ...]] = [pair for pair in pairs if pair != ("lep", "met")]  # that one is a DER column
     systems += [("tau", "lep", "met"), ("tau", "lep", "jet1", "met"), _EVERY]
     return {"_".join(("mT", *system)): _of_pairs(squares, system) for system in systems}
@@ -79,20 +67,20 @@ def _angles(p: Particles, _: Columns) -> Columns:
     """Distances between two particles."""
     pairs = list(combinations(_VISIBLE, 2))
     deta = {f"deta_{a}_{b}": np.abs(p[a].eta - p[b].eta) for a, b in pairs if (a, b) != ("jet1", "jet2")}
-    dphi = {f"dphi_{a}_{b}": np.abs(delta_phi(p[a].phi, p[b].phi)) for a, b in combinations(_EVERY, 2)}
-    separation = {f"dR_{a}_{b}": delta_r(*p[a][1:], *p[b][1:]) for a, b in pairs if (a, b) != ("tau", "lep")}
+    dphi = {f"dphi_{a}_{b}": np.abs(kin.delta_phi(p[a].phi, p[b].phi)) for a, b in combinations(_EVERY, 2)}
+    separation = {f"dR_{a}_{b}": kin.delta_r(*p[a][1:], *p[b][1:]) for a, b in pairs if (a, b) != ("tau", "lep")}
     return deta | dphi | separation
 
 
 def _sums(p: Particles, scalar: Columns) -> Columns:
     """Transverse and full momenta of systems, and scalar sums."""
     systems = [pair for pair in combinations(_EVERY, 2) if "jet2" not in pair] + [("tau", "lep", "jet1", "met")]
-    out = {"_".join(("pt", *system)): vector_sum_pt(*((p[a].pt, p[a].phi) for a in system)) for system in systems}
+    out = {"_".join(("pt", *system)): kin.vector_sum_pt(*((p[a].pt, p[a].phi) for a in system)) for system in systems}
     pz = {a: p[a].pt * np.sinh(p[a].eta) for a in _VISIBLE}
     for system in (("tau", "lep"), ("tau", "jet1"), ("lep", "jet1")):
         out["_".join(("p", *system))] = np.hypot(out["_".join(("pt", *system))], sum(pz[a] for a in system))
     there = {a: np.nan_to_num(pz[a]) for a in _VISIBLE}
-    pt = vector_sum_pt(*((np.nan_to_num(p[a].pt), np.nan_to_num(p[a].phi)) for a in _VISIBLE))
+    pt = kin.vector_sum_pt(*((np.nan_to_num(p[a].pt), np.nan_to_num(p[a].phi)) for a in _VISIBLE))
     out["p_visible"] = np.hypot(pt, sum(there.values()))
     out["sum_pt_tau_lep_met"] = p["tau"].pt + p["lep"].pt + p["met"].pt
     out["sum_pt_all"] = out["sum_pt_tau_lep_met"] + scalar["PRI_jet_all_pt"]
@@ -104,8 +92,8 @@ def _centralities(p: Particles, _: Columns) -> Columns:
     energy, along = (sum(p[a].pt * f(p[a].eta) for a in ("tau", "lep")) for f in (np.cosh, np.sinh))
     rapidity = np.arctanh(along / energy)
     return {
-        "eta_centrality_tau": eta_centrality(p["tau"].eta, p["jet1"].eta, p["jet2"].eta),
-        "eta_centrality_tau_lep": eta_centrality(rapidity, p["jet1"].eta, p["jet2"].eta),
+        "eta_centrality_tau": kin.eta_centrality(p["tau"].eta, p["jet1"].eta, p["jet2"].eta),
+        "eta_centrality_tau_lep": kin.eta_centrality(rapidity, p["jet1"].eta, p["jet2"].eta),
     }
 
 

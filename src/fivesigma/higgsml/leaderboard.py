@@ -38,10 +38,7 @@ PRIVATE = (
 def standing(private: float) -> str:
     """Say between which known places a private score would have ended; the places between them are not known.
 
-    Parameters
-    ----------
-    private : float
-        AMS on the challenge's own private events (set v).
+    `private` is the AMS on the challenge's own private events (set v).
 
     Examples
     --------

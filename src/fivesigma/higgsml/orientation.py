@@ -7,19 +7,16 @@ A learner can be shown such images of its events (`transform`), or every event c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from fivesigma._types import Array, BoolArray
+from fivesigma.datasets.events import Events
 from fivesigma.datasets.htautau.kinematics import delta_phi
 from fivesigma.errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fivesigma._types import Array, BoolArray
-    from fivesigma.datasets import Events
 
 __all__ = ["ANGLES", "MOMENTA", "Particle", "need_columns", "orient", "transform"]
 
@@ -92,13 +89,6 @@ def orient(events: Events) -> dict[str, Particle]:
     """Turn every event so that its lepton is at azimuth 0 and positive eta, and its tau at positive azimuth.
 
     A lepton at eta 0, or a tau in line with the lepton, leaves it to the next particle to decide.
-
-    Examples
-    --------
-    >>> from fivesigma.datasets import make_htautau
-    >>> particles = orient(make_htautau(100))
-    >>> bool(np.all(particles["tau"].phi >= 0.0))
-    True
     """
     lep, tau, jet1, jet2, met = (
         Particle(*(np.full(len(events), np.nan) if c is None else events.column(c).astype(np.float64) for c in columns))
@@ -116,8 +106,7 @@ def need_columns(events: Events, columns: Iterable[str], caller: str) -> None:
     """Raise InputError for the first column that the events lack."""
     missing = [name for name in columns if name not in events.feature_names]
     if missing:
-        hint = did_you_mean(missing[0], events.feature_names)
-        end = hint
+        end = did_you_mean(missing[0], events.feature_names)
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
             f"{caller} needs the challenge's column {missing[0]!r}{more}, which these events do not have{end}"

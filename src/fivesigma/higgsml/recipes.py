@@ -20,23 +20,15 @@ Members = list[tuple[str, Any]]
 
 TREES = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
 NET: dict[str, Any] = {"epochs": 15, "dropout": 0.1}
+_BESIDE = "with plain XGBoost, a random forest and a neural net"
 QUICK = 0.05  # share of trees and epochs of a quick run
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """An ensemble that is trained on the challenge's 30 columns.
+    """An ensemble that is trained on the challenge's 30 columns; `cv` and `weights` are those of `CascadePool`.
 
-    Attributes
-    ----------
-    name, summary : str
-        What it is called, and what it is.
-    cv : float or int
-        Held-out events, as in `CascadePool`.
-    weights : {"even", "fit"}
-        Weights of the members in the blend, as in `CascadePool`.
-    members : function
-        Returns (name, estimator) pairs, from the names of the columns and the share of the full effort.
+    `members` makes (name, estimator) pairs from the names of the columns and the share of the full effort.
     """
 
     name: str
@@ -47,12 +39,7 @@ class Recipe:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return the recipe of this name.
-
-    Parameters
-    ----------
-    name : str
-        plain, paper-ten, paper-full or best.
+    """Return the recipe of this name: plain, paper-ten, paper-full or best.
 
     Examples
     --------
@@ -82,10 +69,7 @@ def _paper_ten(_columns: Sequence[str], effort: float) -> Members:
 
 
 def _paper_full(columns: Sequence[str], effort: float) -> Members:
-    """XGBoost, a random forest and a neural net, and both of the paper's cascades.
-
-    Of the retrained cascade the best rounds of several restarts join.
-    """
+    """XGBoost, a random forest, a neural net, and both cascades; best rounds of several restarts of the retrained."""
     from sklearn.ensemble import RandomForestClassifier
 
     forest = RandomForestClassifier(_scaled(200, effort), min_samples_leaf=20, max_features=0.3)
@@ -96,10 +80,7 @@ def _paper_full(columns: Sequence[str], effort: float) -> Members:
 
 
 def _best(columns: Sequence[str], effort: float) -> Members:
-    """A net, which carries it, and decomposed trees, which err otherwise.
-
-    The unweighted classifier of the decomposed trees can use a capacity that a weighted one cannot.
-    """
+    """A net, which carries it, and decomposed trees, whose unweighted classifier can use a larger capacity."""
     params = TREES | {"learning_rate": 0.1, "colsample_bytree": 0.5}
     regressor = default_regressor()
     regressor.set_params(n_estimators=_scaled(regressor.n_estimators, effort))
@@ -109,11 +90,8 @@ def _best(columns: Sequence[str], effort: float) -> Members:
 
 
 def _net(columns: Sequence[str], effort: float) -> Any:
-    """Return a net that turns events while it learns.
-
-    Columns are given by number because a pool trains on arrays.
-    """
-    from fivesigma.learners.net.classifier import NetClassifier
+    """A net that turns events while it learns; columns by number, because a pool trains on arrays."""
+    from fivesigma.estimators.net_classifier import NetClassifier
 
     at = {name: k for k, name in enumerate(columns)}
     momenta = [tuple(None if c is None else at[c] for c in triple) for triple in MOMENTA]
@@ -126,19 +104,7 @@ def _scaled(n: int, effort: float) -> int:
 
 RECIPES = (
     Recipe("plain", "one plain XGBoost model of 500 trees", 0.25, "even", _plain),
-    Recipe(
-        "paper-ten",
-        "five plain and five grown XGBoost models of 500 trees",
-        0.25,
-        "even",
-        _paper_ten,
-    ),
-    Recipe(
-        "paper-full",
-        "retrained and grown cascades with plain XGBoost, a random forest and a neural net",
-        0.25,
-        "even",
-        _paper_full,
-    ),
+    Recipe("paper-ten", "five plain and five grown XGBoost models of 500 trees", 0.25, "even", _paper_ten),
+    Recipe("paper-full", f"retrained and grown cascades {_BESIDE}", 0.25, "even", _paper_full),
     Recipe("best", "a net and decomposed trees, bagged over five folds, weights fitted", 5, "fit", _best),
 )

@@ -11,26 +11,24 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fivesigma._tools.files import written_whole
+from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.blend import Blend
 from fivesigma.challenge import B_REG
 from fivesigma.cut.best_cut import scan
 from fivesigma.cut.bootstrap import paired_difference
+from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.pool import CascadePool
+from fivesigma.higgsml.data import ChallengeEvents
 from fivesigma.higgsml.recipes import QUICK, Recipe
 from fivesigma.higgsml.submission import write_submission
 from fivesigma.significance import AMS2
 from fivesigma.yields import rescale, signal_and_background
-
-if TYPE_CHECKING:
-    from fivesigma._types import AnyArray, Array, BoolArray
-    from fivesigma.datasets import Events
-    from fivesigma.higgsml.data import ChallengeEvents
 
 __all__ = ["RecipeOutcome", "Results", "Selection", "fit_recipe", "reproduce", "select"]
 
@@ -57,16 +55,10 @@ class Selection(NamedTuple):
 
 @dataclass(frozen=True)
 class RecipeOutcome:
-    """What a selection is worth on one test set; intervals hold the statistics of the test events alone.
+    """What a selection is worth on one test set; 68 % intervals hold the statistics of the test events alone.
 
-    Attributes
-    ----------
-    ams, interval
-        Significance at the cut, and its 68 % interval.
-    steady : float or None
-        Mean significance over cuts that select 10 to 20 % of the events; None if there are too few of them.
-    gain, gain_interval
-        Difference to the selection without cascades on the same events, and its interval.
+    `steady` is the mean significance over cuts that select 10 to 20 % of the events, None if there are too few;
+    `gain` is the difference to the selection without cascades on the same events.
     """
 
     ams: float
@@ -88,19 +80,7 @@ class RecipeOutcome:
 
 @dataclass(frozen=True)
 class Results:
-    """What a recipe reached.
-
-    Attributes
-    ----------
-    recipe, summary : str
-        What was trained.
-    notes : tuple of str
-        What is to be known of the events.
-    seconds : float
-        Time that it took; of a resumed run, since it was resumed.
-    runs : list of dict
-        For each seed, by blend and test set, the `RecipeOutcome`, the members and the selected share.
-    """
+    """What a recipe reached: for each seed, by blend and test set, the `RecipeOutcome`, members and selected share."""
 
     recipe: str
     summary: str
@@ -151,28 +131,10 @@ def reproduce(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Results:
-    """Train a recipe on set t, select among sets b and v, and score the selection.
+    """Train a recipe on set t, select among sets b and v, and score the selection, for each seed.
 
-    Parameters
-    ----------
-    data : ChallengeEvents
-        All sets, as `load` returns them.
-    recipe : Recipe
-        What to train.
-    folder : Path
-        For results.json, table.md, submission.csv of the first seed, and checkpoints: the same call resumes from them.
-    seeds : sequence of int
-        One run each.
-    quick : bool
-        A twentieth of the trees and epochs: shows that the way works, not what the recipe reaches.
-    n_jobs : int, optional
-        Cores; all by default.
-    verbose : int
-        1 shows progress on stderr.
-
-    Returns
-    -------
-    Results
+    The folder gets results.json, table.md, submission.csv of the first seed, and checkpoints, from which the same call
+    resumes. `quick` takes a twentieth of the trees and epochs, to see that everything works.
     """
     start = time.perf_counter()
     summary = recipe.summary + (f", {QUICK:.0%} of the trees and epochs" if quick else "")
@@ -234,43 +196,14 @@ def _check_folder(folder: Path, summary: str) -> None:
 
 
 def fit_recipe(recipe: Recipe, train: Events, seed: int, *, effort: float = 1.0, **options: Any) -> CascadePool:
-    """Train all members of a recipe.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        What to train.
-    train : Events
-        Training events, weighted to the yields of the experiment.
-    seed : int
-        Of splits and members.
-    effort : float
-        Share of the recipe's trees and epochs.
-    **options
-        Of `CascadePool`: checkpoint, n_jobs, verbose.
-    """
+    """Train all members of a recipe with a share of their trees and epochs; options are those of `CascadePool`."""
     members = recipe.members(train.feature_names, effort)
     pool = CascadePool(members, weights=recipe.weights, b_reg=B_REG, cv=recipe.cv, random_state=seed, **options)
     return pool.fit(train.X, train.is_signal.astype(int), train.weight)
 
 
 def select(pool: CascadePool, train: Events, X: AnyArray) -> list[Selection]:
-    """Blend the plain members, the cascades, and all; each keeps the share of events that is best on held-out events.
-
-    Parameters
-    ----------
-    pool : CascadePool
-        What `fit_recipe` returned.
-    train : Events
-        Events that the pool was trained on and chose on.
-    X : array
-        Features of the test events.
-
-    Returns
-    -------
-    list of Selection
-        The last one is of all members.
-    """
+    """Blend plain members, cascades, and all; each keeps the share of events that is best on held-out events."""
     scores = pool.member_scores(X)
     cascades = [name for name, estimator in pool.estimators if getattr(estimator, "cascade", False)]
     groups = {WITHOUT: [name for name in scores if name not in cascades], WITH: cascades} if cascades else {}

@@ -47,7 +47,6 @@ def write_simulated(path: str | os.PathLike[str], n_events: int = CERN.total, *,
     Returns
     -------
     pathlib.Path
-        The file.
 
     Examples
     --------

@@ -34,19 +34,7 @@ _FIRST_EVENT = (100_000, 0.00081448039868, 0.00265331133733)
 
 @dataclass(frozen=True, slots=True)
 class SetScore:
-    """Score of a submission on one set.
-
-    Attributes
-    ----------
-    ams : float
-        AMS with b_reg = 10.
-    interval : (float, float) or None
-        Its bootstrap interval, from the statistics of the simulated events only; None if no background is selected.
-    s, b : float
-        Selected yields.
-    selected, events : int
-        Numbers of events.
-    """
+    """AMS of a submission on one set (b_reg = 10), its bootstrap interval if background is selected, and yields."""
 
     ams: float
     interval: Interval | None
@@ -109,10 +97,8 @@ def write_submission(
     ----------
     path : path
         A file ending in .csv; it appears whole or not at all, and one that is there is replaced.
-    ids : array-like of int, shape (n_events,)
-        Identifiers, each once.
-    score : array-like of shape (n_events,)
-        Larger means more like signal.
+    ids, score : array-like of shape (n_events,)
+        Identifiers, each once, and scores; larger means more like signal.
     cut : float, optional
         Events with ``score >= cut`` are class s.
     selected : array-like of bool, shape (n_events,), optional
@@ -121,7 +107,6 @@ def write_submission(
     Returns
     -------
     pathlib.Path
-        The file.
 
     Examples
     --------
@@ -178,12 +163,8 @@ def score_submission(
         The CERN file, or what `load` made of it; it has the labels of b and v.
     sample : bool, default=False
         Accept a part of the CERN file as `load` does.
-    level : float, default=0.68
-        Central probability of the intervals.
-    n_boot : int, default=1000
-        Replicas of the bootstrap.
-    random_state : int, default=0
-        Its seed.
+    level, n_boot, random_state
+        Central probability of the intervals, replicas of the bootstrap, and its seed.
 
     Returns
     -------

@@ -10,7 +10,7 @@ from fivesigma.learners.libraries import (
     default_learner,
     default_regressor,
 )
-from fivesigma.learners.protocols import Binding, Grower, Library, Model, StagedModel, Trainer
+from fivesigma.learners.protocols import Binding, Grower, Library, Model, Trainer
 from fivesigma.learners.sklearn import check_learner
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Grower",
     "Library",
     "Model",
-    "StagedModel",
     "Trainer",
     "bind_grower",
     "bind_learner",

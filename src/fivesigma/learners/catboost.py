@@ -8,7 +8,7 @@ the events by all trees before it, 200 trees took 3.3 times as long as in one fi
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,14 +62,6 @@ class CatBoostModel:
     def signal_probability(self, X: Any) -> Array:
         """P(signal)."""
         return np.asarray(expit(_margin(self.booster, _table(X), self.n_threads)))
-
-    def staged_probability(self, X: Any) -> Iterator[Array]:
-        """P(signal) after each tree."""
-        table = need("catboost").Pool(_table(X))
-        margin = np.zeros(table.num_row())
-        for t in range(self.booster.tree_count_):
-            margin = margin + _margin(self.booster, table, self.n_threads, t, t + 1)
-            yield expit(margin)
 
     def gains(self, n_features: int) -> Array:  # noqa: ARG002 - the booster knows
         """How much the predictions change with each feature: CatBoost keeps no gains."""

@@ -22,22 +22,11 @@ TINY = 1e-7  # keeps log-odds finite, so that events of which a classifier is ce
 
 @dataclass(frozen=True)
 class MeanWeight:
-    """E[w | x] of one class.
+    """E[w | x] of one class."""
 
-    Attributes
-    ----------
-    regressor : fitted regressor or None
-        Predicts w / scale; None if all weights are the same.
-    scale : float
-        Mean weight.
-    bounds : (float, float)
-        Least and largest weight that was seen. A mean lies between them, whatever a regressor says, so its logarithm
-        is finite.
-    """
-
-    regressor: Any
-    scale: float
-    bounds: tuple[float, float]
+    regressor: Any  # predicts w / scale; None if all weights are the same
+    scale: float  # mean weight
+    bounds: tuple[float, float]  # of the weights that were seen: a mean lies between them, so its logarithm is finite
 
     def log_mean(self, X: Any) -> Array:
         """Logarithm of the mean weight of each row."""
@@ -55,19 +44,7 @@ def check_regressor(estimator: Any) -> None:
 
 
 def fit_mean_weight(estimator: Any, X: Any, weight: Array, seed: int, n_threads: int) -> MeanWeight:
-    """Regress positive weights on features.
-
-    Parameters
-    ----------
-    estimator : regressor
-        Cloned. It sees weights of mean one, because the regularisation of boosters acts on absolute sums.
-    X : table
-        Events of one class.
-    weight : array
-        Their weights, all positive.
-    seed, n_threads : int
-        Of the regressor.
-    """
+    """Regress positive weights on features."""
     bounds = (float(weight.min()), float(weight.max()))
     scale = float(np.clip(weight.mean(), *bounds))  # rounding moves the mean of equal weights off them
     if bounds[1] - bounds[0] <= _CONSTANT * scale:
@@ -82,22 +59,12 @@ def fit_mean_weight(estimator: Any, X: Any, weight: Array, seed: int, n_threads:
 
 @dataclass(frozen=True)
 class RatioModel:
-    """R(x) = P(s|x)/P(b|x) x E[w|s,x]/E[w|b,x], trained on one set of events.
+    """R(x) = P(s|x)/P(b|x) x E[w|s,x]/E[w|b,x], trained on one set of events."""
 
-    Attributes
-    ----------
-    classifier : Model
-        P(s|x) among unweighted events.
-    signal, background : MeanWeight
-        E[w|s,x] and E[w|b,x].
-    log_balance : float
-        log(B/S), the logarithm of the yields of background and signal: what makes the classes weigh the same.
-    """
-
-    classifier: Model
+    classifier: Model  # P(s|x) among unweighted events
     signal: MeanWeight
     background: MeanWeight
-    log_balance: float
+    log_balance: float  # log(B/S), which makes the classes weigh the same
 
     def log_ratio(self, X: Any) -> Array:
         """Log R of each row, in units of expected events."""
@@ -108,18 +75,13 @@ class RatioModel:
         """P(signal) if both classes had the same yield: R B/S / (1 + R B/S)."""
         return np.asarray(expit(self.log_ratio(X) + self.log_balance))
 
+    def gains(self, n_features: int) -> Any:
+        """Importances of the features for the classifier; None if it has none."""
+        return self.classifier.gains(n_features) if hasattr(self.classifier, "gains") else None
+
 
 def fit_ratio_model(estimator: Any, weight_estimator: Any, binding: Binding, weight: Array) -> RatioModel:
-    """Train the classifier and both regressions.
-
-    Parameters
-    ----------
-    estimator, weight_estimator : classifier and regressor
-    binding : Binding
-        The events; rows to hold out are not looked at.
-    weight : array
-        Positive weights of the training rows.
-    """
+    """Train the classifier and both regressions."""
     signal: BoolArray = binding.target[binding.train] == 1
     means = [
         fit_mean_weight(

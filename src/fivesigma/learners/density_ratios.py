@@ -12,21 +12,23 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import brentq
 from scipy.special import expit, logit
+from sklearn.utils import _safe_indexing
 
 from fivesigma._tools.extras import need
-from fivesigma._types import Array, BoolArray
+from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.learners.decomposition import TINY
-from fivesigma.learners.libraries import bind_learner
+from fivesigma.learners.libraries import bind_learner, library_of
 from fivesigma.learners.protocols import Binding, Model
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 SHARE, OPPOSITE, ONE_SIDED = "share", "opposite", "one-sided"
 
 
-def fit_contrast(
-    estimator: Any, X: Any, first: BoolArray, weight: Array, *, negative: str, seed: int, n_threads: int
-) -> Model:
-    """Train a classifier of the first sample against the second, each with the same sum of weights.
+class ContrastTrainer:
+    """Trains a classifier of one sample against another, each with the same sum of weights, on one table.
+
+    XGBoost bins the table once, and a row that both samples have is one row with a label between 0 and 1; other
+    classifiers see such a row twice.
 
     Parameters
     ----------
@@ -34,19 +36,41 @@ def fit_contrast(
         Cloned.
     X : table
         Events of both samples.
-    first : bool array
-        Which of them belong to the first.
-    weight : array
-        Physics weights.
     negative : {"error", "zero", "abs"}
         What the classifier sees of negative weights.
     seed, n_threads : int
         Of the classifier.
     """
-    factors = balanced_class_weights(weight, first, negative)
-    rows = np.arange(first.size)
-    binding = Binding(X, first.astype(np.intp), rows, rows[:1], seed, n_threads)
-    return bind_learner(estimator, binding).fit(learner_weights(weight, first, factors, negative))
+
+    def __init__(self, estimator: Any, X: Any, *, negative: str, seed: int, n_threads: int) -> None:
+        self._estimator, self._X, self._negative = estimator, X, negative
+        self._options = seed, n_threads
+        library = library_of(estimator)
+        self._soft: Any = None
+        if library is not None and hasattr(library.trainer, "set_target") and library.can_bin_once(estimator):
+            self._soft = library.trainer(estimator, self._bind(X, np.zeros(X.shape[0])))
+
+    def _bind(self, X: Any, target: AnyArray) -> Binding:
+        rows = np.arange(target.size)
+        return Binding(X, target, rows, rows[:1], *self._options)
+
+    def fit(self, first: Array, second: Array) -> Model:
+        """Train on the weights of the rows in the first sample and in the second."""
+        rows = [np.flatnonzero(weight) for weight in (first, second)]
+        member = np.repeat([True, False], [rows[0].size, rows[1].size])
+        weight = np.concatenate([first[rows[0]], second[rows[1]]])
+        factors = balanced_class_weights(weight, member, self._negative)
+        weight = learner_weights(weight, member, factors, self._negative)
+        if self._soft is None:
+            table = _safe_indexing(self._X, np.concatenate(rows))
+            return bind_learner(self._estimator, self._bind(table, member.astype(np.intp))).fit(weight)
+        one, both = np.zeros(first.size), np.zeros(first.size)
+        one[rows[0]] = weight[member]
+        both[rows[1]] = weight[~member]
+        both += one
+        self._soft.set_target(np.divide(one, both, out=np.zeros_like(one), where=both > 0))
+        model: Model = self._soft.fit(both)
+        return model
 
 
 def fit_log_prior(probability: Array, first: BoolArray, weight: Array) -> float:

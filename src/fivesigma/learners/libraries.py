@@ -18,48 +18,21 @@ LIBRARIES: dict[str, Library] = {
 _LONGEST = 200  # characters of a parameter; the parser of XGBoost ends the process at very deep brackets
 HISTOGRAM = "histogram"  # scikit-learn's own boosting, which is always there and grows no cascade
 
-# Parameters that the cascade sets itself, with all the names that libraries know them by.
-_TAKEN = {
-    "objective": "the loss is logistic",
-    "application": "the loss is logistic",
-    "app": "the loss is logistic",
-    "objective_type": "the loss is logistic",
-    "loss": "the loss is logistic",
-    "loss_function": "the loss is logistic",
-    "base_score": "the starting score is fixed",
-    "boost_from_average": "the starting score is fixed",
-    "scale_pos_weight": "the cascade weights the classes",
-    "is_unbalance": "the cascade weights the classes",
-    "unbalance": "the cascade weights the classes",
-    "booster": "trees are grown one by one",
-    "boosting": "trees are grown one by one",
-    "boosting_type": "trees are grown one by one",
-    "tree_method": "events are binned once",
-    "num_boost_round": "use n_trees",
-    "n_estimators": "use n_trees",
-    "num_iterations": "use n_trees",
-    "num_iteration": "use n_trees",
-    "num_trees": "use n_trees",
-    "num_tree": "use n_trees",
-    "num_round": "use n_trees",
-    "num_rounds": "use n_trees",
-    "n_iter": "use n_trees",
-    "iterations": "use n_trees",
-    "max_iter": "use n_trees",
-    "seed": "use random_state",
-    "random_state": "use random_state",
-    "random_seed": "use random_state",
-    "nthread": "use n_jobs",
-    "n_jobs": "use n_jobs",
-    "num_threads": "use n_jobs",
-    "num_thread": "use n_jobs",
-    "thread_count": "use n_jobs",
-    "early_stopping_rounds": "use early_stopping",
-    "early_stopping_round": "use early_stopping",
-    "metric": "significance is measured each round",
-    "metrics": "significance is measured each round",
-    "eval_metric": "significance is measured each round",
+# Parameters that the cascade sets itself: why, and all the names that libraries know them by.
+_TAKEN_WHY = {
+    "the loss is logistic": "objective application app objective_type loss loss_function",
+    "the starting score is fixed": "base_score boost_from_average",
+    "the cascade weights the classes": "scale_pos_weight is_unbalance unbalance",
+    "trees are grown one by one": "booster boosting boosting_type",
+    "events are binned once": "tree_method",
+    "use n_trees": "num_boost_round n_estimators num_iterations num_iteration num_trees num_tree num_round num_rounds "
+    "n_iter iterations max_iter",
+    "use random_state": "seed random_state random_seed",
+    "use n_jobs": "nthread n_jobs num_threads num_thread thread_count",
+    "use early_stopping": "early_stopping_rounds early_stopping_round",
+    "significance is measured each round": "metric metrics eval_metric",
 }
+_TAKEN = {name: why for why, names in _TAKEN_WHY.items() for name in names.split()}
 
 
 def installed_library() -> str:

@@ -20,15 +20,7 @@ _NO_BINS = "window shape cannot be larger"  # what scikit-learn's binning says o
 
 @contextmanager
 def explain_errors(X: Any, names: AnyArray | None) -> Iterator[None]:
-    """Turn an error of a boosting library into one of ours, at no cost while there is none.
-
-    Parameters
-    ----------
-    X : table
-        The events that were handed to the learner.
-    names : array, optional
-        Names of its columns.
-    """
+    """Turn an error of a boosting library into one of ours, at no cost while there is none."""
     try:
         yield
     except FivesigmaError:

@@ -15,7 +15,7 @@ from fivesigma._tools.threads import available_cores, note_threads
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.learners.protocols import Binding, Library, library_names
-from fivesigma.learners.sklearn import seeded
+from fivesigma.learners.sklearn import TableTrainer, seeded
 
 _SEPARATOR = "\n=== next booster ===\n"
 # What LGBMClassifier keeps for itself; all else is an alias of one of LightGBM's own parameters.
@@ -32,18 +32,6 @@ class LightGBMModel:
     def signal_probability(self, X: Any) -> Array:
         """P(signal)."""
         return np.asarray(expit(raw_margin(self.boosters, _plain(X), self.n_threads)))
-
-    def staged_probability(self, X: Any) -> Iterator[Array]:
-        """P(signal) after each tree."""
-        table = _plain(X)
-        margin = np.zeros(table.shape[0])
-        for booster in self.boosters:
-            for t in range(booster.current_iteration()):
-                threads = note_threads(self.n_threads)
-                margin += booster.predict(
-                    table, start_iteration=t, num_iteration=1, raw_score=True, num_threads=threads
-                )
-                yield expit(margin)
 
     def gains(self, n_features: int) -> Array:
         """Total gain of each feature."""
@@ -79,7 +67,7 @@ def set_weights(dataset: Any, weight: Array) -> None:
     dataset.set_field("weight", weight.astype(np.float32))
 
 
-class LightGBMTrainer:
+class LightGBMTrainer(TableTrainer):
     """Trains boosters on one binned data set."""
 
     def __init__(self, estimator: Any, binding: Binding) -> None:
@@ -99,14 +87,6 @@ class LightGBMTrainer:
         set_weights(self._train, weight)
         booster = need("lightgbm").train(dict(self._params), self._train, num_boost_round=self._rounds)
         return LightGBMModel((booster,), self._threads)
-
-    def score_held_out(self, model: LightGBMModel) -> Array:
-        """P(signal) of the held-out rows."""
-        return model.signal_probability(self._X_held)
-
-    def score_train(self, model: LightGBMModel) -> Array:
-        """P(signal) of the training rows."""
-        return model.signal_probability(self._X)
 
 
 def _classifier(n_trees: int, **params: Any) -> Any:

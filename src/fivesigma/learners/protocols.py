@@ -24,16 +24,6 @@ class Model(Protocol):
         """P(signal) of each row, float64."""
 
 
-class StagedModel(Model, Protocol):
-    """A boosted model that can say what it was after each tree."""
-
-    def staged_probability(self, X: Any) -> Iterator[Array]:
-        """P(signal) after each tree."""
-
-    def gains(self, n_features: int) -> Array:
-        """Total gain of each feature."""
-
-
 class Trainer(Protocol):
     """A learner bound to its training events and to the events that it is judged on."""
 
@@ -62,7 +52,7 @@ class Grower(Protocol):
     def score_train(self) -> Array:
         """P(signal) of the training rows, from the library's cache."""
 
-    def model(self, n_trees: int) -> StagedModel:
+    def model(self, n_trees: int) -> Model:
         """Return the first trees as a model."""
 
     def dump(self) -> bytes:
@@ -86,37 +76,17 @@ class ChunkedTable(Protocol):
 
 @dataclass(frozen=True)
 class Binding:
-    """Events of one split.
+    """Events of one split."""
 
-    Attributes
-    ----------
-    X : table
-        Array, sparse matrix or frame of all events.
-    target : int array
-        1 for signal, 0 for background, of all events.
-    train, held_out : int arrays
-        Rows to train on and rows to judge on.
-    seed : int
-        Seed of the learner.
-    n_threads : int
-        Threads that the learner may use.
-    memory : {"all", "bins", "disk"}
-        Whether the library sees the table at once, or batch by batch and keeps its bins in memory or on disk.
-    cache : path, optional
-        Folder for what is on disk.
-    bins : array, optional
-        Rows that decide the bins of a table that is seen batch by batch; by default the training rows do.
-    """
-
-    X: Any
-    target: AnyArray
-    train: IntArray
-    held_out: IntArray
+    X: Any  # array, sparse matrix or frame of all events
+    target: AnyArray  # 1 for signal, 0 for background, of all events
+    train: IntArray  # rows to train on
+    held_out: IntArray  # rows to judge on
     seed: int
     n_threads: int
-    memory: str = "all"
-    cache: Path | None = None
-    bins: AnyArray | None = None
+    memory: str = "all"  # or batch by batch, with the "bins" in memory or on "disk"
+    cache: Path | None = None  # folder for what is on disk
+    bins: AnyArray | None = None  # rows that decide the bins of batches; by default the training rows do
 
     def batches(self, which: IntArray) -> Callable[[], Iterator[tuple[Any, AnyArray]]]:
         """Rows of X and their targets, batch by batch, as often as wanted; of a chunked table in the table's order."""
@@ -152,61 +122,27 @@ class Binding:
 
 @dataclass(frozen=True)
 class Library:
-    """A boosting library: all that the rest of fivesigma knows of it.
+    """A boosting library: all that the rest of fivesigma knows of it."""
 
-    Attributes
-    ----------
-    name : str
-        Of the module that is imported.
-    grower : callable
-        Binds a booster, which gains one tree at a time, to its parameters and its `Binding`.
-    model : type
-        What its boosters become when they are trained.
-    can_bin_once, trainer : callables
-        Whether a scikit-learn estimator of the library trains on events that are binned once, and its `Trainer`.
-    classifier, regressor : callables
-        scikit-learn estimators of the library, the latter with gamma loss: called with parameters of the library's own,
-        and with the number of trees, the learning rate and the depth.
-    parameters : callable
-        Gives the names and aliases of all parameters that a tree booster takes; empty if the library does not tell.
-    defaults, aliases : mappings
-        Parameters of a grown booster, and other names of parameters that have one here.
-    refused : mapping of str to str
-        Parameters that are not taken, and why.
-    dump, load : callables
-        A trained model as plain values, of which files are handed to the first argument; and a model from both.
-    learners : tuple of str
-        Estimators that the store keeps by their parameters, as long as they are not fitted.
-    dump_learner, load_learner : callables, optional
-        The file of a fitted estimator, and what makes an unfitted one fitted by its file; without them it is left to
-        skops.
-    ending : str
-        Of that file.
-    memory : tuple of str
-        Which kinds of `Binding.memory` the grower takes.
-    always_grows : bool
-        Whether each round gives a tree; else rounds in which no split is found give none.
-    """
-
-    name: str
-    grower: Callable[[dict[str, Any], Binding], Grower]
-    model: type[Any]
-    can_bin_once: Callable[[Any], bool]
+    name: str  # of the module that is imported
+    grower: Callable[[dict[str, Any], Binding], Grower]  # binds a booster to its parameters and events
+    model: type[Any]  # what its boosters become when they are trained
+    can_bin_once: Callable[[Any], bool]  # whether an estimator trains by `trainer` on events that are binned once
     trainer: Callable[[Any, Binding], Trainer]
-    classifier: Callable[..., Any]
-    regressor: Callable[[int, float, int], Any]
-    parameters: Callable[[], Iterator[str]]
-    dump: Callable[[Any, Callable[[bytes, str], str]], dict[str, Any]]
+    classifier: Callable[..., Any]  # of the number of trees and of parameters of the library's own
+    regressor: Callable[[int, float, int], Any]  # with gamma loss, of the number of trees, their rate and depth
+    parameters: Callable[[], Iterator[str]]  # names of all that a tree booster takes; none if the library is silent
+    dump: Callable[[Any, Callable[[bytes, str], str]], dict[str, Any]]  # a model as values and files
     load: Callable[[Callable[[str, Any], Any], Callable[[str], bytes]], Any]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
-    learners: tuple[str, ...] = ()
-    dump_learner: Callable[[Any], bytes] | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of a grown booster
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other names of parameters that have a default
+    refused: Mapping[str, str] = field(default_factory=dict)  # parameters that are not taken, and why
+    learners: tuple[str, ...] = ()  # estimators that the store keeps by their parameters until they are fitted
+    dump_learner: Callable[[Any], bytes] | None = None  # the file of a fitted estimator; without it skops keeps it
     load_learner: Callable[[Any, bytes], None] | None = None
-    ending: str = ""
-    memory: tuple[str, ...] = ("all",)
-    always_grows: bool = True
+    ending: str = ""  # of that file
+    memory: tuple[str, ...] = ("all",)  # kinds of `Binding.memory` that the grower takes
+    always_grows: bool = True  # else rounds in which no split is found give no tree
 
 
 def library_names(X: Any) -> list[str] | None:

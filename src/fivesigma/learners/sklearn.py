@@ -15,7 +15,7 @@ from sklearn.utils.validation import has_fit_parameter
 from fivesigma._tools.threads import limited, threads_for
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.learners.protocols import Binding
+from fivesigma.learners.protocols import Binding, Model
 
 # Parameters by which learners weight classes themselves; they would count twice.
 _OWN_CLASS_WEIGHTS = {
@@ -32,12 +32,7 @@ _THREADS = ("n_jobs", "nthread", "num_threads", "thread_count")
 
 @dataclass(frozen=True)
 class SklearnModel:
-    """A fitted scikit-learn classifier of the labels 0 and 1.
-
-    Attributes
-    ----------
-    estimator : classifier
-    """
+    """A fitted scikit-learn classifier of the labels 0 and 1."""
 
     estimator: Any
 
@@ -54,6 +49,10 @@ class SklearnModel:
                 raise InputError(f"this {type(self.estimator).__name__} gives no score, only labels")
             return np.asarray(expit(np.asarray(self.estimator.decision_function(X), dtype=np.float64)))
 
+    def gains(self, n_features: int) -> Any:  # noqa: ARG002 - the estimator knows
+        """Importances of the features by the estimator's own measure; None if it has none."""
+        return getattr(self.estimator, "feature_importances_", None)
+
 
 def seeded(estimator: Any, seed: int, n_threads: int) -> Any:
     """Clone a learner, seed it and keep it within its threads."""
@@ -68,7 +67,22 @@ def seeded(estimator: Any, seed: int, n_threads: int) -> Any:
     return out.set_params(**changes)
 
 
-class SklearnTrainer:
+class TableTrainer:
+    """Scores the tables that it keeps by the models that it trains."""
+
+    _X: Any
+    _X_held: Any
+
+    def score_held_out(self, model: Model) -> Array:
+        """P(signal) of the held-out rows."""
+        return model.signal_probability(self._X_held)
+
+    def score_train(self, model: Model) -> Array:
+        """P(signal) of the training rows."""
+        return model.signal_probability(self._X)
+
+
+class SklearnTrainer(TableTrainer):
     """Clones a classifier and fits it from scratch."""
 
     def __init__(self, estimator: Any, binding: Binding) -> None:
@@ -91,14 +105,6 @@ class SklearnTrainer:
                     step.set_fit_request(sample_weight=step is estimator.steps[-1][1])
             estimator.fit(self._X, self._target, sample_weight=weight)
             return SklearnModel(estimator)
-
-    def score_held_out(self, model: SklearnModel) -> Array:
-        """P(signal) of the held-out rows."""
-        return model.signal_probability(self._X_held)
-
-    def score_train(self, model: SklearnModel) -> Array:
-        """P(signal) of the training rows."""
-        return model.signal_probability(self._X)
 
 
 def weight_parameter(estimator: Any) -> str:

@@ -1,48 +1,44 @@
 """XGBoost: the matrix is binned once, and only weights change.
 
 Bins are those of the unweighted events: they describe where events lie, the weights say what is asked of them, so
-models at different class weights differ in nothing else.
+models at different class weights differ in nothing else. Where the features are not in memory all at once, matrices are
+made from batches, with their bins in memory or in files that are read for every tree.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from fivesigma._tools.extras import need
 from fivesigma._tools.threads import note_threads
-from fivesigma._types import Array
+from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError
 from fivesigma.learners.protocols import Binding, Library, is_categorical, library_names
 from fivesigma.learners.sklearn import seeded
-from fivesigma.learners.xgboost_batches import MEMORY, batched_matrices
+
+MEMORY = ("all", "bins", "disk")
+_BYTES_PER_CELL = 5  # of the files while they are written; 4.6 were measured
 
 
 @dataclass(frozen=True)
 class XGBoostModel:
-    """A trained booster with logistic output.
-
-    Attributes
-    ----------
-    booster : xgboost.Booster
-    missing : float
-        Value that stands for a missing one.
-    categorical : bool
-        Whether columns may be categorical.
-    n_trees : int
-        Trees that count; 0 for all. (A booster that is cut to its first trees forgets its categories.)
-    """
+    """A trained booster with logistic output."""
 
     booster: Any
     missing: float = np.nan
     categorical: bool = False
-    n_trees: int = 0
+    n_trees: int = 0  # that count; 0 for all (a booster that is cut to its first trees forgets its categories)
 
     def signal_probability(self, X: Any) -> Array:
         """P(signal)."""
@@ -59,17 +55,6 @@ class XGBoostModel:
         names = library_names(X)
         options = {"missing": self.missing, "enable_categorical": self.categorical, "feature_names": names}
         return need("xgboost").DMatrix(X, **options)
-
-    def staged_probability(self, X: Any) -> Iterator[Array]:
-        """P(signal) after each tree."""
-        note_threads(1)
-        matrix = self._matrix(X)
-        margin = np.zeros(matrix.num_row())
-        for t in range(self.n_trees or self.booster.num_boosted_rounds()):
-            margin += self.booster.predict(
-                matrix, iteration_range=(t, t + 1), output_margin=True, validate_features=False
-            )
-            yield expit(margin)
 
     def gains(self, n_features: int) -> Array:
         """Total gain of each feature."""
@@ -121,6 +106,10 @@ class XGBoostTrainer:
         held_out = self._binding.rows(self._binding.held_out)
         return need("xgboost").QuantileDMatrix(held_out, ref=self._train, **self._options)
 
+    def set_target(self, target: Array) -> None:
+        """Set other labels of the training rows, which may be between 0 and 1."""
+        self._train.set_label(target)
+
     def fit(self, weight: Array) -> XGBoostModel:
         """Train a new booster."""
         self._train.set_weight(weight)
@@ -129,15 +118,11 @@ class XGBoostTrainer:
 
     def score_held_out(self, model: XGBoostModel) -> Array:
         """P(signal) of the held-out rows."""
-        return self._score(model, self._held)
+        return np.asarray(model.booster.predict(self._held), dtype=np.float64)
 
     def score_train(self, model: XGBoostModel) -> Array:
         """P(signal) of the training rows."""
-        return self._score(model, self._train)
-
-    @staticmethod
-    def _score(model: XGBoostModel, matrix: Any) -> Array:
-        return np.asarray(model.booster.predict(matrix), dtype=np.float64)
+        return np.asarray(model.booster.predict(self._train), dtype=np.float64)
 
 
 def _classifier(n_trees: int, **params: Any) -> Any:
@@ -187,6 +172,96 @@ def _load(take: Callable[[str, Any], Any], read: Callable[[str], bytes]) -> XGBo
     if not 0 <= n_trees <= most:
         raise InputError(f"n_trees is {n_trees}, and the booster has {most}")
     return XGBoostModel(booster, take("missing", (float, int)), take("categorical", bool), n_trees)
+
+
+def batched_matrices(binding: Binding, options: dict[str, Any]) -> tuple[Any, Any]:
+    """Matrices of the training and of the held-out rows, with the bins of the former."""
+    xgboost = need("xgboost")
+    names = library_names(binding.X)
+    if binding.cache is not None:
+        binding.cache.mkdir()
+    kind = xgboost.QuantileDMatrix
+    if binding.memory == "disk":
+        kind = getattr(xgboost, "ExtMemQuantileDMatrix", None)
+        if kind is None:
+            raise InputError(
+                f"memory='disk' needs xgboost 3.0 or newer, and {xgboost.__version__} is installed; use memory='bins'"
+            )
+
+    def matrix(name: str, rows: Any, ref: Any) -> Any:
+        prefix = None if binding.cache is None else str(binding.cache / name)
+        batches = _iterator(xgboost, binding.batches(rows), names, prefix)
+        try:
+            return kind(batches, ref=ref, **options)
+        except (xgboost.core.XGBoostError, OSError) as err:
+            if binding.cache is not None and shutil.disk_usage(binding.cache).free < 1 << 24:
+                raise InputError(f"the disk of the cache {binding.cache} is full; choose another folder") from err
+            raise
+
+    bins = None
+    if binding.bins is not None:
+        bins = xgboost.QuantileDMatrix(binding.bins, feature_names=names, **options)
+    train = matrix("train", binding.train, bins)
+    return train, matrix("held-out", binding.held_out, train)
+
+
+def _iterator(
+    xgboost: Any, batches: Callable[[], Iterator[tuple[Any, AnyArray]]], names: list[str] | None, prefix: str | None
+) -> Any:
+    class Batches(xgboost.DataIter):  # made here, because the library is imported only when it is needed
+        """What XGBoost calls for the next batch, and to begin again."""
+
+        def __init__(self) -> None:
+            super().__init__(cache_prefix=prefix, release_data=True)
+            self._left = batches()
+
+        def next(self, input_data: Callable[..., Any]) -> bool:
+            for X, target in self._left:
+                input_data(data=X, label=target.astype(np.float32), feature_names=names)
+                return True
+            return False
+
+        def reset(self) -> None:
+            self._left = batches()
+
+    return Batches()
+
+
+def _check_room(folder: Path, shape: tuple[int, int]) -> None:
+    wanted, free = _BYTES_PER_CELL * shape[0] * shape[1], shutil.disk_usage(folder).free
+    if free < wanted:
+        raise InputError(
+            f"the cache of {shape[0]:,} events needs {wanted / 1e6:,.0f} MB, and {folder.parent} has "
+            f"{free / 1e6:,.0f} MB left; choose another folder with cache= or --cache"
+        )
+
+
+@contextmanager
+def cache_folder(memory: str, given: Any, shape: tuple[int, int]) -> Iterator[Path | None]:
+    """Give a folder for the files of ``memory="disk"``, which is removed in the end, whatever happens."""
+    if memory != "disk":
+        if given is not None:
+            raise InputError(f"cache={str(given)!r} is for memory='disk', and memory is {memory!r}; leave cache out")
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="fivesigma-")) if given is None else Path(given)
+    if given is not None:
+        try:
+            folder.mkdir()
+        except FileExistsError as err:
+            raise InputError(
+                f"the cache folder {folder} exists already, and another run may use it; choose another or remove it"
+            ) from err
+        except OSError as err:
+            raise InputError(f"the cache folder {folder} cannot be made: {err.strerror or err}") from err
+    try:
+        _check_room(folder, shape)
+        yield folder
+    except BaseException as err:
+        traceback.clear_frames(err.__traceback__)  # they hold matrices, which would miss their files later
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 # A fixed starting score, so that models at different class weights start alike.

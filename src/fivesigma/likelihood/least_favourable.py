@@ -23,6 +23,7 @@ import numpy as np
 from fivesigma._types import Array
 from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
 from fivesigma.likelihood.profile import Counts, Freedom, profile
+from fivesigma.likelihood.terms import interpolate
 
 LOWEST = 0.1  # share of b below which a background at any pulls is not taken to fall
 
@@ -34,50 +35,28 @@ class Solution(NamedTuple):
     value: float
 
 
-def least_favourable(weight: Array, r_s: Array, r: Array, constraint: Array) -> Solution:
+def least_favourable(weight: Array, r_s: Array, r: Array, constraint: Array, down: Array | None = None) -> Solution:
     """Find the pulls at which a background without signal resembles signal plus background most.
 
-    Every event is a category of the one Newton that profiles categories: it stands for n = its weight.
-
-    Parameters
-    ----------
-    weight : array of shape (n_events,)
-        Expected yields of signal and background events.
-    r_s : array of shape (n_events,)
-        Signal over background.
-    r : array of shape (n_systematics, n_events)
-        Shifts over background.
-    constraint : array of shape (n_systematics,)
-        One for each systematic, or zero if it is free.
+    Every event is a category of the one Newton that profiles categories: it stands for n = its weight. Shifts `r` up
+    and `down` (by default the opposite) are over background, a row for each systematic; `constraint` is zero if free.
     """
     b = weight / (1 + r_s)
     up = r * b
     unbounded = np.full(constraint.size, -np.inf)
     freedom = None if constraint.all() else Freedom(constraint, unbounded, np.empty(0, dtype=np.intp))
-    found = profile(Counts(weight, b, up, -up, freedom=freedom))
+    found = profile(Counts(weight, b, up, -up if down is None else down * b, freedom=freedom))
     return Solution(found.theta, float(np.sqrt(2 * max(float(found.objective), 0.0))))
 
 
-def likelihood_ratio(r_s: Array, r: Array, theta: Array) -> Array:
-    """Excess n/m - 1 of the likelihood ratio; its log1p is the score t."""
-    moved = np.maximum(1 + theta @ r, LOWEST)
-    return np.asarray((1 + r_s) / moved - 1)
+def likelihood_ratio(r_s: Array, r: Array, theta: Array, down: Array | None = None) -> Array:
+    """Excess n/m - 1 of the likelihood ratio; its log1p is the score t. Shifts are as in `least_favourable`."""
+    shift = theta @ r if down is None else interpolate(theta[:, None], r, down)[0].sum(axis=0)
+    return np.asarray((1 + r_s) / np.maximum(1 + shift, LOWEST) - 1)
 
 
 def efficient_direction(weight: Array, share: Array, rho: Array, constraint: Array) -> Solution:
-    """Solve the linear system of the efficient score.
-
-    Parameters
-    ----------
-    weight : array of shape (n_events,)
-        Expected yields of signal and background events.
-    share : array of shape (n_events,)
-        Signal over all, s/n.
-    rho : array of shape (n_systematics, n_events)
-        Shifts over all, Delta/n.
-    constraint : array of shape (n_systematics,)
-        One for each systematic, or zero if it is free.
-    """
+    """Solve the linear system of the efficient score, from s/n and Delta/n of each event."""
     found = profile_measurement(Derivatives(weight * share, weight, weight * rho, constraint))
     return Solution(found.theta, uncertainty_of(float(found.objective)))
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fivesigma._tools.summary import Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.likelihood.measurement import Derivatives
+from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
 from fivesigma.likelihood.profile import Counts, Freedom, lowest, significance_of
 from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
@@ -30,6 +30,7 @@ from fivesigma.yields import (
 __all__ = ["Normalisation", "Varied", "YieldShifts", "profiled_significance", "yield_shifts"]
 
 
+_CERTAIN = 5.0  # standard errors by which scores tell signal from background beyond doubt
 _LARGE = 0.5  # share of the yield of a process by which one standard deviation hardly moves it
 
 
@@ -232,6 +233,18 @@ class YieldShifts:
         )
         return up, down
 
+    def vary_in_shape(self) -> bool:
+        """Whether a variation moves the categories of a process by different shares, as varied events do."""
+        ratios = (
+            np.divide(
+                side[name][key], rows.sum_of_weights, out=np.ones(self.edges.size - 1), where=rows.sum_of_weights > 0
+            )
+            for side in (self.up, self.down)
+            for name in side
+            for key, rows in self.nominal.items()
+        )
+        return any(np.ptp(ratio) > 1e-9 for ratio in ratios)
+
     def notes(self) -> tuple[str, ...]:
         """Return a sentence for each variation that says little or looks odd."""
         b, notes = self.yields(signal=False), []
@@ -242,14 +255,8 @@ class YieldShifts:
                 notes.append(f"systematic {name!r} is identical to the nominal events: it changes nothing")
                 continue
             notes += notes_of([name], [(up, down)])
-            for key, yields in nominal.items() if name not in self.free else ():
-                total = float(yields.sum())
-                notes += [
-                    f"{name} {side} moves the yield of {key!r} from {total:.4g} to {moved[key].sum():.4g}: check that "
-                    "no events of the variation are missing"
-                    for side, (moved, _) in sides.items()
-                    if total > 0 and abs(moved[key].sum() - total) > _LARGE * total
-                ]
+            if name not in self.free:
+                notes += self.large_moves(name)
             for side, (_, shift) in sides.items():
                 negative = np.flatnonzero((b > 0) & (b + shift < 0))
                 if negative.size:
@@ -260,26 +267,46 @@ class YieldShifts:
                     )
         return tuple(notes)
 
+    def large_moves(self, name: str) -> list[str]:
+        """Return a sentence for each process whose yield moves by more than half."""
+        out = []
+        for key, rows in self.nominal.items():
+            total = float(rows.sum_of_weights.sum())
+            for side, moved in (("up", self.up), ("down", self.down)):
+                to = float(moved[name][key].sum())
+                if total > 0 and abs(to - total) > _LARGE * total:
+                    out.append(
+                        f"{name} {side} moves the yield of {key!r} from {total:.4g} to {to:.4g}: check that no events "
+                        "of the variation are missing"
+                    )
+        return out
+
     @property
     def known_background(self) -> float:
         """Significance without the systematic uncertainties."""
         return self._value([])
 
-    def waterfall(self) -> list[tuple[str, float]]:
+    def waterfall(self, goal: str = "discovery") -> list[tuple[str, float]]:
         """From the significance of a known background to the one that a fit will find, one uncertainty after the other.
+
+        Parameters
+        ----------
+        goal : {"discovery", "measurement"}, default="discovery"
+            The significance, or the uncertainty of the signal strength mu at mu = 1.
 
         Returns
         -------
         list of (str, float)
-            The significance after each step: ``"known background"``, every systematic, the one that costs most by
-            itself first, and ``"simulation"``, the statistics of the simulated background as pyhf's ``staterror``.
+            The significance or uncertainty after each step: ``"known background"``, every systematic, the one that
+            costs most by itself first, and ``"simulation"``, the statistics of the simulated background as pyhf's
+            ``staterror``.
         """
-        alone = {name: self._value([name]) for name in self.up}
-        order = sorted(self.up, key=alone.__getitem__)
-        steps = [self._value(order[:k]) for k in range(1, len(order) + 1)]
-        simulation = self._value(order, class_sums(self.nominal, signal=False)[1])
+        alone = {name: self._value([name], goal=goal) for name in self.up}
+        order = sorted(self.up, key=alone.__getitem__, reverse=goal == "measurement")
+        steps = [self._value(order[:k], goal=goal) for k in range(1, len(order) + 1)]
+        simulation = self._value(order, class_sums(self.nominal, signal=False)[1], goal)
         return [
-            ("known background", self.known_background),
+            ("known background", self._value([], goal=goal)),
             *zip(order, steps, strict=True),
             ("simulation", simulation),
         ]
@@ -289,8 +316,11 @@ class YieldShifts:
         """Significance with them; see `profiled_significance`."""
         return self._value(self.up)
 
-    def _value(self, names: Iterable[str], variance: Array | None = None) -> float:
+    def _value(self, names: Iterable[str], variance: Array | None = None, goal: str = "discovery") -> float:
         s, b = self.yields(signal=True), self.yields(signal=False)
+        if goal == "measurement":
+            kept = replace(self, up={name: self.up[name] for name in names})
+            return uncertainty_of(float(profile_measurement(derivatives_of(AMS2(), s, b, kept, variance)).objective))
         return profiled_value(counts_of(AMS2(), s, b, self, variance, names))
 
 
@@ -574,6 +604,11 @@ class _Nominal(NamedTuple):
             weight = check_weights(nominal if varied.weight is None else varied.weight, n_events)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
+        if own and _separation(score, self.processes) * _separation(values, processes) <= -(_CERTAIN**2):
+            raise InputError(
+                f"the signal of {name} has lower scores than its background where that of the nominal events has "
+                "higher ones, or the reverse: its labels are swapped"
+            )
         return values, weight, processes
 
     def _own(self, name: str, varied: Varied) -> Processes:
@@ -609,6 +644,17 @@ class _Nominal(NamedTuple):
                     f"{name} has the process {key!r} as signal or background where the nominal events do not"
                 )
         return self.processes._replace(codes=codes[found.codes])
+
+
+def _separation(score: AnyArray, processes: Processes) -> float:
+    """How far signal has higher scores than background, in standard errors, at most `_CERTAIN`; zero without both."""
+    signal = processes.signal[processes.codes]
+    if not 1 < np.count_nonzero(signal) < signal.size - 1:
+        return 0.0
+    sides = score[signal].astype(np.float64), score[~signal].astype(np.float64)
+    error = float(np.sqrt(sum(side.var() / side.size for side in sides)))
+    difference = float(sides[0].mean() - sides[1].mean())
+    return float(np.clip(difference / error, -_CERTAIN, _CERTAIN)) if np.isfinite(error) and error > 0 else 0.0
 
 
 def profiled_significance(

@@ -21,62 +21,34 @@ EVEN_IN_SCORE, EVEN_IN_RANK, EVEN_IN_BACKGROUND = 190, 90, 100  # together with 
 
 @dataclass(frozen=True, eq=False)
 class CutTable:
-    """Cuts in ascending order, and what each of them keeps.
+    """Cuts in ascending order, and what each of them keeps."""
 
-    Attributes
-    ----------
-    cut, fraction : arrays of shape (n_cuts,)
-        Thresholds on the score, and the unweighted share of events that they select.
-    s, b, effective_s, effective_b : arrays
-        Yields and effective counts.
-    efficiency, background_efficiency, purity : arrays
-        s and b as shares of all signal and background, and s / (s + b).
-    significance, error : arrays
-        Of the model's utility, and its standard error from the simulation; NaN where a cut is not valid.
-    utilities : dict of str to array
-        All utilities by their label; the model's own is the first, and its b_reg is not said again.
-    b_reg : float
-        Of the model's utility, and of the others unless their label says otherwise.
-    chosen, best : int
-        Rows of the model's cut and of the highest significance on these events.
-    auc : float
-        Weighted area under the curve of efficiency against background efficiency, from all events.
-    floor : float
-        Effective background count that a cut must keep to be valid.
-    known, profiled : arrays or None
-        With systematics, the significance of a counting experiment (no b_reg) without and with them.
-    """
-
-    cut: Array
+    cut: Array  # (n_cuts,): thresholds on the score, and the unweighted share of events that they select
     fraction: Array
-    s: Array
+    s: Array  # yields and effective counts
     b: Array
     effective_s: Array
     effective_b: Array
-    efficiency: Array
+    efficiency: Array  # s and b as shares of all signal and background, and s / (s + b)
     background_efficiency: Array
     purity: Array
+    # of the model's utility, and its standard error from the simulation; NaN where a cut is not valid
     significance: Array
     error: Array
+    # all utilities by their label; the model's own is the first, and its b_reg is not said again
     utilities: dict[str, Array]
-    b_reg: float
-    chosen: int
+    b_reg: float  # of the model's utility, and of the others unless their label says otherwise
+    chosen: int  # rows of the model's cut and of the highest significance on these events
     best: int
-    auc: float
-    floor: float
+    auc: float  # weighted area under the curve of efficiency against background efficiency, from all events
+    floor: float  # effective background count that a cut must keep to be valid
+    # with systematics, the significance of a counting experiment (no b_reg) without and with them
     known: Array | None = None
     profiled: Array | None = None
 
 
 def utility_label(utility: Utility, b_reg: float = 0.0) -> str:
-    """Name of a utility with its numbers; `b_reg` is what goes without saying.
-
-    Examples
-    --------
-    >>> from fivesigma import AMS2, OnOff
-    >>> utility_label(AMS2(b_reg=10.0)), utility_label(OnOff(1.0, b_reg=10.0), b_reg=10.0)
-    ('AMS2 (b_reg = 10)', 'on/off (tau = 1)')
-    """
+    """Name of a utility with its numbers; `b_reg` is what goes without saying."""
     numbers = {k: v for k, v in vars(utility).items() if isinstance(v, int | float)}
     if numbers.get("b_reg") == b_reg:
         del numbers["b_reg"]
@@ -96,21 +68,7 @@ def cut_table(
     utilities: Sequence[Utility] | None = None,
     systematics: Systematics | None = None,
 ) -> CutTable:
-    """Tabulate cuts.
-
-    Parameters
-    ----------
-    scored : ScoredEvents
-        With labels and weights.
-    utility : Utility
-        The model's.
-    cut : float
-        The model's; at least one event must pass it.
-    utilities : sequence of Utility, optional
-        Others to show; by default `usual_utilities`.
-    systematics : mapping of str to (Varied, Varied or None), optional
-        Variations of these events.
-    """
+    """Tabulate cuts."""
     score, signal, weight = scored.arrays()
     floor = floor_for(effective_count(weight[~signal]))
     scanned = scan(scored, utility=utility, rule="peak", min_effective=floor)

@@ -21,75 +21,39 @@ MOST_ROUNDS = 400  # rounds of a cascade that are sent
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Rounds of one cascade.
-
-    Attributes
-    ----------
-    name : str
-    round : list of int
-    u : array
-        u_t, from the yields of round t; NaN where the class weights belong to no u.
-    significance, train : arrays
-        On held-out and on training events at the update cut; NaN where a round is not valid or was not looked at.
-    """
+    """Rounds of one cascade."""
 
     name: str
     round: list[int]
-    u: Array
+    u: Array  # u_t, from the yields of round t; NaN where the class weights belong to no u
+    # on held-out and on training events at the update cut; NaN where a round is not valid or was not looked at
     significance: Array
     train: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Minorant:
-    """-R(., u_t) = u_t s - f*(u_t) (b + b_reg) less a constant, never above the objective.
+    """-R(., u_t) = u_t s - f*(u_t) (b + b_reg) less a constant, never above the objective."""
 
-    Attributes
-    ----------
-    round : int
-        t.
-    u : float
-        u_t.
-    value : array
-        At each cut.
-    touch : int or None
-        Row at which it touches the objective: where the yields of the final score have this u. None if no cut does.
-    top : int
-        Row of its maximum, to which a better classifier at these weights would move.
-    """
-
-    round: int
-    u: float
-    value: Array
+    round: int  # t
+    u: float  # u_t
+    value: Array  # at each cut
+    # row at which it touches the objective: where the yields of the final score have this u. None if no cut does
     touch: int | None
-    top: int
+    top: int  # row of its maximum, to which a better classifier at these weights would move
 
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """What the figure of a cascade's progress shows.
+    """What the figure of a cascade's progress shows."""
 
-    Attributes
-    ----------
-    cut, objective : arrays
-        F against the cut, where cuts are valid.
-    minorants : list of Minorant
-    series : list of Series
-    name : str
-        What the objective is called: Z²/2, or F where Z is another function of it.
-    of : str
-        Which cascade the minorants belong to.
-    note : str
-        Why there are no minorants, or empty.
-    """
-
-    cut: Array
+    cut: Array  # F against the cut, where cuts are valid
     objective: Array
     minorants: list[Minorant]
     series: list[Series]
-    name: str
-    of: str
-    note: str
+    name: str  # what the objective is called: Z²/2, or F where Z is another function of it
+    of: str  # which cascade the minorants belong to
+    note: str  # why there are no minorants, or empty
 
 
 def progress_of(model: Any, utility: Utility, table: CutTable) -> Progress:

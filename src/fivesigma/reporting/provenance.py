@@ -24,42 +24,20 @@ SAME_YIELDS = 0.1  # yields that differ by less stand for the same experiment
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the numbers come from.
+    """Where the numbers come from."""
 
-    Attributes
-    ----------
-    model : str
-        Class of the model.
-    parameters : dict of str to str
-        Those that differ from the defaults come first.
-    data_hash : str
-        Of the events of this report.
-    trained_on : str
-        Hash of the training events, empty if the model does not say.
-    events, features : int
-    rounds : int
-    training_seconds : float
-    versions : dict of str to str
-    created : str
-        UTC.
-    command : str
-        What writes this report again.
-    notes : list of str
-        What was left out or changed when the events were read.
-    """
-
-    model: str
-    parameters: dict[str, str]
-    data_hash: str
-    trained_on: str
+    model: str  # class of the model
+    parameters: dict[str, str]  # those that differ from the defaults come first
+    data_hash: str  # of the events of this report
+    trained_on: str  # hash of the training events, empty if the model does not say
     events: int
     features: int
     rounds: int
     training_seconds: float
     versions: dict[str, str]
-    created: str
-    command: str
-    notes: list[str]
+    created: str  # UTC
+    command: str  # what writes this report again
+    notes: list[str]  # what was left out or changed when the events were read
 
 
 def data_hash(events: Events | ScoredEvents) -> str:
@@ -151,20 +129,7 @@ def feature_names_of(model: Any, final: Any, events: Events | ScoredEvents) -> t
 
 
 def python_call(objects: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """The call that writes a report again.
-
-    Parameters
-    ----------
-    objects : mapping of str to object
-        What was given beside model and events, and stands in the call under the name of its parameter.
-    values : mapping of str to value
-        What was given and can be written out; the defaults of `fivesigma.report` are left out.
-
-    Examples
-    --------
-    >>> python_call({"baseline": object(), "trained_on": None}, {"yields": (70, 4000.0), "n_boot": 1000})
-    'fivesigma.report(model, events, baseline=baseline, yields=(70.0, 4000.0)).write("report.html")'
-    """
+    """The call that writes a report again."""
     words = ["model", "events", *(f"{name}={name}" for name, value in objects.items() if value is not None)]
     default = {"yields": None, "title": None, "level": 0.68, "n_boot": 1000, "random_state": 0}
     for name, value in values.items():

@@ -44,6 +44,8 @@ class Section:
     tables : tuple of (str, heads, rows)
         Caption, heads of the columns, and rows of text.
     notes : tuple of str
+    figures : tuple of (str, bytes)
+        Caption, and the picture as PNG.
     """
 
     name: str
@@ -53,45 +55,26 @@ class Section:
     waterfall: Sequence[tuple[str, float]] = ()
     tables: tuple[tuple[str, Sequence[str], Sequence[Sequence[str]]], ...] = ()
     notes: tuple[str, ...] = ()
+    figures: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True)
 class Importance:
-    """Share of each feature, the largest first.
+    """Share of each feature, the largest first."""
 
-    Attributes
-    ----------
-    kind : {"gain", "permutation"}
-        What is shared: the gain of all splits, or what the area under the ROC curve loses where a feature is shuffled.
-    names : list of str
-    share : list of float
-    rest : float
-        Share of all features that are not listed.
-    n_rest : int
-        How many these are.
-    """
-
+    # {"gain", "permutation"}: what is shared: the gain of all splits, or what the area under the ROC curve loses where
+    # a feature is shuffled
     kind: str
     names: list[str]
     share: list[float]
-    rest: float
-    n_rest: int
+    rest: float  # share of all features that are not listed
+    n_rest: int  # how many these are
 
 
 def rank_features(model: Any, final: Any, names: Sequence[str], events: Events | ScoredEvents) -> Importance | None:
-    """Importance of features.
-
-    Parameters
-    ----------
-    model, final : estimator
-        The model that scores events, and the last step of it.
-    names : sequence of str
-        Of the features that `final` sees.
-    events : Events or ScoredEvents
-        Without features a model that does not know gains has no importance.
-    """
-    kind, share, complete = "gain", *_gains(final, len(names))
-    if not complete and isinstance(events, Events):
+    """Importance of features."""
+    kind, share = "gain", getattr(final, "feature_importances_", None)
+    if isinstance(events, Events) and not _all_know_gains(final):
         kind, names, share = "permutation", _names_in(model, events), _permuted(model, events)
     if share is None or not share.sum() > 0:
         return None
@@ -102,22 +85,14 @@ def rank_features(model: Any, final: Any, names: Sequence[str], events: Events |
     return Importance(kind, listed, share[shown].tolist(), float(share[rest].sum()), rest.size)
 
 
-def _gains(model: Any, n_features: int) -> tuple[Array | None, bool]:
-    """Mean share of the gain over the parts of a model, and whether all of them say it."""
-    made_of_parts = hasattr(model, "members_") or hasattr(model, "models_")  # whose mean may hide that one knows none
-    if not made_of_parts and (hasattr(model, "feature_importances_") or hasattr(model, "gains")):
-        gains = model.gains(n_features) if hasattr(model, "gains") else model.feature_importances_
-        share = np.asarray(gains, dtype=np.float64)
-        known = share.shape == (n_features,) and share.sum() > 0
-        return (share / share.sum(), True) if known else (None, False)
-    if hasattr(model, "classifier"):  # one factor of a decomposed model; the mean weights are the others
-        return _gains(getattr(model.classifier, "estimator", model.classifier), n_features)[0], False
-    parts = [m for _, m in getattr(model, "members_", [])]
-    parts = parts or [getattr(m, "estimator", m) for m in getattr(model, "models_", [])]
-    found = [_gains(part, n_features) for part in parts]
-    known_shares = [share for share, _ in found if share is not None]
-    mean = np.asarray(np.mean(known_shares, axis=0)) if known_shares else None
-    return mean, bool(found) and all(complete for _, complete in found)
+def _all_know_gains(model: Any) -> bool:
+    """Whether a model says the gains of all its parts; of a decomposed model, one factor alone does."""
+    members = [member for _, member in getattr(model, "members_", [])]
+    if members:
+        return all(map(_all_know_gains, members))
+    parts = getattr(model, "models_", [model])
+    return all(not hasattr(part, "classifier") and hasattr(getattr(part, "estimator", model), "feature_importances_")
+               for part in parts)  # fmt: skip
 
 
 def _names_in(model: Any, events: Events) -> Sequence[str]:
@@ -154,41 +129,19 @@ class CategoryRow:
 
 @dataclass(frozen=True)
 class CategoryTable:
-    """All categories.
+    """All categories."""
 
-    Attributes
-    ----------
-    significance : dict of str to float
-        Of all categories together; of each signal if there are several.
-    cross_fitted : float or None
-        The same with edges that were chosen without the events that fill them.
-    held_out : bool
-        Whether the edges were chosen on other events than these.
-    bound : float or None
-        What no such categories exceed on the events that chose them.
-    processes : list of str
-        Heads of the yields, signals first.
-    rows : list of CategoryRow
-    notes : tuple of str
-    """
-
-    significance: dict[str, float]
-    cross_fitted: float | None
-    held_out: bool
-    bound: float | None
-    processes: list[str]
+    significance: dict[str, float]  # of all categories together; of each signal if there are several
+    cross_fitted: float | None  # the same with edges that were chosen without the events that fill them
+    held_out: bool  # whether the edges were chosen on other events than these
+    bound: float | None  # what no such categories exceed on the events that chose them
+    processes: list[str]  # heads of the yields, signals first
     rows: list[CategoryRow]
     notes: tuple[str, ...]
 
 
 def category_table(categories: Any, cross_fitted: float | None = None) -> CategoryTable | None:
-    """Table of categories of either kind; None if there are none.
-
-    Parameters
-    ----------
-    categories : Categories or ScoreCategories, optional
-    cross_fitted : float, optional
-    """
+    """Table of categories of either kind; None if there are none."""
     if categories is None:
         if cross_fitted is not None:
             raise InputError("cross_fitted is the significance of categories: give categories too")
@@ -227,42 +180,22 @@ class Shift:
 
 @dataclass(frozen=True)
 class ShiftTable:
-    """All systematics, and what they cost at the cut.
-
-    Attributes
-    ----------
-    shifts : list of Shift
-    significance, known_background : float
-        Of a counting experiment at the cut (no b_reg) whose background moves along, and of one that is known.
-    waterfall : list of (str, float)
-        From statistics alone to what a fit will find: the significance after each systematic, the one that costs most
-        first, and after the statistics of the simulation.
-    notes : tuple of str
-        A sentence for each systematic that moves nothing.
-    """
+    """All systematics, and what they cost at the cut."""
 
     shifts: list[Shift]
+    # of a counting experiment at the cut (no b_reg) whose background moves along, and of one that is known
     significance: float
     known_background: float
+    # from statistics alone to what a fit will find: the significance after each systematic, the one that costs most
+    # first, and after the statistics of the simulation
     waterfall: list[tuple[str, float]]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # a sentence for each systematic that moves nothing
 
 
 def score_systematics(
     model: Any, events: Events | ScoredEvents, scored: ScoredEvents, given: Mapping[str, Any] | None
 ) -> Systematics | None:
-    """Systematics as the model scores them, with weights as those of the scored events; None if there are none.
-
-    Parameters
-    ----------
-    model : estimator
-    events : Events or ScoredEvents
-        As they were given.
-    scored : ScoredEvents
-        Scaled to the yields that they stand for.
-    given : mapping of str to (up, down), optional
-        As in `fivesigma.report`.
-    """
+    """Systematics as the model scores them, with weights as those of the scored events; None if there are none."""
     if given is None:
         return None
     _, signal, weight = scored.arrays()

@@ -45,31 +45,16 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Significance at the model's cut.
-
-    Attributes
-    ----------
-    name, utility : str
-    significance : float
-    interval : (float, float)
-        Bootstrap interval of probability `level`, from the statistics of the simulated events.
-    level : float
-    cut, fraction : float
-        The model's cut and the unweighted share of events that it selects.
-    s, b, effective_s, effective_b, total_s, total_b : float
-        Yields and effective counts at the cut, and yields of all events.
-    comparison : Comparison or None
-    findings : list of Finding
-    """
+    """Significance at the model's cut."""
 
     name: str
     utility: str
     significance: float
-    interval: Interval
+    interval: Interval  # bootstrap interval of probability `level`, from the statistics of the simulated events
     level: float
-    cut: float
+    cut: float  # the model's cut and the unweighted share of events that it selects
     fraction: float
-    s: float
+    s: float  # yields and effective counts at the cut, and yields of all events
     b: float
     effective_s: float
     effective_b: float
@@ -89,23 +74,7 @@ def verdict_of(
     training: Sequence[Finding],
     **bootstrap: Any,
 ) -> Verdict:
-    """Judge a model.
-
-    Parameters
-    ----------
-    model : estimator
-    scored : ScoredEvents
-        With labels and weights.
-    table : CutTable
-        What each cut keeps; the model's cut is among them.
-    utility : Utility
-    baseline : (estimator, bool array), optional
-        Another model and its selection of the same events.
-    training : sequence of Finding
-        What is known of training events among these.
-    **bootstrap
-        level, n_boot and random_state.
-    """
+    """Judge a model."""
     score, signal, weight = scored.arrays()
     selected = score >= model.cut_
     findings = [*training, *_findings(weight, table, utility)]

@@ -223,18 +223,22 @@ class ScoredEvents:
         """
         path = Path(path)
         check_ending(path)
+        frame = self.frame()
+        with written_with_digest(path) as beside:
+            (frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet)(beside)
+        return path
+
+    def frame(self, first: int = 0) -> Any:
+        """The columns of a file of scores as a polars.DataFrame; without ids the rows are numbered from `first`."""
         columns = {
-            "id": np.arange(len(self)) if self.ids is None else self.ids,
+            "id": np.arange(first, first + len(self)) if self.ids is None else self.ids,
             "score": self.score,
             "selected": self.selected,
             "label": None if self.signal is None else np.array(self.classes)[self.signal.astype(np.intp)],
             "weight": self.weight,
             "process": self.process,
         }
-        frame = need("polars").DataFrame({name: column for name, column in columns.items() if column is not None})
-        with written_with_digest(path) as beside:
-            (frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet)(beside)
-        return path
+        return need("polars").DataFrame({name: column for name, column in columns.items() if column is not None})
 
     def arrays(self) -> tuple[AnyArray, BoolArray, Array]:
         """Score, signal and weight of events that have all three; an error otherwise."""
@@ -282,25 +286,7 @@ def as_scored(
     process: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> ScoredEvents:
-    """Turn what a public function was given into scored events with both classes and weights, checked once.
-
-    Parameters
-    ----------
-    score : array-like of shape (n_events,) or ScoredEvents
-        Scored events bring labels and weights with them: `y`, `sample_weight` and `pos_label` are then refused.
-    y, sample_weight : array-like of shape (n_events,)
-        Labels of two classes, and physics weights.
-    process : array-like of shape (n_events,), optional
-        Name of the process of each event; it replaces that of scored events.
-    pos_label : label, optional
-        The signal; see `fivesigma.yields.split_labels`.
-
-    Examples
-    --------
-    >>> from fivesigma.scored.scored_events import as_scored
-    >>> as_scored([0.9, 0.2], ["s", "b"], [0.5, 2.0])
-    ScoredEvents: 2 events, s = 0.500, b = 2.000
-    """
+    """Turn what a public function was given into scored events with both classes and weights, checked once."""
     if isinstance(score, ScoredEvents):
         for name, given in (("y", y), ("sample_weight", sample_weight), ("pos_label", pos_label)):
             if given is not None:

@@ -1,20 +1,25 @@
-"""Files of scored events that are never in memory all at once."""
+"""Files of scored events that are never in memory all at once: read part by part, written chunk by chunk."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_with_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.columns import known_signal, require
 from fivesigma.datasets.sources import Paths, find_targets
-from fivesigma.datasets.stream import has_changed
+from fivesigma.datasets.stream import EventStream, has_changed
 from fivesigma.datasets.tables import ParquetFile
 from fivesigma.errors import InputError
-from fivesigma.scored.scored_events import check_ending
+from fivesigma.scored.scored_events import ScoredEvents, check_ending
 from fivesigma.yields import ProcessYields, number_processes, process_yields, rescaling
 
 if TYPE_CHECKING:
@@ -68,7 +73,7 @@ class ScoredFiles:
     ) -> None:
         self._targets = find_targets(path)
         for target in self._targets:
-            check_ending(target.path)
+            check_ending(Path(target.name))
         self._signal, self._yields = signal, yields
         self._states = [target.state() for target in self._targets]
         self._sources: list[Source] = [target.open() for target in self._targets]
@@ -197,3 +202,57 @@ class ScoredFiles:
                 known.sum_of_squares + rows.sum_of_squares,
                 known.events + rows.events,
             )
+
+
+class Written(NamedTuple):
+    """Numbers of events that were scored, and that the model's cut selects."""
+
+    events: int
+    selected: int
+
+
+def write_scores(model: Any, stream: EventStream, path: str | os.PathLike[str]) -> Written:
+    """Score a stream of events and write the file that `ScoredEvents.write` would, chunk by chunk."""
+    path = Path(path)
+    check_ending(path)
+    counts = [0, 0]
+
+    def frames() -> Iterator[Any]:
+        for chunk in stream:
+            if not len(chunk.events):
+                continue
+            scored = ScoredEvents.of(model, chunk.events)
+            if stream.columns.weight is None:
+                scored = replace(scored, weight=None)
+            frame = scored.frame(counts[0])
+            counts[0] += len(scored)
+            counts[1] += 0 if scored.selected is None else int(scored.selected.sum())
+            yield frame.with_columns(label=chunk.events.y) if stream.labelled else frame
+        stream.refuse_empty(counts[0])
+        if stream.labelled:
+            _ = stream.classes  # there must be two
+        stream.refuse_repeated_ids()
+
+    with written_with_digest(path) as beside:
+        _sink(frames(), beside, csv=path.suffix.lower() == ".csv")
+    return Written(*counts)
+
+
+def _sink(frames: Iterator[Any], path: Path, *, csv: bool) -> None:
+    """Write frames one after the other."""
+    polars = need("polars")
+    first: Any = next(frames)
+    failed: list[BaseException] = []
+
+    def source(*_: Any) -> Iterator[Any]:
+        yield first
+        try:
+            yield from (frame.cast(first.schema) for frame in frames)
+        except BaseException as err:  # it is raised below
+            # Raised here, it would be wrapped, and polars might still write when the file is removed.
+            failed.append(err)
+
+    lazy = polars.io.plugins.register_io_source(source, schema=first.schema)
+    (lazy.sink_csv if csv else lazy.sink_parquet)(path)
+    if failed:
+        raise failed[0]

@@ -13,9 +13,19 @@ from fivesigma import AMS2, AMS3, OnOff, SOverRootSB, Utility
 from fivesigma._types import Array
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.ratios.cells import Points
-from fivesigma.categories.several_signals.ascent import Problem, assign, climb, keep, repair_floors, state_of
+from fivesigma.categories.several_signals.ascent import (
+    Problem,
+    assign,
+    climb,
+    first,
+    keep,
+    one_more,
+    polish,
+    rearrange,
+    repair_floors,
+    state_of,
+)
 from fivesigma.categories.several_signals.goal import Goal
-from fivesigma.categories.several_signals.growth import first, one_more, polish, rearrange
 
 
 def exact(yields: Array, weights: Array | None = None) -> Points:

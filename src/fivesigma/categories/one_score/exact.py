@@ -14,6 +14,7 @@ import numpy as np
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.floors import Floors
 from fivesigma.cut.ranking import Cuts, Ranking
+from fivesigma.cut.yield_model import NOISE
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
@@ -31,6 +32,7 @@ class Grid:
     heaviest: float = np.inf  # background weight that no event exceeds, infinity if some weights are negative
     smooth: tuple[Array, Array] | None = None  # s and b with less noise, which replace them in F, not in the floors
     floor: Array | None = None  # background that counts for the floors, if not all does; b2 is then of the same events
+    noise: float = NOISE  # share of the noise that an average has left in the smooth yields
 
     @property
     def counted(self) -> Array:

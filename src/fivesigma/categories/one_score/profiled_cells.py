@@ -13,7 +13,7 @@ import numpy as np
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import Grid
-from fivesigma.cut.moving_average import MovingAverage
+from fivesigma.cut.yield_model import MovingAverage
 from fivesigma.likelihood.measurement import Derivatives, expand_measurement, profile_measurement
 from fivesigma.likelihood.profile import Counts, Expansion, Freedom, Profile, expand, lowest, profile
 from fivesigma.likelihood.shifts import YieldShifts, stack_scaled
@@ -297,7 +297,7 @@ def make_cells(
 
     def running(shift: Array, along: Array) -> Array:
         raw = np.append(0.0, np.cumsum(shift[::-1]))
-        return raw if average is None else average.shift(along, raw)
+        return raw if average is None else average.shift(along, raw, grid.noise)
 
     def pair(up: Array, down: Array) -> tuple[Array, Array]:
         # What is opposite stays so: averaged by itself, a large shift down would be bent.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fivesigma.categories.ratios.calibration import Ratios, fit_ratios
+from fivesigma.categories.ratios.calibration import OneRatio, Ratios, fit_ratio, fit_ratios
 from fivesigma.categories.ratios.class_sample import ClassSample, Roles, check_sample
-from fivesigma.categories.ratios.one_signal import OneRatio, fit_ratio
 
 __all__ = ["ClassSample", "OneRatio", "Ratios", "Roles", "check_sample", "fit_ratio", "fit_ratios"]

@@ -7,15 +7,19 @@ it is not quite right, a multinomial logit with that ratio as its offset correct
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._types import Array, IntArray
+from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.categories.ratios.cells import CHUNK, cells_of, means, sums
-from fivesigma.categories.ratios.class_sample import ClassSample, Roles
-from fivesigma.errors import InputError
+from fivesigma.categories.ratios.class_sample import ClassSample, Roles, check_sample, check_scores
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.likelihood.shifts import Systematics, Varied, with_variations
+from fivesigma.yields import split_labels
 
 _SMALLEST = 1e-15  # probabilities below it are rounding
 _RIDGE = 0.1  # over the effective events; keeps a correction that they do not ask for near zero
@@ -26,33 +30,19 @@ _EVENTS = 1 << 16  # of a class; more would not change the correction within its
 
 @dataclass(frozen=True)
 class Ratios:
-    """A fitted calibration; `of` gives the logarithms of signal over background density.
+    """A fitted calibration; `of` gives the logarithms of signal over background density."""
 
-    Attributes
-    ----------
-    signals, backgrounds : int arrays
-        Columns of the scores.
-    log_prior : array of shape (n_columns,)
-        Logarithm of the class shares of the training.
-    log_share : array of shape (n_backgrounds,)
-        Logarithm of the share of each background column in the background's yield.
-    log_yield : array of shape (n_signals,)
-        Logarithm of the yield of each signal over that of the background.
-    centre, scale, low, high : arrays of shape (n_columns - 1,)
-        Standardisation of the coordinates, and the range of the events that they were fitted on.
-    coefficients : array of shape (n_signals, n_terms)
-        Of the correction; one term is a constant, n_terms = 1 is no more than a prior.
-    """
-
-    signals: IntArray
+    signals: IntArray  # columns of the scores
     backgrounds: IntArray
-    log_prior: Array
-    log_share: Array
-    log_yield: Array
+    log_prior: Array  # (n_columns,): logarithm of the class shares of the training
+    log_share: Array  # (n_backgrounds,): logarithm of the share of each background column in the background's yield
+    log_yield: Array  # (n_signals,): logarithm of the yield of each signal over that of the background
+    # (n_columns - 1,): standardisation of the coordinates, and the range of the events that they were fitted on
     centre: Array
     scale: Array
     low: Array
     high: Array
+    # (n_signals, n_terms): of the correction; one term is a constant, n_terms = 1 is no more than a prior
     coefficients: Array
 
     def of(self, scores: Array) -> Array:
@@ -90,17 +80,7 @@ def _terms(z: Array, n_terms: int) -> Array:
 
 
 def fit_ratios(sample: ClassSample, roles: Roles, prior: ArrayLike | None = None, *, calibrate: bool = True) -> Ratios:
-    """Fit the calibration to events.
-
-    Parameters
-    ----------
-    sample : ClassSample
-    roles : Roles
-    prior : array-like of shape (n_columns,), optional
-        Class shares that the classifier was trained with. Without it, they are found from the events.
-    calibrate : bool, default=True
-        Whether to fit the quadratic correction; a prior that is given is then its start.
-    """
+    """Fit the calibration to events."""
     signals, backgrounds = roles.signal_columns, roles.background_columns
     n_signals = signals.size
     log_prior = np.zeros(len(roles.columns)) if prior is None else np.log(check_prior(prior, len(roles.columns)))
@@ -148,18 +128,7 @@ def check_prior(prior: ArrayLike, n_columns: int) -> Array:
 
 
 def _logit(terms: Array, offset: Array, weight: Array, ridge: float) -> Array:
-    """Coefficients of a multinomial logit with an offset, by Newton's method; the last class has the logit zero.
-
-    Parameters
-    ----------
-    terms : array of shape (n, n_terms)
-        The first is the constant, which the ridge leaves alone.
-    offset : array of shape (n, n_signals)
-    weight : array of shape (n, n_signals + 1)
-        Weight of each class in each row.
-    ridge : float
-        Of the squared coefficients, for classes of weight one.
-    """
+    """Coefficients of a multinomial logit with an offset, by Newton's method; the last class has the logit zero."""
     n_signals, n_terms = offset.shape[1], terms.shape[1]
     beta = np.zeros((n_signals, n_terms))
     penalty = np.full(n_terms, ridge)
@@ -195,3 +164,75 @@ def _logit(terms: Array, offset: Array, weight: Array, ridge: float) -> Array:
         if gain < 1e-10 * (1 + abs(value)):
             break
     return beta
+
+
+@dataclass(frozen=True)
+class OneRatio:
+    """How class probabilities become the logarithm of the expected signal over the expected background."""
+
+    processes: tuple[str, ...]  # names of the columns of the scores
+    signal: str  # the one that is signal
+    ratios: Ratios  # the calibration
+
+    def of(self, scores: ArrayLike) -> Array:
+        """One score per event, of class probabilities; what is one score already is returned as it is."""
+        given = np.asarray(scores)
+        if given.ndim < 2:
+            return given
+        return self.ratios.of(check_scores(given, len(self.processes)))[:, 0]
+
+    def of_systematics(self, systematics: Systematics | None) -> Systematics | None:
+        """Variations with one score per event."""
+        if systematics is None:
+            return None
+
+        def of(_: str, varied: Varied) -> Varied:
+            return varied if varied.score is None else replace(varied, score=self.of(varied.score))
+
+        return with_variations(systematics, of)
+
+
+def fit_ratio(  # noqa: PLR0917 - in the order of `categorise`
+    scores: ArrayLike,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    process: ArrayLike | None,
+    processes: Sequence[str] | None,
+    pos_label: Any = None,
+    *,
+    calibrate: bool = True,
+) -> OneRatio:
+    """Find the signal among the columns and fit the calibration."""
+    shape = np.shape(scores)
+    for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process), ("processes", processes)):
+        if given is None:
+            raise InputError(f"scores of shape {shape} need {name}={_MEANING[name]}")
+    assert y is not None
+    assert sample_weight is not None
+    assert process is not None
+    assert processes is not None
+    columns = tuple(map(str, processes))
+    signal, _ = split_labels(y, pos_label)
+    labels: AnyArray = np.asarray(process).astype(np.str_)
+    if labels.shape != signal.shape:
+        raise InputError(f"process has shape {labels.shape} for {signal.size} events")
+    named = np.unique(labels[signal]).tolist()
+    if len(named) != 1 or named[0] not in columns:
+        hint = did_you_mean(named[0], columns) if len(named) == 1 else ""
+        raise InputError(
+            f"the signal events are of {', '.join(map(repr, named))}, and one of the columns "
+            f"{', '.join(map(repr, columns))} must be all of the signal{hint or '; see categorise_scores for several'}"
+        )
+    roles = Roles(columns, (named[0],))
+    if named[0] in np.unique(labels[~signal]):
+        raise InputError(f"process {named[0]!r} has signal and background events")
+    sample = check_sample(scores, labels, sample_weight, roles)
+    return OneRatio(columns, named[0], fit_ratios(sample, roles, calibrate=calibrate))
+
+
+_MEANING = {
+    "y": "the labels",
+    "sample_weight": "the physics weights",
+    "process": "the name of the process of each event",
+    "processes": "the names of the columns",
+}

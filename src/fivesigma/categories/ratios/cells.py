@@ -17,24 +17,13 @@ _SAMPLE = 256  # events of a node that choose its split
 
 @dataclass(frozen=True)
 class Points:
-    """Points of the space of ratios with what is there: cells of events, or the events themselves.
+    """Points of the space of ratios with what is there: cells of events, or the events themselves."""
 
-    Attributes
-    ----------
-    ratios : array of shape (n_points, n_signals)
-        Logarithm of signal over background density, from the calibration.
-    density : array of shape (n_points, n_signals + 1)
-        The same as relative densities of (signals..., background), each row with sum one.
-    yields : array of shape (n_points, n_signals + 1)
-        Sums of weights of the events by class.
-    floor : array of shape (n_points, 2)
-        Sums of weights and of squared weights of the events that count for the floors.
-    """
-
-    ratios: Array
+    ratios: Array  # (n_points, n_signals): logarithm of signal over background density, from the calibration
+    # (n_points, n_signals + 1): the same as relative densities of (signals..., background), each row with sum one
     density: Array
-    yields: Array
-    floor: Array
+    yields: Array  # (n_points, n_signals + 1): sums of weights of the events by class
+    floor: Array  # (n_points, 2): sums of weights and of squared weights of the events that count for the floors
 
     @cached_property
     def content(self) -> Array:
@@ -58,21 +47,7 @@ def densities(ratios: Array) -> Array:
 
 
 def cells_of(coordinates: Array, max_cells: int, mass: Array | None = None) -> IntArray:
-    """Cell of each event: leaves of a k-d tree whose nodes are split near the median of their widest axis.
-
-    Parameters
-    ----------
-    coordinates : array of shape (n_events, n_axes)
-    max_cells : int
-        Each event has a cell of its own if there are no more events than this.
-    mass : array of shape (n_events,), optional
-        What the median halves; without it, the number of events.
-
-    Returns
-    -------
-    int array of shape (n_events,)
-        From 0; no number is left out.
-    """
+    """Cell of each event: leaves of a k-d tree whose nodes are split near the median of their widest axis."""
     n = coordinates.shape[0]
     if n <= max_cells:
         return np.arange(n)

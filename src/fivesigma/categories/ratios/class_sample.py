@@ -16,21 +16,12 @@ _SUM_TOLERANCE = 0.01  # half-precision probabilities of a few classes still pas
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of the scores and the processes of the events mean.
+    """What the columns of the scores and the processes of the events mean."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Names of the columns of the scores.
-    signals : tuple of str
-        Columns that are signals, each with a strength of its own. Every other process is background.
-    floor : tuple of str, optional
-        Processes that count for the floors; by default every background.
-    """
-
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # names of the columns of the scores
+    # columns that are signals, each with a strength of its own. Every other process is background
     signals: tuple[str, ...]
-    floor: tuple[str, ...] | None = None
+    floor: tuple[str, ...] | None = None  # processes that count for the floors; by default every background
 
     def __post_init__(self) -> None:
         for what, names in (("processes", self.columns), ("signals", self.signals)):
@@ -78,27 +69,14 @@ def added_rows(index: IntArray, rows: Array, n: int) -> Array:
 
 @dataclass(frozen=True)
 class ClassSample:
-    """Checked events.
+    """Checked events."""
 
-    Attributes
-    ----------
-    scores : array of shape (n_events, n_columns)
-    weight : array of shape (n_events,)
-    names : tuple of str
-        Processes of the events: the signals first, in the order of the roles.
-    process : int array of shape (n_events,)
-        Position in `names`.
-    n_signals : int
-    floor : bool array of shape (n_processes,)
-        Which processes count for the floors.
-    """
-
-    scores: Array
-    weight: Array
-    names: tuple[str, ...]
-    process: IntArray
+    scores: Array  # (n_events, n_columns)
+    weight: Array  # (n_events,)
+    names: tuple[str, ...]  # processes of the events: the signals first, in the order of the roles
+    process: IntArray  # (n_events,): position in `names`
     n_signals: int
-    floor: BoolArray
+    floor: BoolArray  # (n_processes,): which processes count for the floors
 
     @property
     def size(self) -> int:

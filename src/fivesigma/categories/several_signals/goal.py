@@ -24,22 +24,13 @@ _DIFFERENCE = 1e-5  # relative step of the numerical slope of a user's goal
 
 @dataclass(frozen=True)
 class Goal:
-    """The goal of several signals.
+    """The goal of several signals."""
 
-    Attributes
-    ----------
-    kind : str or callable
-        ``"geometric"`` mean, root of the ``"sum"`` of squares, ``"minimum"``, or a function of the array of Z (last
-        axis: signals) that increases with each of them.
-    others : {"background", "ignore"}
-        Whether the other signals are background of a signal.
-    utility : Utility
-        Its F is summed over the categories; Z = sqrt(2 F).
-    """
-
+    # ``"geometric"`` mean, root of the ``"sum"`` of squares, ``"minimum"``, or a function of the array of Z (last axis:
+    # signals) that increases with each of them
     kind: str | Callable[[Array], float] = "geometric"
-    others: str = "background"
-    utility: Utility = field(default_factory=AMS2)
+    others: str = "background"  # {"background", "ignore"}: whether the other signals are background of a signal
+    utility: Utility = field(default_factory=AMS2)  # its F is summed over the categories; Z = sqrt(2 F)
 
     def __post_init__(self) -> None:
         if not callable(self.kind) and self.kind not in GOALS:
@@ -77,16 +68,7 @@ class Goal:
         return s, np.broadcast_to(b, s.shape)
 
     def objectives(self, yields: Array) -> Array:
-        """F of each signal in each category; minus infinity where s < 0 or b <= 0.
-
-        Parameters
-        ----------
-        yields : array of shape (..., n_signals + 1)
-
-        Returns
-        -------
-        array of shape (..., n_signals)
-        """
+        """F of each signal in each category; minus infinity where s < 0 or b <= 0."""
         s, b = self.split(yields)
         bad = (s < 0) | (b <= 0)
         if not bad.any():
@@ -135,16 +117,6 @@ class Goal:
         """Value of an event of each class in each category: the linear functions that minorise G at these yields.
 
         The paper's step: own signal counts with dF/ds, whatever is background with dF/db (which is negative).
-
-        Parameters
-        ----------
-        yields : array of shape (n_categories, n_signals + 1)
-        F : array of shape (n_signals,), optional
-            Summed objectives of these yields, if they are known.
-
-        Returns
-        -------
-        array of shape (n_categories, n_signals + 1)
         """
         s, b = self.split(yields)
         g = self.slopes(self.objectives(yields).sum(axis=0) if F is None else F)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+from scipy.ndimage import distance_transform_edt
 
 from fivesigma._tools.drawing import Label, draw_label
 from fivesigma._tools.extras import need
@@ -31,19 +32,6 @@ def draw(
 
     Every region has the number of its category where most of it lies. Further signals have the probability of the
     background, divided by 1,000; several background columns have equal parts of it.
-
-    Parameters
-    ----------
-    categories : ScoreCategories
-        Of two signals or more.
-    ax : matplotlib axes, optional
-        The current axes if not given.
-    axes : (str, str), optional
-        The two signals; the first two by default.
-    scores : array of shape (n_events, n_columns), optional
-        Events whose range the figure shows; from -8 to 8 by default.
-    **label
-        ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes; see `fivesigma.plot`.
     """
     pyplot = need("matplotlib.pyplot")
     colours = need("matplotlib.colors")
@@ -86,17 +74,7 @@ def draw(
 
 
 def _middle(inside: Any) -> tuple[int, int]:
-    """A point well inside a region: the middle of its longest run in the row where that is longest of all."""
-    rows = np.where(inside, 1, 0)
-    run = np.zeros(rows.shape, dtype=np.intp)
-    depth = np.zeros(rows.shape[1], dtype=np.intp)
-    height = np.zeros(rows.shape, dtype=np.intp)
-    for i, row in enumerate(rows):
-        depth = np.where(row, depth + 1, 0)
-        height[i] = depth
-    for j in range(rows.shape[1]):
-        run[:, j] = np.where(rows[:, j], (run[:, j - 1] if j else 0) + 1, 0)
-    best = np.minimum(run, height)
-    row, column = divmod(int(best.argmax()), best.shape[1])
-    half = int(best[row, column]) // 2
-    return row - half, column - half
+    """A point well inside a region: the one that is farthest from its border and from that of the figure."""
+    depth = distance_transform_edt(np.pad(inside, 1))[1:-1, 1:-1]
+    row, column = divmod(int(depth.argmax()), inside.shape[1])
+    return row, column

@@ -11,9 +11,19 @@ from fivesigma.categories.floors import Floors
 from fivesigma.categories.ratios.calibration import Ratios, fit_ratios
 from fivesigma.categories.ratios.cells import Points, cells_of, densities, floor_points, information, summed
 from fivesigma.categories.ratios.class_sample import ClassSample, added
-from fivesigma.categories.several_signals.ascent import Problem, State, climb, repair_floors, state_of
+from fivesigma.categories.several_signals.ascent import (
+    Problem,
+    State,
+    climb,
+    first,
+    one_more,
+    polish,
+    rearrange,
+    repair_floors,
+    splits,
+    state_of,
+)
 from fivesigma.categories.several_signals.goal import Goal, Settings
-from fivesigma.categories.several_signals.growth import first, one_more, polish, rearrange, splits
 from fivesigma.categories.several_signals.region_rules import (
     ArgmaxRule,
     Category,
@@ -29,26 +39,14 @@ _LEAST_CELLS = 1024
 
 @dataclass(frozen=True)
 class Fit:
-    """Rules with one category and more, None where there is none.
-
-    Attributes
-    ----------
-    search : list of LinearRule or None
-    simple : list of ArgmaxRule or None
-    categories : list of int array or None
-        What the search gives the events.
-    calibration : Ratios
-    cells : Points
-    events : SeenEvents
-        What the rules know of the events.
-    """
+    """Rules with one category and more, None where there is none."""
 
     search: list[LinearRule | None]
     simple: list[ArgmaxRule | None]
-    categories: list[Category | None]
+    categories: list[Category | None]  # what the search gives the events
     calibration: Ratios
     cells: Points
-    events: SeenEvents
+    events: SeenEvents  # what the rules know of the events
 
 
 def fit(sample: ClassSample, settings: Settings) -> Fit:
@@ -123,13 +121,7 @@ def _order(yields: Array, goal: Goal) -> IntArray:
 
 
 def envelope(edges: Array) -> Array:
-    """Rows of values that make intervals of one density ratio: their upper envelope has its corners at the edges.
-
-    Parameters
-    ----------
-    edges : array of shape (k,)
-        Ascending ratios; zero if nothing is left out.
-    """
+    """Rows of values that make intervals of one density ratio: their upper envelope has its corners at the edges."""
     slopes = np.arange(1.0, edges.size + 1)
     return np.stack([slopes, -np.cumsum(edges)], axis=1)
 
@@ -137,17 +129,7 @@ def envelope(edges: Array) -> Array:
 def _with_floors(
     rule: LinearRule, events: SeenEvents, counting: IntArray, problem: Problem
 ) -> tuple[LinearRule, Category] | tuple[None, None]:
-    """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None.
-
-    Parameters
-    ----------
-    rule : LinearRule
-    events : SeenEvents
-    counting : int array
-        Indices of the events that count for the floors.
-    problem : Problem
-        Of these events.
-    """
+    """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
     category = rule.assign_seen(events)
     if _held(category, counting, problem, len(rule)):
         return rule, category
@@ -166,13 +148,7 @@ def _held(category: Category, counting: IntArray, problem: Problem, n: int) -> b
 
 
 def bounds(density: Array, sample: ClassSample, settings: Settings) -> Array:
-    """Largest F of each signal alone, with one category and more: exact intervals of its own ratio.
-
-    Returns
-    -------
-    array of shape (n_categories, n_signals)
-        The last value is repeated where the floors allow no more intervals.
-    """
+    """Largest F of each signal alone, with one category and more: exact intervals of its own ratio."""
     out = np.zeros((settings.n_categories, sample.n_signals))
     for m in range(sample.n_signals):
         background = density[:, -1] if settings.goal.others == "ignore" else 1.0 - density[:, m]

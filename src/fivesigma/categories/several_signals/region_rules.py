@@ -18,40 +18,20 @@ Category = NDArray[np.int16]  # two bytes, as several numbers of categories are 
 
 
 class SeenEvents(NamedTuple):
-    """What rules need to know of events; computed once, where several rules are applied to the same events.
+    """What rules need to know of events; computed once, where several rules are applied to the same events."""
 
-    Attributes
-    ----------
-    density : array of shape (n_events, n_signals + 1)
-        Relative densities, from the calibration.
-    column : int array of shape (n_events,)
-        The most probable class, of classes with equal shares.
-    probability : array of shape (n_events,)
-        Its probability.
-    """
-
-    density: Array
-    column: IntArray
-    probability: Array
+    density: Array  # (n_events, n_signals + 1): relative densities, from the calibration
+    column: IntArray  # (n_events,): the most probable class, of classes with equal shares
+    probability: Array  # (n_events,): its probability
 
 
 @dataclass(frozen=True)
 class LinearRule:
-    """The category where an event is worth most, by calibrated densities.
+    """The category where an event is worth most, by calibrated densities."""
 
-    Attributes
-    ----------
-    ratios : Ratios
-        The calibration.
-    rows : array of shape (n_categories, n_signals + 1)
-        Value of an event of each class in each category.
-    discard : bool
-        Whether an event that is worth less than nothing everywhere is discarded.
-    """
-
-    ratios: Ratios
-    rows: Array
-    discard: bool
+    ratios: Ratios  # the calibration
+    rows: Array  # (n_categories, n_signals + 1): value of an event of each class in each category
+    discard: bool  # whether an event that is worth less than nothing everywhere is discarded
 
     name = "search"
 
@@ -85,24 +65,13 @@ def most_probable(scores: Array, prior: Array) -> tuple[IntArray, Array]:
 
 @dataclass(frozen=True)
 class ArgmaxRule:
-    """The simple way: the class with the largest probability, and intervals of that probability in each signal.
+    """The simple way: the class with the largest probability, and intervals of that probability in each signal."""
 
-    Attributes
-    ----------
-    signals : int array of shape (n_signals,)
-        Columns of the signals.
-    prior : array of shape (n_columns,)
-        Shares of the classes in the training, by which probabilities are divided.
-    edges : tuple of arrays
-        Ascending lower edges of the intervals of each signal's probability, none where a signal has no category.
-    rest : bool
-        Whether all that is in no interval is the last category, or is discarded.
-    """
-
-    signals: IntArray
-    prior: Array
+    signals: IntArray  # (n_signals,): columns of the signals
+    prior: Array  # (n_columns,): shares of the classes in the training, by which probabilities are divided
+    # ascending lower edges of the intervals of each signal's probability, none where a signal has no category
     edges: tuple[Array, ...]
-    rest: bool
+    rest: bool  # whether all that is in no interval is the last category, or is discarded
 
     name = "argmax"
 

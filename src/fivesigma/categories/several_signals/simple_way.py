@@ -27,21 +27,12 @@ _BEAM = 256  # ways to share out categories that are kept for each number: all o
 
 
 class Intervals(NamedTuple):
-    """The best k intervals of one signal.
+    """The best k intervals of one signal."""
 
-    Attributes
-    ----------
-    edges : array of shape (k,)
-        Ascending lower edges; the first is minus infinity if nothing is left out.
-    content : array of shape (k, n_signals + 3)
-        Yields by class, then sums of weights and of squared weights that count for the floors.
-    objective : float
-        Sum of F of that signal.
-    """
-
-    edges: Array
+    edges: Array  # (k,): ascending lower edges; the first is minus infinity if nothing is left out
+    # (k, n_signals + 3): yields by class, then sums of weights and of squared weights that count for the floors
     content: Array
-    objective: float
+    objective: float  # sum of F of that signal
 
     @classmethod
     def none(cls, n_signals: int) -> Intervals:
@@ -52,19 +43,7 @@ class Intervals(NamedTuple):
 def best_intervals(
     value: Array, sample: ClassSample, signal: int, settings: Settings, *, discard: bool | None = None
 ) -> list[Intervals]:
-    """Best intervals of `value` for one signal, from one on; fewer than asked for if the floors allow no more.
-
-    Parameters
-    ----------
-    value : array of shape (n_events,)
-        Larger means more like the signal.
-    sample : ClassSample
-        Of the same events.
-    signal : int
-    settings : Settings
-    discard : bool, optional
-        Whether the lowest values may be left out; as the settings say if not given.
-    """
+    """Best intervals of `value` for one signal, from one on; fewer than asked for if the floors allow no more."""
     goal, floors, most = settings.goal, settings.floors, settings.n_categories
     discard = settings.discard if discard is None else discard
     classes = sample.classes

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.random import Generator
 
-from fivesigma.datasets.htautau.fourvectors import hadronic_share, lepton_share, polar
+from fivesigma._types import Array
 from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED, derive
-from fivesigma.datasets.htautau.simulation import Jets, Truth
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
-__all__ = ["observe"]
+from fivesigma.datasets.htautau.simulation import Jets, Truth, hadronic_share, lepton_share, polar
 
 # Selection: transverse momenta in GeV, pseudorapidities, and the distance of lepton and tau.
 _LEP_PT, _TAU_PT, _JET_PT = 26.0, 20.0, 30.0
@@ -30,21 +21,7 @@ _GRID, _POWER, _WORST_FIT, _FAILURES = 10, 2.0, 10.0, 0.02
 
 
 def observe(rng: Generator, truth: Truth) -> tuple[dict[str, Array], Array]:
-    """Measure events and select those with one lepton and one hadronic tau.
-
-    Parameters
-    ----------
-    rng : numpy Generator
-    truth : Truth
-        Events before the detector.
-
-    Returns
-    -------
-    columns : dict of str to array
-        The challenge's 30 columns of the selected events, NaN where undefined.
-    importance : array
-        Their relative weights.
-    """
+    """Columns of the selected events, with one lepton and one hadronic tau, NaN where undefined; and their weights."""
     n = truth.lep.shape[1]
     lep = truth.lep * rng.normal(1.0, _LEP_SMEAR, n)
     tau = truth.tau * rng.normal(1.0, _TAU_SMEAR, n)
@@ -67,16 +44,7 @@ def _measure(rng: Generator, lep: Array, tau: Array, true_jets: Jets) -> dict[st
     visible = tau_columns[0] + lep_columns[0] + all_pt
     sum_et = np.maximum(visible + rng.normal(48.0, 48.0, n), 0.35 * visible)
     values = [*tau_columns, *lep_columns, np.hypot(met[0], met[1]), np.arctan2(met[1], met[0]), sum_et]
-    values += [
-        np.isfinite(pt).sum(axis=0).astype(float),
-        pt[0],
-        eta[0],
-        phi[0],
-        pt[1],
-        eta[1],
-        phi[1],
-        all_pt,
-    ]
+    values += [np.isfinite(pt).sum(axis=0).astype(float), *(c[k] for k in (0, 1) for c in (pt, eta, phi)), all_pt]
     columns = dict(zip(MEASURED, values, strict=True))
     columns |= derive(columns, tau_mass=np.where(rng.random(n) < 0.75, 0.8, 1.2))
     sigma = np.hypot(16.0, 0.10 * all_pt)

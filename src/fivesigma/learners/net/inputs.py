@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
@@ -20,6 +22,9 @@ FAR = 10.0  # standard deviations beyond which an event is as far out as any
 _SKEWED = 1.0  # skewness from which a column has a heavy tail
 STEEP = 20.0  # pseudorapidity beyond which sinh would only overflow
 _SYMMETRIES = 4  # mirrored or not, flipped or not
+_ENOUGH_ROWS, _FEW_ROWS = 20_000, 10  # of which correlations are formed
+_BY_CHANCE = 6.0  # standard deviations that no correlation has by chance
+LARGEST = 1e150  # of which a square does not overflow
 NO_COLUMN = -1  # stands for the pseudorapidity that missing momentum has not
 
 
@@ -30,50 +35,25 @@ class Inputs:
     A column is ``x`` or, if that is less skewed, ``sign(x) log(1 + |x|/unit)``; less its mean, times a factor. What is
     missing is the mean. Momenta are vectors whose lengths are logarithms in the same way, so that they turn as the
     event turns.
-
-    Attributes
-    ----------
-    columns : int array of shape (n_columns,)
-        Columns that are inputs: all but the angles of the momenta.
-    units : array of shape (n_columns,)
-        Unit of the logarithm; 0 where there is none.
-    means, factors : arrays of shape (n_columns,)
-        Weighted mean and inverse standard deviation of what the logarithm leaves; the factor of a constant is 0.
-    flags : int array of shape (n_flags,)
-        Columns whose being missing is an input, one for all that are missing in the same events.
-    momenta : int array of shape (n_momenta, 3)
-        Columns of transverse momentum, pseudorapidity (or -1) and azimuth.
-    momentum_units, momentum_factors : arrays of shape (n_momenta, 2)
-        Of the transverse and of the longitudinal momentum.
     """
 
-    columns: IntArray
-    units: Array
-    means: Array
-    factors: Array
-    flags: IntArray
-    momenta: IntArray
-    momentum_units: Array
+    columns: IntArray  # that are inputs: all but the angles of the momenta
+    units: Array  # of the logarithm; 0 where there is none
+    means: Array  # weighted, of what the logarithm leaves
+    factors: Array  # inverse standard deviation of it; 0 for a constant
+    flags: IntArray  # columns whose being missing is an input, one for all that are missing in the same events
+    momenta: IntArray  # of shape (n, 3): columns of transverse momentum, pseudorapidity (or -1) and azimuth
+    momentum_units: Array  # of shape (n, 2): of the transverse and of the longitudinal momentum
     momentum_factors: Array
 
     @classmethod
     def learn(cls, X: Array, weight: Array, momenta: IntArray, columns: IntArray | None = None) -> Inputs:
-        """Look at training events.
-
-        Parameters
-        ----------
-        X : array of shape (n_events, n_features)
-            NaN is missing.
-        weight : array of shape (n_events,)
-        momenta : int array of shape (n_momenta, 3)
-        columns : int array of shape (n_columns,), optional
-            Those that are inputs, unless they are angles of momenta; all by default.
-        """
+        """Look at training events."""
         columns = np.setdiff1d(np.arange(X.shape[1]) if columns is None else columns, momenta[:, 1:])
         units, means, factors = (np.zeros(columns.size) for _ in range(3))
         flags: dict[bytes, int] = {}
         for k, column in enumerate(columns):
-            x = X[:, column].astype(np.float64)
+            x = np.clip(X[:, column].astype(np.float64), -LARGEST, LARGEST)
             known = ~np.isnan(x)
             if not known.all():
                 flags.setdefault(np.packbits(known).tobytes(), int(column))
@@ -120,15 +100,7 @@ class Inputs:
 
 
 def find_momenta(momenta: Any, n_features: int, names: Sequence[str] | None) -> IntArray:
-    """Columns of transverse momentum, pseudorapidity and azimuth, by name or by number.
-
-    Parameters
-    ----------
-    momenta : sequence of (pt, eta or None, phi), or None
-    n_features : int
-    names : sequence of str, optional
-        Names of the columns, if the table has some.
-    """
+    """Columns of transverse momentum, pseudorapidity and azimuth, by name or by number."""
     found: list[list[int]] = []
     for at, triple in enumerate(() if momenta is None else momenta):
         if isinstance(triple, str) or not isinstance(triple, Sequence) or len(triple) != 3:
@@ -144,15 +116,7 @@ _PART = re.compile(r"(?P<object>.*?)_?(?P<part>pt|eta|phi)(?P<index>\[\d+\])?", 
 
 
 class NamedMomenta(NamedTuple):
-    """Momenta that names tell, and what is to be said of them.
-
-    Attributes
-    ----------
-    momenta : list of (int, int or None, int)
-        Columns of transverse momentum, pseudorapidity and azimuth.
-    note : str
-        One sentence.
-    """
+    """Momenta that names tell, and what is to be said of them."""
 
     momenta: list[tuple[int, int | None, int]]
     note: str
@@ -163,12 +127,6 @@ def find_named_momenta(names: Sequence[str] | None, X: Array) -> NamedMomenta:
 
     There are none if another column turns with the event, such as px or the azimuth of something else: the net would
     be shown turned events in which it does not turn.
-
-    Parameters
-    ----------
-    names : sequence of str, optional
-    X : array of shape (n_events, n_features)
-        Training events.
     """
     found: dict[tuple[str, str], dict[str, int]] = {}
     for k, name in enumerate(names or ()):
@@ -184,12 +142,11 @@ def find_named_momenta(names: Sequence[str] | None, X: Array) -> NamedMomenta:
             momenta.append((pt, parts.get("eta"), parts["phi"]))
     if names is None or not momenta:
         return NamedMomenta([], "no columns are named as the pt and phi of a particle")
-    used = {k for triple in momenta for k in triple}
-    for k, name in enumerate(names):
-        if k not in used and _turns_with(X[:, k], X[:, momenta[0][2]]):
-            return NamedMomenta(
-                [], f"column {name!r} turns with the event and is part of no momentum: momenta are not used"
-            )
+    turning = turning_column(X, find_momenta(momenta, X.shape[1], names))
+    if turning is not None:
+        return NamedMomenta(
+            [], f"column {names[turning]!r} turns with the event and is part of no momentum: momenta are not used"
+        )
     told = ", ".join(names[pt] for pt, _, _ in momenta)
     return NamedMomenta(momenta, f"momenta by name: {told}")
 
@@ -200,14 +157,29 @@ def _is_angle(x: Array) -> bool:
     return bool(known.size and np.abs(known).max() <= most and np.ptp(known) <= most)
 
 
-def _turns_with(x: Array, phi: Array) -> bool:
-    """Whether a column is correlated with the direction of a momentum, which no symmetric quantity is."""
-    known = np.isfinite(x) & np.isfinite(phi)
-    if np.count_nonzero(known) < 10 or np.ptp(x[known]) == 0:
-        return False
-    ranks = np.argsort(np.argsort(x[known], kind="stable"), kind="stable")
-    directions = (np.cos(phi[known]), np.sin(phi[known]))
-    return bool(max(abs(np.corrcoef(ranks, d)[0, 1]) for d in directions) > 6.0 / np.sqrt(ranks.size))
+def turning_column(X: Array, momenta: IntArray, columns: IntArray | None = None) -> int | None:
+    """First column, part of no momentum, that changes when an event is rotated, mirrored or flipped; None if none does.
+
+    It is found by its correlation with what changes so and has, in symmetric events, none with anything that does not:
+    azimuths and their doubles, pseudorapidities, and the sines of differences of azimuths. A column that has none
+    either is independent of the directions, as far as the events tell, and may stay as it is.
+    """
+    rows = X[:: len(X) // _ENOUGH_ROWS + 1]
+    azimuths = [rows[:, k].astype(np.float64) for k in momenta[:, 2]]
+    odd = [rows[:, k].astype(np.float64) for k in momenta[:, 1] if k != NO_COLUMN]
+    odd += [turn(n * phi) for phi in azimuths for turn in (np.cos, np.sin) for n in (1, 2)]
+    odd += [np.sin(one - other) for one, other in combinations(azimuths, 2)]
+    for k in np.setdiff1d(np.arange(X.shape[1]) if columns is None else columns, momenta):
+        known = np.isfinite(rows[:, k])
+        rank = rankdata(rows[known, k])
+        for direction in odd if rank.size else ():
+            both = np.isfinite(direction[known])
+            of_both = rank[both], direction[known][both]
+            if np.count_nonzero(both) < _FEW_ROWS or any(np.ptp(v) == 0 for v in of_both):
+                continue
+            if abs(np.corrcoef(*of_both)[0, 1]) > _BY_CHANCE / np.sqrt(np.count_nonzero(both)):
+                return int(k)
+    return None
 
 
 def find_columns(columns: Any, n_features: int, names: Sequence[str] | None) -> IntArray | None:
@@ -262,7 +234,6 @@ def _log_unit(x: Array) -> float:
 def _skewness(x: Array) -> float:
     if x.size == 0:
         return 0.0
-    x, _ = _below_one(x)
     from_mean = x - x.mean()
     size = np.abs(from_mean).max()
     if size == 0:
@@ -275,17 +246,9 @@ def _standard(x: Array, weight: Array) -> tuple[float, float]:
     """Weighted mean and inverse standard deviation."""
     if not weight.any():
         return 0.0, 0.0
-    x, exponent = _below_one(x)
     mean = float(np.average(x, weights=weight))
-    deviation = np.sqrt(np.average((x - mean) ** 2, weights=weight))
-    mean, deviation = (float(np.ldexp(value, exponent)) for value in (mean, deviation))
+    deviation = float(np.sqrt(np.average((x - mean) ** 2, weights=weight)))
     return mean, _inverse(deviation, abs(mean))
-
-
-def _below_one(x: Array) -> tuple[Array, int]:
-    """Numbers without a power of two, so that no square overflows, and its exponent."""
-    exponent = int(np.frexp(np.abs(x).max(initial=0.0))[1])
-    return np.ldexp(x, -exponent), exponent
 
 
 def _inverse(deviation: float, size: float = 0.0) -> float:
@@ -308,19 +271,6 @@ def groups_of_weight(target: AnyArray, weight: Array, n_groups: int) -> IntArray
 
     Simulated events of one process have like weights, so that the groups stand for the processes. A net that has to
     know them by their features learns more of an event than one that is told signal and background alone.
-
-    Parameters
-    ----------
-    target : array of shape (n_events,)
-        0 or 1.
-    weight : array of shape (n_events,)
-    n_groups : int
-        Groups of a class, with as many events each as equal weights allow: those stay together.
-
-    Returns
-    -------
-    array of shape (n_events,) or None
-        None if no class has two groups.
 
     Examples
     --------

@@ -1,0 +1,214 @@
+"""Whether a booster gains if events near the cut count more: plain and focused boosters, tree by tree, paired.
+
+``python -m benchmarks.studies.focus run DATA [PROBLEM ...] [SEEDS]`` grows boosters and adds to
+benchmarks/studies/focus.json after every seed: it can be killed, and the same call resumes. ``... table`` prints the
+table: each arm at the number of trees at which its own mean over seeds is highest, and at equal processor time. Every
+seed has other training and other test events, but for the test events of the toy, so that errors are spreads of seeds.
+
+From a tree on, and anew every 20 trees, the learner weights are multiplied by
+
+    1 + kappa exp(-(ln(r / r0))^2 / (2 width^2)),
+
+r an event's rank from the top as a share of all training events under the present booster, r0 the share that the best
+cut keeps of held-out events, and each class is scaled back to its sum. A fifth of the events is held out for r0, in all
+arms. Blends are means of the ranks of two boosters of other seeds: two plain ones, or one plain and one focused.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.studies.protocol import (
+    UTILITY,
+    as_measured,
+    entering_steps,
+    ranks,
+    read_real,
+    read_set,
+    scaled_part,
+    step_significance,
+)
+from benchmarks.studies.study.data import REAL, SIMULATED
+from fivesigma import scan
+from fivesigma._tools.files import written_whole
+from fivesigma._types import Array, BoolArray
+from fivesigma.datasets import Events, make_htautau
+from fivesigma.learners import Binding, bind_grower
+from fivesigma.yields import balanced_class_weights, learner_weights
+
+RESULTS = Path(__file__).parent / "focus.json"
+SEEDS, EVERY = 5, 20
+
+
+class Focus(NamedTuple):
+    """Settings of a focus."""
+
+    start: int
+    kappa: float = 3.0
+    width: float = 0.7
+
+    def factors(self, score: Array, signal: BoolArray, weight: Array, share: float) -> Array:
+        """Factors of the learner weights."""
+        share_above = 1.0 - ranks(score) + 0.5 / score.size
+        factor = 1.0 + self.kappa * np.exp(-(np.log(share_above / share) ** 2) / (2.0 * self.width**2))
+        for c in (signal, ~signal):
+            factor[c] *= weight[c].sum() / (weight[c] * factor[c]).sum()
+        return np.asarray(factor)
+
+
+class Problem(NamedTuple):
+    """Events to train on, events to test on, and the numbers of trees at which boosters are looked at."""
+
+    train: Events
+    test: Events
+    trees: tuple[int, ...]
+
+
+def _halves(n: int, data: str, seed: int) -> Problem:
+    """Events of set t, tested on 62,500 others of it."""
+    t = read_set(str(Path(data) / SIMULATED), "t")
+    rows = np.random.default_rng(100 + seed).permutation(len(t))
+    trees = (100, 150, 200, 250, 300, 350, 400, 500, 600) if n > 20_000 else (40, 80, 120, 160, 200, 250, 300)
+    return Problem(scaled_part(t, np.sort(rows[:n])), scaled_part(t, np.sort(rows[-62_500:])), trees)
+
+
+def _real(data: str, seed: int) -> Problem:
+    events = read_real(str(Path(data) / REAL))
+    a, b = np.array_split(np.random.default_rng(100 + seed).permutation(len(events)), 2)
+    return Problem(scaled_part(events, np.sort(a)), scaled_part(events, np.sort(b)), (40, 60, 80, 120, 160, 200, 250))
+
+
+def _toy(n: int, _: str, seed: int) -> Problem:
+    trees = (100, 150, 200, 250, 300, 350, 400, 500, 600) if n > 20_000 else (40, 60, 80, 120, 160, 200, 250)
+    return Problem(as_measured(make_htautau(n, 3000 + seed)), as_measured(make_htautau(60_000, 9)), trees)
+
+
+PROBLEMS: dict[str, Callable[[str, int], Problem]] = {
+    "t-62500": partial(_halves, 62_500),
+    "real": _real,
+    "toy-5000": partial(_toy, 5_000),
+    "t-10000": partial(_halves, 10_000),
+    "toy-50000": partial(_toy, 50_000),
+}
+
+
+def arms(problem: str) -> dict[str, Focus | None]:
+    """Boosters of a problem by name."""
+    starts = (60, 180, 300) if problem in ("t-62500", "toy-50000") else (20, 60, 120)
+    out: dict[str, Focus | None] = {"plain": None}
+    out |= {f"focus from {start}": Focus(start) for start in starts}
+    out |= {
+        f"kappa 1 from {starts[1]}": Focus(starts[1], kappa=1.0),
+        f"width 0.35 from {starts[1]}": Focus(starts[1], width=0.35),
+    }
+    return out
+
+
+def grow(library: str, problem: Problem, focus: Focus | None, seed: int) -> tuple[dict[int, Array], dict[int, float]]:
+    """Scores of the test events and processor time so far, by number of trees."""
+    train, test, looks = problem
+    rows = np.random.default_rng(seed).permutation(len(train))
+    held, fitted = np.sort(rows[: len(train) // 5]), np.sort(rows[len(train) // 5 :])
+    both = np.concatenate([train.X, test.X])
+    signal = np.concatenate([train.is_signal, test.is_signal])
+    judged = np.concatenate([held, np.arange(len(train), len(both))])
+    binding = Binding(both, signal.astype(np.intp), fitted, judged, seed, 1)
+    grower = bind_grower(library, {"max_bin": 128}, binding)
+    classes = signal[fitted]
+    weight = learner_weights(train.weight[fitted], classes, balanced_class_weights(train.weight[fitted], classes))
+    grower.set_weights(weight)
+    held_out = scaled_part(train, held)
+    scores, seconds, spent = {}, {}, 0.0
+    for n in range(1, max(looks) + 1):
+        start = time.process_time()
+        if focus is not None and n > focus.start and (n - 1 - focus.start) % EVERY == 0:
+            found = scan(grower.score_held_out()[: held.size], held_out.is_signal, held_out.weight, utility=UTILITY)
+            grower.set_weights(weight * focus.factors(grower.score_train(), classes, weight, found.fraction))
+        grower.grow()
+        spent += time.process_time() - start
+        if n in looks:
+            scores[n], seconds[n] = grower.score_held_out()[held.size :], spent
+    return scores, seconds
+
+
+def one_seed(library: str, name: str, data: str, seed: int) -> dict[str, Any]:
+    """Grow all arms on the events of one seed."""
+    problem = PROBLEMS[name](data, seed)
+    chosen = arms(name)
+    if library != "xgboost":
+        chosen = dict(list(chosen.items())[:3])
+    other, _ = grow(library, problem, None, seed + 1000)  # the first half of every blend
+    found: dict[str, Any] = {}
+    for arm, focus in chosen.items():
+        scores, seconds = grow(library, problem, focus, seed)
+        found[arm] = {}
+        for n, score in scores.items():
+            steps = [entering_steps(s) for s in (score, ranks(score) + ranks(other[n]))]
+            found[arm][n] = {"seconds": seconds[n], "z": [step_significance(s, problem.test) for s in steps]}
+    return found
+
+
+def run(data: str, *wanted: str) -> None:
+    """Grow every seed of every problem that is not in the results yet."""
+    n_seeds = int(wanted[-1]) if wanted and wanted[-1].isdigit() else SEEDS
+    problems = [name for name in wanted if not name.isdigit()] or list(PROBLEMS)
+    for seed in range(n_seeds):
+        for key in problems:
+            name, _, library = key.partition(":")
+            results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+            done = results.setdefault(key, {})
+            if str(seed) not in done:
+                done[str(seed)] = one_seed(library or "xgboost", name, data, seed)
+                with written_whole(RESULTS) as path:
+                    path.write_text(json.dumps(results, separators=(",", ":")) + "\n")
+                print(key, seed, flush=True)
+
+
+def table(results: dict[str, Any]) -> Iterator[str]:
+    """Mean over seeds of each arm at each number of trees, and the gain over plain at the best of both."""
+    for key, seeds in results.items():
+        yield f"\n{key} ({len(seeds)} seeds)"
+        any_seed = next(iter(seeds.values()))
+        for blend, words in enumerate(("one booster", "blended with a plain one")):
+            yield words
+            curves = {
+                arm: np.array([[found[arm][n]["z"][blend] for n in found[arm]] for found in seeds.values()])
+                for arm in any_seed
+            }
+            seconds = {
+                arm: np.mean([[found[arm][n]["seconds"] for n in found[arm]] for found in seeds.values()], axis=0)
+                for arm in any_seed
+            }
+            trees = list(any_seed["plain"])
+            yield " " * 22 + "".join(f"{n:>8}" for n in trees)
+            best = curves["plain"].mean(axis=0).argmax()
+            for arm, z in curves.items():
+                own = z.mean(axis=0).argmax()
+                within = np.flatnonzero(seconds[arm] <= 1.02 * seconds["plain"][best])
+                line = f"{arm:<22}" + "".join(f"{v:>8.3f}" for v in z.mean(axis=0))
+                for at in (own, within[z.mean(axis=0)[within].argmax()] if within.size else 0):
+                    gain = z[:, at] - curves["plain"][:, best]
+                    line += f" | {gain.mean():+.3f} ± {gain.std(ddof=1) / len(gain) ** 0.5 if len(gain) > 1 else 0:.3f}"
+                yield line + f" | {seconds[arm][-1]:.1f} s"
+
+
+def main(what: str, *arguments: str) -> None:
+    """See the module."""
+    warnings.simplefilter("ignore")
+    if what == "table":
+        print("\n".join(table(json.loads(RESULTS.read_text()))))
+    else:
+        run(*arguments)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
