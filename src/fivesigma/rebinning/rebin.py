@@ -18,7 +18,7 @@ from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.histfactory import profile_gammas
 from fivesigma.likelihood.measurement import uncertainty_of
 from fivesigma.likelihood.profile import significance_of
-from fivesigma.rebinning.figures import draw_all, draw_channel, write_page
+from fivesigma.rebinning.bins_page import draw_all, draw_channel, write_page
 from fivesigma.rebinning.template_cells import TemplateCells, TemplateDiscovery, template_cells
 from fivesigma.rebinning.template_files import VARIATION, Source, workspace_of
 from fivesigma.rebinning.workspaces import (
