@@ -115,7 +115,7 @@ class _Weights(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Channel:
+class TemplateChannel:
     """Templates of a channel: nominal ones, and the shifts that histosys add to them."""
 
     name: str
@@ -129,7 +129,7 @@ class Channel:
     linear: tuple[IntArray, IntArray]  # normfactor and lumi: sample, parameter
     gammas: tuple[Gammas, ...]
 
-    def map(self, change: Callable[[Array], Array]) -> Channel:
+    def map(self, change: Callable[[Array], Array]) -> TemplateChannel:
         """Apply a function to every array with an axis of bins."""
         return replace(self, templates=change(self.templates), gammas=tuple(g.map(change) for g in self.gammas))
 
@@ -166,22 +166,22 @@ class Channel:
 
 
 #: Channels with their expected counts and their background.
-Counted = Sequence[tuple[Channel, Array, Array]]
+Counted = Sequence[tuple[TemplateChannel, Array, Array]]
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class WorkspaceModel:
     """Parameters and channels of a workspace."""
 
     parameters: Parameters
-    channels: list[Channel]
+    channels: list[TemplateChannel]
     _known: dict[tuple[str, float, bytes], _Weights] = field(default_factory=dict, init=False)
 
-    def yields(self, channel: Channel, theta: Array, strength: float) -> Array:
+    def yields(self, channel: TemplateChannel, theta: Array, strength: float) -> Array:
         """Yields of the bins of a channel, with all gammas at one."""
         return self._weights(channel, theta, strength).value @ channel.templates
 
-    def _weights(self, channel: Channel, theta: Array, strength: float) -> _Weights:
+    def _weights(self, channel: TemplateChannel, theta: Array, strength: float) -> _Weights:
         # They are the same for any merging of the bins, so that many partitions at one theta need them once.
         key, active = (channel.name, strength, theta.tobytes()), self.parameters.active
         if key not in self._known:
@@ -193,7 +193,7 @@ class Model:
             self._known[key] = _Weights(value, slope[:, active], curvature[:, active])
         return self._known[key]
 
-    def counted(self, channels: Sequence[Channel]) -> Counted:
+    def counted(self, channels: Sequence[TemplateChannel]) -> Counted:
         """Channels with their expected counts and their background."""
         zero = np.zeros(self.free.init.size)
         return [(c, self.yields(c, zero, 1.0), self.yields(c, zero, 0.0)) for c in channels]
@@ -206,12 +206,12 @@ class Model:
         init, scale, constraint, least, most = (v[active] for v in p[1:-1])
         return Parameters(names, init, scale, constraint, least, most, active[active])
 
-    def parts(self, channel: Channel, theta: Array, strength: float = 0.0) -> list[Array]:
+    def parts(self, channel: TemplateChannel, theta: Array, strength: float = 0.0) -> list[Array]:
         """Yields at theta of each group of samples that share their gammas."""
         weight = self._weights(channel, theta, strength).value
         return [(weight * own[channel.sample]) @ channel.templates for own, _ in channel.groups]
 
-    def slopes(self, channel: Channel) -> tuple[Array, Array, list[Array]]:
+    def slopes(self, channel: TemplateChannel) -> tuple[Array, Array, list[Array]]:
         """Signal of each bin, derivatives of all yields along theta, and the yields that each gamma scales."""
         weight = self._weights(channel, np.zeros(self.free.init.size), 1.0)
         signal, by_gamma = (
@@ -220,7 +220,7 @@ class Model:
         )
         return signal[0], weight.slope.T @ channel.templates, by_gamma
 
-    def _expand(self, channel: Channel, n: Array, b: Array, theta: Array) -> tuple[Expansion, Array]:
+    def _expand(self, channel: TemplateChannel, n: Array, b: Array, theta: Array) -> tuple[Expansion, Array]:
         """F of a channel without signal, with the gammas profiled, and what bent yields add to the diagonal."""
         weight = self._weights(channel, theta, 0.0)
         masks = [own[channel.sample] for own, _ in channel.groups]

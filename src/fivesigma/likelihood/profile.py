@@ -99,7 +99,7 @@ class Expansion(NamedTuple):
     hessian: Array
 
 
-def significance_of(objective: float) -> float:
+def root_of(objective: float) -> float:
     """Z of F; zero where rounding leaves less than nothing."""
     return float(np.sqrt(2 * max(objective, 0.0)))
 

@@ -13,7 +13,7 @@ from fivesigma._tools.summary import Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
-from fivesigma.likelihood.profile import Counts, Freedom, lowest, significance_of
+from fivesigma.likelihood.profile import Counts, Freedom, lowest, root_of
 from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.significance import AMS2, Utility
@@ -384,7 +384,7 @@ def stack_scaled(parts: list[list[tuple[Array, Array]]], others: int) -> tuple[A
 
 def profiled_value(counts: Counts) -> float:
     """Profiled significance."""
-    return significance_of(float(lowest(counts).objective))
+    return root_of(float(lowest(counts).objective))
 
 
 def yield_shifts(

@@ -17,7 +17,7 @@ from fivesigma.categories.one_score.dual import Optimum, programs, search
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.histfactory import profile_gammas
 from fivesigma.likelihood.measurement import uncertainty_of
-from fivesigma.likelihood.profile import significance_of
+from fivesigma.likelihood.profile import root_of
 from fivesigma.rebinning.bins_page import draw_all, draw_channel, write_page
 from fivesigma.rebinning.template_cells import TemplateCells, TemplateDiscovery, template_cells
 from fivesigma.rebinning.template_files import VARIATION, Source, workspace_of
@@ -235,7 +235,7 @@ def rebin(
             f"{total} bins are not possible: each needs s >= 0, {floors}; ask for fewer bins or lower the floors"
         )
     found = _sure(cells, search(cells, total))
-    figure = significance_of if goal == "discovery" else uncertainty_of
+    figure = root_of if goal == "discovery" else uncertainty_of
     firsts = {
         name: np.append(0, own[:-1]).astype(np.intp) for name, own in zip(chosen, cells.split(found.edges), strict=True)
     }

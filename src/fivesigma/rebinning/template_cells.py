@@ -13,7 +13,7 @@ import numpy as np
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.profiled_cells import Cells
-from fivesigma.likelihood.histfactory import Channel, Counted, Gammas, Model, profile_gammas
+from fivesigma.likelihood.histfactory import Counted, Gammas, TemplateChannel, WorkspaceModel, profile_gammas
 from fivesigma.likelihood.measurement import Derivatives, expand_measurement, profile_measurement
 from fivesigma.likelihood.profile import Expansion, Profile
 
@@ -24,16 +24,16 @@ _TRIED = 6  # places of an edge that are profiled: those with the highest bounds
 class TemplateCells(Cells):
     """Running sums of templates; channels that were not chosen stay as they are."""
 
-    model: Model
-    running: tuple[Channel, ...]  # the chosen channels
+    model: WorkspaceModel
+    running: tuple[TemplateChannel, ...]  # the chosen channels
     counts: tuple[Array, ...]  # expected counts of these
-    others: tuple[Channel, ...]
+    others: tuple[TemplateChannel, ...]
 
     def _own(self, lower: IntArray) -> list[tuple[int, BoolArray]]:
         """Start of each channel, and the intervals that are its own."""
         return [(i, (lower > i) & (lower < j)) for i, j in zip(*self.ends, strict=True)]
 
-    def channels(self, edges: IntArray) -> list[Channel]:
+    def channels(self, edges: IntArray) -> list[TemplateChannel]:
         """Templates of one partition: the merged channels, then the others."""
         ats = [np.append(0, own) for own in self.split(edges)]
         merged = [c.map(lambda v, at=at: np.diff(v[..., at])) for c, at in zip(self.running, ats, strict=True)]  # type: ignore[misc]
@@ -103,7 +103,7 @@ class TemplateDiscovery(TemplateCells):
 class TemplateMeasurement(TemplateCells):
     """Cells for the smallest uncertainty of the strength."""
 
-    slopes: tuple[tuple[Array, Array, list[Array]], ...]  # from `Model.slopes`
+    slopes: tuple[tuple[Array, Array, list[Array]], ...]  # from `WorkspaceModel.slopes`
     fixed: Derivatives  # of the channels that are not merged
 
     def _merged(self, upper: IntArray, lower: IntArray, theta: Array | None) -> tuple[Array, Array, Array]:
@@ -155,7 +155,7 @@ class TemplateMeasurement(TemplateCells):
 
 
 def template_cells(
-    model: Model, chosen: Sequence[str], floors: Floors, goal: str, shares: Sequence[int] | None = None
+    model: WorkspaceModel, chosen: Sequence[str], floors: Floors, goal: str, shares: Sequence[int] | None = None
 ) -> TemplateCells:
     """Cells of the chosen channels of a model, which are merged whole."""
     fine = [channel for channel in model.channels if channel.name in chosen]

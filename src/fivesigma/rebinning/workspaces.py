@@ -12,7 +12,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError
-from fivesigma.likelihood.histfactory import Channel, Code4, Gammas, Model, Parameters
+from fivesigma.likelihood.histfactory import Code4, Gammas, Parameters, TemplateChannel, WorkspaceModel
 
 _BY_BIN = ("staterror", "shapesys")
 _KINDS = ("histosys", "normsys", "normfactor", "lumi", *_BY_BIN)
@@ -142,7 +142,7 @@ def _merged_settings(measurement: Mapping[str, Any], by_bin: Mapping[str, int]) 
     return {**measurement, "config": {**measurement["config"], "parameters": parameters}}
 
 
-def read_model(workspace: Workspace, measurement: str | None = None) -> Model:
+def read_model(workspace: Workspace, measurement: str | None = None) -> WorkspaceModel:
     """Arrays of a workspace; what pyhf would take for its parameters is asked of pyhf itself, for one bin a channel."""
     one = merge_bins(workspace, {c["name"]: np.zeros(1, dtype=np.intp) for c in workspace["channels"]})
     config = _pyhf_model(one, measurement).config
@@ -163,7 +163,7 @@ def read_model(workspace: Workspace, measurement: str | None = None) -> Model:
     parameters = Parameters(names, columns[0], columns[1], columns[2], columns[3], columns[4], ~fixed)
     held = {name for name in local if all(config.param_set(name).suggested_fixed) and _is_fixed(workspace, name)}
     index = {name: k for k, name in enumerate(names)}
-    return Model(parameters, [_channel(c, poi, index, held) for c in workspace["channels"]])
+    return WorkspaceModel(parameters, [_channel(c, poi, index, held) for c in workspace["channels"]])
 
 
 def _is_fixed(workspace: Workspace, name: str) -> bool:
@@ -184,7 +184,7 @@ def _pyhf_model(workspace: Workspace, measurement: str | None = None) -> Any:
         raise InputError(f"the parameter of interest is in no channel, so there is no signal: {err}") from err
 
 
-def _channel(channel: Mapping[str, Any], poi: str, index: Mapping[str, int], held: set[str]) -> Channel:
+def _channel(channel: Mapping[str, Any], poi: str, index: Mapping[str, int], held: set[str]) -> TemplateChannel:
     samples = channel["samples"]
     templates = [np.asarray(sample["data"], dtype=np.float64) for sample in samples]
     owner, parameter, up = list(range(len(samples))), [-1] * len(samples), [False] * len(samples)
@@ -215,7 +215,7 @@ def _channel(channel: Mapping[str, Any], poi: str, index: Mapping[str, int], hel
                 by_bin[name] = Gammas(name, g.members, g.poisson, *sums)
     factors = np.array(norm, dtype=np.float64).reshape(-1, 4).T
     scales = np.array(linear, dtype=np.intp).reshape(-1, 2).T
-    return Channel(
+    return TemplateChannel(
         channel["name"],
         [sample["name"] for sample in samples],
         np.array(signal, dtype=np.bool_),

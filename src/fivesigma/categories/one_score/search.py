@@ -41,7 +41,7 @@ from fivesigma.cut.binned import BinnedRanking
 from fivesigma.cut.ranking import Cuts, Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.measurement import uncertainty_of
-from fivesigma.likelihood.profile import significance_of
+from fivesigma.likelihood.profile import root_of
 from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_shifts, yield_shifts
 from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
@@ -281,7 +281,7 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     optimum = search(cells, n_categories)
     chosen, said = (optimum, ()) if real is None else judge(optimum, cells, real)
     edges = edges_at(ranking, cuts[chosen.edges - 1])
-    figure = uncertainty_of if goal == "measurement" else significance_of
+    figure = uncertainty_of if goal == "measurement" else root_of
     bound, value = figure(optimum.bound), figure(chosen.objective)
     return filled(
         edges,
