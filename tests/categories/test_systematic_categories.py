@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.studies.scan_systematics import simulate, variations
 from benchmarks.studies.systematic_categories import (
     brute_force,
     expected,
@@ -201,6 +202,18 @@ def test_an_interval_says_what_speaks_against_it() -> None:
     assert not found.evaluate(*sample, systematics={}, process=process).interval(n_boot=5).note
     scaled = {"norm": Normalisation("ttbar", 0.1)}
     assert not found.evaluate(*sample, systematics=scaled, process=process).interval(n_boot=5).note
+
+
+def test_few_varied_events_are_said() -> None:
+    """Scores that move by their own resolution carry noise across the edges; other weights of the same events do not."""
+    rng = np.random.default_rng(0)
+    sample = simulate(2_000, rng)
+    given = variations(sample, "same events", rng)
+    assert given is not None
+    for names, expected in ((["scale", "ttbar"], True), (["ttbar"], False)):
+        systematics = {name: given[name] for name in names}
+        found = categorise(sample.score, sample.process == "signal", sample.weight, 4, systematics=systematics)
+        assert any("takes the shifts as exact" in note for note in found.notes) is expected
 
 
 def test_intervals_hold_the_significance() -> None:

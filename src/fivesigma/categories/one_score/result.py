@@ -57,6 +57,7 @@ from fivesigma.significance import AMS2, SOverRootSB, Utility
 from fivesigma.yields import ProcessYields, class_sums, number_processes, process_yields, valid_yields
 
 BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
+_ALIKE = 0.95  # of a significance, above which another is not worth a sentence
 _MATTERS = 0.1  # share of F from which the signal of a category matters
 DOMINATED = 3.0  # effective signal events below which a few heavy ones make the signal of a category
 
@@ -436,6 +437,17 @@ class Categories:
         refusal = f"no replica of these events allows {len(self)} categories"
         return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal), self._against())
 
+    def _noise_of_variations(self) -> list[str]:
+        """A sentence where the significance would be lower if the noise of the shifts were known to the fit."""
+        variance = self._variance
+        if self.shifts is None or self.shifts.noise is None or variance is None or self.goal == "measurement":
+            return []
+        z = profiled_value(counts_of(self.utility, self.s, self.b, self.shifts, variance + self.shifts.noise))
+        if z > _ALIKE * self.significance:
+            return []
+        said = f"the varied events are few: with their noise as statistics of the simulation it would be {z:.4f}"
+        return [f"significance {self.significance:.4f} takes the shifts as exact, and {said}"]
+
     def _against(self) -> str:
         """What is known against the interval of the significance."""
         wrong = "low" if self.goal == "measurement" else "high"
@@ -592,6 +604,7 @@ def _filled(
     found = Categories(edges, by_process, notes=(*notes, *said, *odd), **options)
     object.__setattr__(found, "_events", events)  # no parameters of a frozen dataclass
     object.__setattr__(found, "_moved", moved)
+    object.__setattr__(found, "notes", (*found.notes, *found._noise_of_variations()))
     return found
 
 
