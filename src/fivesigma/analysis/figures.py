@@ -25,6 +25,7 @@ from fivesigma.scored.scored_events import ScoredEvents
 __all__ = ["CATEGORIES", "Album", "draw_features", "draw_fit", "draw_overtraining"]
 
 CATEGORIES = "category of the score"
+_IMPACTS = ("prefit_up", "prefit_down", "postfit_up", "postfit_down")
 _BINS = 20  # of a feature
 _MOST_FEATURES = 30
 _MOST_RANKED = 20
@@ -39,6 +40,7 @@ class Album:
         self.folder, self.label = folder, label
         self.files: list[Path] = []
         self.shown: list[tuple[str, bytes]] = []
+        self.impacts: list[dict[str, Any]] = []  # of each parameter on the signal strength
         folder.mkdir(exist_ok=True)
 
     def axes(self) -> Any:
@@ -131,6 +133,10 @@ def draw_fit(
             return [f"there is no ranking, because a fit with a shifted parameter failed ({type(err).__name__}: {why})"]
         drawn = cabinetry.visualize.ranking(ranked, max_pars=_MOST_RANKED, **options)
         album.add(drawn, "ranking", "Impact of the parameters on the signal strength")
+        album.impacts = [
+            dict(zip(("parameter", *_IMPACTS), (label, *map(float, values)), strict=True))
+            for label, *values in zip(ranked.labels, *(getattr(ranked, side) for side in _IMPACTS), strict=True)
+        ]
         return []
 
 

@@ -39,7 +39,7 @@ from fivesigma.analysis.region_model import (
 )
 from fivesigma.analysis.run_state import RunState
 from fivesigma.analysis.scoring import ntuple_names
-from fivesigma.analysis.step_lines import expectation_section, lines, waterfall_table, yields_table
+from fivesigma.analysis.step_lines import expectation_section, impacts_table, lines, waterfall_table, yields_table
 from fivesigma.analysis.step_record import STEPS, Record
 from fivesigma.analysis.templates import by_tree
 from fivesigma.cut.best_cut import scan
@@ -404,6 +404,9 @@ class _Run(RunState):
                 advance(1, name)
         tables = {"yields.tex": yields_table(self.record["read"]["yields"])}
         tables["waterfall.tex"] = waterfall_table(found["cross_fitted"]["waterfall"], QUANTITY[self.goal])
+        if album.impacts:
+            files.append(counting.write_csv(self.folder / "impacts.csv", album.impacts))
+            tables["impacts.tex"] = impacts_table(album.impacts)
         files += [write_text(self.folder / file, text) for file, text in tables.items()]
         return files, {"notes": notes}
 
