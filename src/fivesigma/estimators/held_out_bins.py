@@ -106,12 +106,13 @@ class HeldOutBins:
         valid = b > 0
         b, variance = b[valid], class_sums(shifts.nominal, signal=False)[1][valid]
         out = set()
-        for name, sides in zip(shifts.up, shifts.background_shifts(), strict=True):
+        for one, sides in zip(self.systematics, shifts.background_shifts(), strict=True):
             up, down = (side[valid] for side in sides)
             even, odd = np.square(up + down), np.square(up - down)
-            # At most the variance of up and down, and four times that of the nominal background in their place.
-            if (even / b).sum() > BENT**2 * (odd / b).sum() and (even / (6 * variance)).sum() > 2 * b.size:
-                out.add(name)
+            # Samples of their own: the variance of up and of down, and four times that of the nominal background.
+            noise = 6 if one.up is not None and one.up.moved is None else 1
+            if (even / b).sum() > BENT**2 * (odd / b).sum() and (even / variance).sum() > 2 * noise * b.size:
+                out.add(one.name)
         return out
 
 
