@@ -35,3 +35,18 @@ def test_no_public_class_or_function_is_defined_twice() -> None:
             if not node.name.startswith("_") and node.name not in exported.get(where.parts[0], set()):
                 found[node.name].append(str(where))
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_tests_mirror_the_source() -> None:
+    """Each folder of tests is one of the source, and each package of the source has tests."""
+    tests = SOURCE.parents[1] / "tests"
+
+    def folders(root: Path) -> set[str]:
+        found = {path.parent.relative_to(root) for path in root.rglob("*.py")}
+        return {str(part) for folder in found for part in [folder, *folder.parents] if str(part) != "."}
+
+    packages = folders(SOURCE)
+    assert folders(tests) - packages == {"benchmarks"}
+    assert {name for name in packages if "/" not in name} - folders(tests) == set()
+    for folder in folders(tests):
+        assert any((tests / folder).rglob("test_*.py")), f"tests/{folder} holds no test"

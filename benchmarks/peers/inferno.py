@@ -8,7 +8,8 @@ Three dimensions: background N((2 + r, 0), diag(5, 9)) x Exp(rate lambda), 1000 
 2), 50 events; r = 0 and lambda = 3. Row 0: nothing else is uncertain; 1: r is free; 2: r and lambda are free; 3: r
 within 0.4 and lambda within 1; 4: the background within 100 events as well. The score is trained on 100,000 events of
 each kind, the categories are chosen on 100,000 others, and the uncertainty is the inverse Hessian of the Asimov
-likelihood in these categories on 2,000,000 further events, with slopes from r +- 0.2 and lambda +- 0.5.
+likelihood in these categories on 1,000,000 further events, with slopes from r +- 0.2 and lambda +- 0.5. Events below
+the lowest edge are in no category: what the categories leave out is not judged with them.
 """
 
 from __future__ import annotations
@@ -88,16 +89,17 @@ def variations(X: Array, y: Array, row: int) -> dict[str, tuple[Array, Array]]:
     return pairs
 
 
-def run(row: int, seed: int, n: int = 100_000, n_judge: int = 1_000_000) -> dict[str, Any]:
-    """Train, choose categories and judge them, for one row."""
+def run(row: int, seed: int, n: int = 100_000, n_judge: int = 500_000) -> dict[str, Any]:
+    """Train, choose categories and judge them, for one row; seconds are of one core."""
     rng = np.random.default_rng([1806, seed])
-    started = time.perf_counter()
+    started = time.process_time()
     X, y, w, process = sample(n, rng)
     free, widths = ROWS[row]
     normalisation = {"yield": fivesigma.Normalisation("background", widths["yield"])} if "yield" in widths else {}
     model = fivesigma.ProfiledClassifier(goal="measurement", cv=2, random_state=seed, n_jobs=1)
     model.fit(X, y, w, process, {**variations(X, y, row), **normalisation}, free)
-    trained = time.perf_counter() - started
+    found: dict[str, Any] = {"training": time.process_time() - started}
+    found |= {"choice": model.choice_, "pulls": model.pulls_}
 
     X, y, w, process = sample(n, rng)
     score = model.decision_function(X)
@@ -106,14 +108,13 @@ def run(row: int, seed: int, n: int = 100_000, n_judge: int = 1_000_000) -> dict
         return fivesigma.Varied(score=model.decision_function(table))
 
     systematics = {name: (scored(up), scored(down)) for name, (up, down) in variations(X, y, row).items()}
-    found: dict[str, Any] = {"seconds": trained, "choice": model.choice_, "pulls": model.pulls_}
     S_events, B_events = signal(n_judge, rng), background(n_judge, rng)
     judged = {"s": model.decision_function(S_events), "b": model.decision_function(B_events)}
-    for name, step in STEPS.items():
-        judged |= {
-            f"{name}{side:+d}": model.decision_function(move(B_events, **{name: side * step})) for side in (1, -1)
-        }
+    for name in systematics:
+        for side in (1, -1):
+            judged[f"{name}{side:+d}"] = model.decision_function(move(B_events, **{name: side * STEPS[name]}))
     for bins in BINS:
+        started = time.process_time()
         edges = fivesigma.categorise(
             score,
             y,
@@ -124,9 +125,9 @@ def run(row: int, seed: int, n: int = 100_000, n_judge: int = 1_000_000) -> dict
             free=free,
             process=process,
         ).edges
-        edges = np.concatenate([[-np.inf], edges[1:-1], [np.inf]])
+        found["categories"] = time.process_time() - started
         h = {key: np.histogram(values, bins=edges)[0] / n_judge for key, values in judged.items()}
-        slopes = {name: B * (h[f"{name}+1"] - h[f"{name}-1"]) / (2 * step) for name, step in STEPS.items()}
+        slopes = {name: B * (h[f"{name}+1"] - h[f"{name}-1"]) / (2 * STEPS[name]) for name in systematics}
         found[f"{bins} bins"] = uncertainty(S * h["s"], B * h["b"], slopes, row)
     return found
 

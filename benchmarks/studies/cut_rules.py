@@ -260,21 +260,12 @@ def write_page(results: dict[str, Any]) -> None:
     page = PAGE.read_text()
     for name, rows in (
         ("regret", _mean_rows(results["regret"])),
-        ("settings", _setting_rows(results["regret"])),
         ("coverage", _coverage_rows(results)),
     ):
         start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
         before, _, rest = page.partition(start)
         page = before + start + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
     PAGE.write_text(page)
-
-
-def _setting_rows(results: dict[str, Any]) -> Iterator[str]:
-    """One line per source and size."""
-    yield from _head("score, events to tune on")
-    for name, row in results.items():
-        source_name, n = name.split(", ")
-        yield _regret_row(f"{source_name}, {int(n):,}", [row])
 
 
 def _mean_rows(results: dict[str, Any]) -> Iterator[str]:

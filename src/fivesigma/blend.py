@@ -19,21 +19,11 @@ TINY = 1e-7  # keeps margins finite
 
 @dataclass(frozen=True)
 class Blend:
-    """A weighted mean of members' scores on a common scale: score(x) = sum over members m of w_m c_m(x).
+    """A weighted mean of members' scores on a common scale: score(x) = sum over members m of w_m c_m(x)."""
 
-    Attributes
-    ----------
-    kind : {"rank", "margin", "probability"}
-        Scale of the mean. A rank is the share of held-out events below a score, so that one event can be ranked.
-    weights : array of shape (n_members,)
-        Sum to one.
-    knots : list of arrays
-        Quantiles of each member's held-out scores, for ranks.
-    """
-
-    kind: str
-    weights: Array
-    knots: Sequence[Array]
+    kind: str  # of `BLENDS`; a rank is the share of held-out events below a score, so that one event can be ranked
+    weights: Array  # of the members; they sum to one
+    knots: Sequence[Array]  # quantiles of each member's held-out scores
 
     @classmethod
     def fitted(cls, kind: str, scores: Sequence[Array], weights: Array | None = None) -> Blend:

@@ -50,24 +50,7 @@ class DemoModel(NamedTuple):
 def run_demo(
     folder: Path, *, n_events: int = 100_000, n_trees: int = 30, seed: int = 0, n_jobs: int | None = None
 ) -> Paired:
-    """Simulate, train, compare, write.
-
-    Parameters
-    ----------
-    folder : Path
-        Where model, scores and figure go; an earlier demo there is replaced, and nothing else.
-    n_events, n_trees : int
-        Size of the simulation and of each model.
-    seed : int
-        Of the simulation, the split and the models.
-    n_jobs : int, optional
-        Threads.
-
-    Returns
-    -------
-    Paired
-        Significances of plain model and cascade on the test events.
-    """
+    """Simulate, train, compare, write."""
     _check_folder(folder)
     console = Console(markup=False, highlight=False)
     # Where bars are not seen, or not beside the results, a line says what is under way.

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fivesigma import GrownCascadeClassifier
+from fivesigma._tools import extras as _extras
 from fivesigma._tools import threads as _threads
 from fivesigma._tools.threads import CELLS_PER_THREAD, limited, spread_threads, threads_for, wanted_cores
 from fivesigma.errors import InputError
@@ -84,21 +85,20 @@ def test_limited_threads_are_put_back() -> None:
 
 def test_a_fork_after_several_threads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenMP's threads do not exist in a forked child: learners would wait for them for ever."""
-    monkeypatch.setattr(_threads, "_most", 1)
-    monkeypatch.setattr(_threads, "_forked", False)
-    _threads._after_fork()
-    assert _threads.note_threads(1) == 1  # one thread before, none is missing now
+    monkeypatch.setattr(_threads, "threads_of", used := set[str]())
+    assert _threads.note_threads(1) == 1
+    assert not used  # one thread before the fork, none is missing after it
     _threads.note_threads(2)
-    _threads._after_fork()
-    with pytest.raises(InputError, match=r"forked from one that had used several threads.*spawn or joblib's loky"):
+    monkeypatch.setattr(_extras, "threads_lost", used)
+    with pytest.raises(InputError, match=r"forked from one that had used several cores.*spawn or joblib's loky"):
         _threads.threads_for(1, 10)
     rng = np.random.default_rng(0)
     y = np.repeat([1, 0], 500)
     X = rng.normal(size=(1000, 2)) + y[:, None]
     for library in ("xgboost", "lightgbm"):
-        monkeypatch.setattr(_threads, "_forked", False)
+        monkeypatch.setattr(_extras, "threads_lost", set())
         model = GrownCascadeClassifier(library, n_trees=2, random_state=0, n_jobs=1).fit(X, y)
-        monkeypatch.setattr(_threads, "_forked", True)
+        monkeypatch.setattr(_extras, "threads_lost", {_threads.SEVERAL})
         with pytest.raises(InputError, match="forked"):
             model.predict_proba(X)
         with pytest.raises(InputError, match="forked"):
@@ -107,13 +107,13 @@ def test_a_fork_after_several_threads_is_refused(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of os.fork beside threads
-def test_a_real_fork_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_threads, "_most", 2)
+def test_a_real_fork_is_noticed() -> None:
+    _threads.note_threads(2)
     child = os.fork()
     if child == 0:
-        os._exit(7 if _threads._forked else 8)
+        os._exit(7 if _threads.SEVERAL in _extras.threads_lost else 8)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert not _threads._forked
+    assert not _extras.threads_lost
 
 
 FORKED_READER = """

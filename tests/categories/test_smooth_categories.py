@@ -114,6 +114,20 @@ def test_what_cannot_be_modelled_is_averaged(sample: Sample) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_a_measurement_with_many_events_averages_less() -> None:
+    noise = {}
+    for n in (2_000, 50_000):
+        raw = grid_of(ranking := rank_events(*_sample(n, 1)), candidate_cuts(ranking, 200))
+        assert averaged(raw).noise == 0.3
+        measured = averaged(raw, "measurement")
+        noise[n] = measured.noise
+        assert measured.smooth is not None
+        kept, whole = (measured.smooth[1] - averaged(raw).smooth[1], raw.b - averaged(raw).smooth[1])  # type: ignore[index]
+        np.testing.assert_allclose(kept, (measured.noise - 0.3) / 0.7 * whole, atol=1e-6 * raw.b[-1])
+    assert noise[2_000] == 0.3
+    assert noise[50_000] == pytest.approx(0.43, abs=0.02)  # 15,000 effective background events
+
+
 def test_enough_events_are_modelled() -> None:
     ranking = rank_events(*_sample(2_000, 1))
     found, expected = _modelled(ranking, 500).smooth, averaged(grid_of(ranking, candidate_cuts(ranking, 500))).smooth

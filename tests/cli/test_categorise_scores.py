@@ -60,7 +60,12 @@ def test_goal_floors_and_utility_are_those_of_python(tmp_path: Path) -> None:
         (["--signals", "ggF", "-k", "2", "--yields", "1", "2"], "--yields is not available with --signals"),
         (["--signals", "ggF", "-k", "2", "--stream"], "--stream is not available with --signals"),
         (["--signals", "ggF", "-k", "2", "--systematic", "z=5%@Z"], "--systematic is not available with --signals"),
-        (["--goal", "sum"], "--goal needs --signals"),
+        (["--goal", "sum"], "--goal sum needs --signals"),
+        (
+            ["--signals", "ggF", "-k", "2", "--goal", "measurement"],
+            "--goal measurement is not available with --signals",
+        ),
+        (["--goal", "measurement", "--stream"], "--goal measurement needs all events in memory"),
         (["--keep-all"], "--keep-all needs --signals"),
         (["--signals", "ggF,VBF", "-k", "2", "--floor-processes", "ggF"], "floor_processes has the signal 'ggF'"),
         (["--signals", "ggF,VBF", "-k", "9", "--min-effective", "90"], "9 categories do not fit"),

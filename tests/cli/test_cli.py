@@ -112,11 +112,11 @@ class TestFrontDoor:
         assert cli(*arguments).exit_code == 2
 
     def test_models_and_libraries_are_those_of_the_library(self) -> None:
-        from fivesigma.cli.train import LIBRARIES, MODELS
+        from fivesigma.cli.train import _CHOICES, MODELS
         from fivesigma.estimators import auto, make
 
         assert tuple(make.MODELS) == MODELS
-        assert auto.CHOICES == LIBRARIES
+        assert auto.CHOICES == _CHOICES
 
     def test_env(self) -> None:
         lines = good("env").splitlines()

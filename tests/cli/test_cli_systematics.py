@@ -60,6 +60,21 @@ def read(folder: Path, name: str) -> ScoredEvents:
     return ScoredEvents.read(folder / f"{name}.parquet")
 
 
+def test_a_measurement_is_that_of_the_library(folder: Path) -> None:
+    nominal, test = read(folder, "nominal"), read(folder, "test")
+    top: Systematics = {"top": Normalisation("ttbar", 0.06)}
+    expected = categorise(nominal, n_categories=3, goal="measurement", systematics=top)
+    words = ["categorise", folder / "nominal.parquet", "-k", 3, "--systematic", "top=6%@ttbar", "--goal", "measurement"]
+    words += ["--replicas", 30]
+    found = json.loads(run(*words, "--json").stdout)
+    assert "significance" not in found
+    assert found["uncertainty"] == expected.uncertainty
+    low, high = found["uncertainty_interval"]
+    assert low < expected.uncertainty < high
+    quoted = run(*words, "--quote", folder / "test.parquet")
+    assert f"uncertainty  {expected.evaluate(test, systematics=top).uncertainty:.4f}" in quoted.stdout
+
+
 def own(scored: ScoredEvents) -> Varied:
     score, signal, weight = scored.arrays()
     return Varied(score, weight, signal, scored.process)

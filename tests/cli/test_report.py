@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import fivesigma
-from fivesigma.cli.report import report_command
+from fivesigma.cli import main
 from fivesigma.datasets import Events
 from fivesigma.datasets.write import write_events
 from fivesigma.reporting import data_hash
@@ -35,13 +35,13 @@ def folder(tmp_path: Path, cascade: Any, plain_model: Any, test_events: Events) 
 def test_writes_a_page_that_says_how(folder: Path, cascade: Any, test_events: Events) -> None:
     words = [f"{folder}/model", f"{folder}/the events.parquet", "-o", f"{folder}/report.html"]
     words += ["--baseline", f"{folder}/plain", "--replicas", "20", "--yields", "691.98861", "410999.84732"]
-    result = CliRunner().invoke(report_command, words)
+    result = CliRunner().invoke(main, ["report", *words])
     assert result.exit_code == 0, result.output
     z = cascade.significance(test_events.X, test_events.y, test_events.weight)
     assert f"significance {z:.4f}" in result.stdout
     page = html.unescape((folder / "report.html").read_text(encoding="utf-8"))
     assert f"fivesigma report {folder}/model '{folder}/the events.parquet' -o {folder}/report.html" in page
-    assert f"--yields 691.98861 410999.84732 --baseline {folder}/plain --replicas 20 --force" in page
+    assert f"--baseline {folder}/plain --yields 691.98861 410999.84732 --replicas 20 --force" in page
     assert "plain model (baseline)" in page
     assert "htautau_VBF" in page  # the process column was found
 
@@ -80,7 +80,7 @@ def test_the_command_of_a_page_writes_the_same_page_again(folder: Path, train: E
 
 def test_training_events_are_warned_of(folder: Path, test_events: Events) -> None:
     words = [f"{folder}/model", f"{folder}/the events.parquet", "-o", f"{folder}/report.html", "--replicas", "5"]
-    result = CliRunner().invoke(report_command, [*words, "--trained-on", f"{folder}/the events.parquet"])
+    result = CliRunner().invoke(main, ["report", *words, "--trained-on", f"{folder}/the events.parquet"])
     assert result.exit_code == 0, result.output
     assert "warning: The model was trained on all of these events" in result.stderr
 
@@ -109,7 +109,7 @@ def test_warnings_go_to_stderr(folder: Path, cascade: Any, train: Events) -> Non
         del cascade.data_hash_
     write_events(train, folder / "train.parquet")
     words = [f"{folder}/model", f"{folder}/train.parquet", "-o", f"{folder}/report.html", "--replicas", "5"]
-    result = CliRunner().invoke(report_command, [*words, "--label", "Label", "--process", "none"])
+    result = CliRunner().invoke(main, ["report", *words, "--label", "Label", "--process", "none"])
     assert result.exit_code == 0, result.output
     assert "warning: The model was trained on all of these events" in result.stderr
     page = (folder / "report.html").read_text(encoding="utf-8")
@@ -126,7 +126,7 @@ def test_errors_are_one_line(folder: Path) -> None:
         ([f"{folder}/model", events, "-o", f"{folder}/no/out.html"], "there is no folder"),
         ([f"{folder}/model", events, "-o", events], "is there already"),
     ):
-        result = run(report_command, [*words, "--replicas", "5"])
+        result = run(main, ["report", *words, "--replicas", "5"])
         assert result.exit_code == 1
         assert sentence in result.stderr
         assert len(result.stderr.splitlines()) == 1
@@ -137,7 +137,7 @@ def test_systematics_from_files(folder: Path, cascade: Any, test_events: Events)
     write_events(test_events[::2], folder / "half.parquet")
     words = [f"{folder}/model", f"{folder}/the events.parquet", "-o", f"{folder}/report.html", "--replicas", "10"]
     more = ["--systematic", f"half={folder}/half.parquet", "--systematic", "W=10%@wjets"]
-    result = CliRunner().invoke(report_command, [*words, *more])
+    result = CliRunner().invoke(main, ["report", *words, *more])
     assert result.exit_code == 0, result.output
     heavier = test_events.weight * np.where(test_events.process == "wjets", 1.1, 1.0)
     given = {"half": (test_events[::2], None), "W": (heavier, None)}
@@ -146,12 +146,12 @@ def test_systematics_from_files(folder: Path, cascade: Any, test_events: Events)
         assert f"{significance:8.4f}  {name}" in result.stdout
     page = html.unescape((folder / "report.html").read_text(encoding="utf-8"))
     assert f"--systematic half={folder}/half.parquet --systematic W=10%@wjets" in page
-    wrong = CliRunner().invoke(report_command, [*words, "--force", "--systematic", "W=10%@wjet"])
+    wrong = CliRunner().invoke(main, ["report", *words, "--force", "--systematic", "W=10%@wjet"])
     assert "'W' scales the process 'wjet', of which there are no events; did you mean 'wjets'" in wrong.output
 
 
 def run_report(*words: object) -> Any:
-    return CliRunner().invoke(report_command, [*map(str, words), "--replicas", "10"])
+    return CliRunner().invoke(main, ["report", *map(str, words), "--replicas", "10"])
 
 
 def test_a_file_of_scores_is_enough(folder: Path, cascade: Any, test_events: Events) -> None:

@@ -48,6 +48,16 @@ def test_the_model_is_what_the_library_trains(folder: Path) -> None:
     np.testing.assert_array_equal(again.decision_function(nominal), model.decision_function(nominal))
 
 
+def test_a_measurement_has_its_own_score(folder: Path) -> None:
+    result = train(folder, "measured", "--systematic", "Z=10%@Z", "--goal", "measurement")
+    assert result.exit_code == 0, result.output
+    assert "held-out uncertainty" in result.stdout
+    assert fivesigma.load(folder / "measured").goal == "measurement"
+    refused = train(folder, "other", "--goal", "measurement")
+    assert refused.exit_code == 1
+    assert "--goal measurement needs --systematic" in refused.stderr
+
+
 def test_other_models_do_not_know_systematics(folder: Path) -> None:
     result = train(folder, "other", "--systematic", "Z=10%@Z", "--model", "grown")
     assert result.exit_code == 1

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,7 @@ def frail() -> Iterator[Any]:
     [
         ("kill", "was lost: its process ended"),
         ("fill", "was lost: it ran out of memory when it used 0"),
-        ("freeze", "has given no sign of life for"),  # the last, for it stays
+        ("freeze", "is frozen or cannot be reached: it has given no sign of life for"),  # the last, for it stays
     ],
 )
 def test_worker_that_fails(  # noqa: PLR0917 - fixtures
@@ -84,6 +87,64 @@ def test_interrupted_by_the_user(
     assert "the same call resumes from tree" in capsys.readouterr().err
     slow.unlink()
     assert_same(model.fit(pattern), whole)  # as soon as the workers have noticed
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("freeze", r"the Dask scheduler has not answered for 5 s, the timeout: it is frozen"),
+        ("kill", r"the Dask scheduler (does not answer|has not answered for 5 s)"),
+    ],
+)
+def test_scheduler_that_fails(how: str, says: str, pattern: str, whole: Any, tmp_path: Path) -> None:
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    folder = tmp_path / "checkpoint"
+    slow = tmp_path / "slow"
+    slow.touch()
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "3s"}),
+        processes(tmp_path) as (address, scheduler),
+        distributed.Client(address, set_as_default=False, timeout=60) as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        on_each(client, slow_down, slow)
+        given = (how, folder / "checkpoint.json", scheduler, "", client)
+        threading.Thread(target=hurt, args=given, daemon=True).start()
+        model = GrownCascadeClassifier(client, timeout=5, checkpoint=folder, **FIT)
+        start = time.monotonic()
+        try:
+            with pytest.raises(ClusterError, match=says):
+                model.fit(pattern)
+            assert time.monotonic() - start < 60
+        finally:
+            slow.unlink()
+            if how == "freeze":
+                os.kill(scheduler, signal.SIGCONT)
+        if how == "freeze":
+            assert_same(model.fit(pattern), whole)
+
+
+@contextmanager
+def processes(folder: Path) -> Iterator[tuple[str, int]]:
+    """A scheduler and two workers, each a process that `dask` starts; address and number of the scheduler's."""
+    where = folder / "scheduler.json"
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    quiet["env"] = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))}
+    dask, given = [sys.executable, "-m", "distributed.cli.dask_"], ["--scheduler-file", str(where)]
+
+    def start(kind: str, *options: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*dask[:-1], f"{dask[-1]}{kind}", *given, *options], **quiet)
+
+    running = [start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")]
+    try:
+        while not where.exists() or not where.read_text().strip():
+            time.sleep(0.1)
+        running += [start("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard") for _ in range(2)]
+        yield json.loads(where.read_text())["address"], running[0].pid
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
 
 
 def on_each(client: Any, work: Any, *given: Any) -> None:

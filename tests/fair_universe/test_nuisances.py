@@ -20,6 +20,7 @@ from fivesigma.fair_universe import (
     load,
     make_experiments,
     move_events,
+    read_events,
 )
 
 pl = pytest.importorskip("polars")
@@ -148,9 +149,10 @@ def test_reads_a_file_of_the_challenge(events: Events, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.isnan(found.X), np.isnan(events.X))
     assert found.feature_names == FEATURES
     np.testing.assert_allclose(found.weight, events.weight)
-    half = load(tmp_path / "data.parquet", n_events=1500)
-    assert len(half) == 1500
-    assert half.weight[half.is_signal].sum() == pytest.approx(events.weight[events.is_signal].sum())
+    np.testing.assert_array_equal(found.is_signal, events.is_signal)
+    assert set(np.unique(np.asarray(found.process))) == {"htautau", "ztautau", "ttbar", "wjets"}
+    again = read_events(str(tmp_path / "data.parquet"), luminosity=0.5)
+    np.testing.assert_allclose(again.weight, 0.5 * events.weight)
 
 
 def test_a_missing_column_is_named(toy: Events) -> None:

@@ -72,7 +72,7 @@ def test_a_new_utility_needs_its_class_and_a_line_in_the_registry(
 ) -> None:
     from click.testing import CliRunner
 
-    from fivesigma.cli.scan import scan
+    from fivesigma.cli import main
     from fivesigma.reporting.cuts import usual_utilities, utility_label
     from fivesigma.store import load_value, save_value
 
@@ -80,7 +80,9 @@ def test_a_new_utility_needs_its_class_and_a_line_in_the_registry(
     utility = resolve_utility("third", b_reg=2.0)
     assert utility == _Third(b_reg=2.0)
     assert float(utility.value(9.0, 7.0)) == 1.0
-    assert "relative_background(FRACTION) or third." in " ".join(CliRunner().invoke(scan, ["--help"]).output.split())
+    assert "relative_background(FRACTION) or third." in " ".join(
+        CliRunner().invoke(main, ["scan", "--help"]).output.split()
+    )
     assert utility in usual_utilities(2.0, 100.0)
     assert utility_label(utility) == "third of s/√b (b_reg = 2)"
     save_value({"utility": utility}, tmp_path / "saved")

@@ -120,7 +120,7 @@ class TestChangedParameters:
 
         def trees_become_size(content: dict[str, Any]) -> None:
             for node in migrations.estimators(content, "GrownCascadeClassifier"):
-                migrations.renamed(node, "parameters", "n_trees", "size")
+                node["parameters"]["size"] = node["parameters"].pop("n_trees")
 
         self.raise_format(monkeypatch, trees_become_size)
         assert load(model).size == 3
@@ -132,14 +132,14 @@ class TestChangedParameters:
 
         def bounds_are_gone(content: dict[str, Any]) -> None:
             for node in migrations.estimators(content, "GrownCascadeClassifier"):
-                migrations.removed(node, "parameters", "u_bounds")
+                migrations.drop(node, "parameters", "u_bounds")
 
         self.raise_format(monkeypatch, bounds_are_gone)
         assert "u_bounds" not in vars(load(model))
 
     def raise_format(self, monkeypatch: pytest.MonkeyPatch, change: migrations.Change) -> None:
         monkeypatch.setitem(migrations.CHANGES, migrations.FORMAT + 1, (change,))
-        for module in (migrations, fivesigma.store.manifest):
+        for module in (migrations, fivesigma.store.archive):
             monkeypatch.setattr(module, "FORMAT", migrations.FORMAT + (module is migrations))
 
 
@@ -233,7 +233,11 @@ class TestProbe:
         with pytest.raises(StoreError, match=r"saved with xgboost 0\.0\.1 and gives other scores with xgboost"):
             load(model)
         forge(model, lambda m: m["versions"].update(xgboost=__import__("xgboost").__version__))
-        load(model)  # the versions are those that wrote it, so nothing is asked
+        with pytest.raises(StoreError, match=r"model was saved and gives other scores now; copy it again"):
+            load(model)
+        forge(model, lambda m: m.update(probe=["x"]))
+        with pytest.raises(StoreError, match="gives other scores now"):
+            load(model)
 
     def test_a_model_that_cannot_be_used_is_refused(self, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*_: Any) -> None:

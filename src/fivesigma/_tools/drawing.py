@@ -39,20 +39,7 @@ def draw_label(
     energy: float | None = None,
     data: bool = False,
 ) -> None:
-    """Write experiment, luminosity and energy above the axes, as mplhep does; nothing if none is given.
-
-    Parameters
-    ----------
-    ax : matplotlib axes
-    experiment : str, optional
-        Such as ``"ATLAS"``; what follows its first word, such as ``"ATLAS Internal"``, is in italics.
-    luminosity : float, optional
-        In 1/fb.
-    energy : float, optional
-        In TeV.
-    data : bool, default=False
-        Whether data are drawn; otherwise the label says that it is a simulation.
-    """
+    """Write experiment, luminosity and energy above the axes, as mplhep does; nothing if none is given."""
     for name, value in (("luminosity", luminosity), ("energy", energy)):
         if value is not None and not (is_number(value) and 0 < value < np.inf):
             raise InputError(f"{name} must be a positive number, got {value!r}")
@@ -82,17 +69,7 @@ def draw_label(
 
 
 def legend_above(ax: Any, highest: float, *, title: str | None = None) -> None:
-    """Draw the legend at the top, and raise the upper limit of the axes until all that is drawn lies below it.
-
-    Parameters
-    ----------
-    ax : matplotlib axes
-        With its lower limit set, linear or logarithmic.
-    highest : float
-        Of what is drawn.
-    title : str, optional
-        Of the legend.
-    """
+    """Draw the legend at the top, and raise the upper limit of the axes until all that is drawn lies below it."""
     tight = {"handlelength": 1.4, "columnspacing": 1.2, "borderaxespad": 0.2, "title": title}
     tight |= {"frameon": True, "framealpha": 1.0, "edgecolor": "none"}  # lines over the whole height stay behind it
     frame: Any = None
@@ -121,25 +98,7 @@ def panel_below(ax: Any) -> Any:
 
 
 def draw_data(ax: Any, edges: Array, counts: Array, expected: Array, *, error: Array | None, ratio: Any = None) -> Any:
-    """Draw observed counts as points, and below them their ratio to what is expected.
-
-    Parameters
-    ----------
-    ax : matplotlib axes
-        Where the expectation is drawn.
-    edges : array of shape (n_bins + 1,)
-    counts, expected : arrays of shape (n_bins,)
-        A count that is NaN is hidden.
-    error : array of shape (n_bins,) or None
-        Standard error of the expectation.
-    ratio : matplotlib axes, optional
-        For the ratio; a new panel below by default.
-
-    Returns
-    -------
-    matplotlib axes
-        Those of the ratio.
-    """
+    """Draw observed counts as points, and below them their ratio to what is expected."""
     below = panel_below(ax) if ratio is None else ratio
     centre, low, high = (edges[:-1] + edges[1:]) / 2, *poisson_interval(counts)
     seen = counts > 0  # a logarithmic scale has no zero
@@ -161,31 +120,13 @@ def draw_data(ax: Any, edges: Array, counts: Array, expected: Array, *, error: A
 
 
 def poisson_interval(counts: ArrayLike) -> tuple[Array, Array]:
-    """Central intervals of 68.3 % of Poisson means (Garwood); the lower end is zero for no event.
-
-    Examples
-    --------
-    >>> low, high = poisson_interval([0, 4])
-    >>> low.round(2).tolist(), high.round(2).tolist()
-    ([0.0, 2.09], [1.84, 7.16])
-    """
+    """Central intervals of 68.3 % of Poisson means (Garwood); the lower end is zero for no event."""
     n = np.asarray(counts, dtype=np.float64)
     return np.where(n > 0, gammaincinv(np.maximum(n, 1), _ONE_SIDE), 0.0), gammaincinv(n + 1, 1 - _ONE_SIDE)
 
 
 def draw_significance(ax: Any, x: Array, z: Array, error: Array, *, label: str, at: float, at_label: str) -> None:
-    """Draw the curve of significance with its band of one standard error, and a line at the cut.
-
-    Parameters
-    ----------
-    ax : matplotlib axes
-    x, z, error : arrays of shape (n_cuts,)
-        Where each cut is drawn, its significance and standard error.
-    label, at_label : str
-        Of the curve and of the line.
-    at : float
-        Where the cut is drawn.
-    """
+    """Draw the curve of significance with its band of one standard error, and a line at the cut."""
     ax.fill_between(x, z - error, z + error, alpha=0.25, linewidth=0, label="±1 standard error (simulation)")
     ax.plot(x, z, label=label)
     ax.axvline(at, label=at_label, **CUT_LINE)

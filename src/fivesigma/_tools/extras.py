@@ -52,32 +52,28 @@ def installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-_with_polars = False  # whether this process has asked for polars, whose threads start with its first work
-_threads_lost = False  # whether the process that this one was forked from had
-
-
-def _after_fork() -> None:
-    """In a forked child the threads of polars are gone, and it would wait for them for ever."""
-    global _threads_lost  # noqa: PLW0603 - it is the state of the process
-    _threads_lost = _threads_lost or _with_polars
-
-
+# In a forked child the threads of its parent are gone, and libraries would wait for them for ever.
+threads_of: set[str] = set()  # what has started threads in this process
+threads_lost: set[str] = set()  # what had in the process that this one was forked from
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=lambda: threads_lost.update(threads_of))
+
+
+def refuse_after_fork(what: str, before: str) -> None:
+    """Refuse what would never end here, with what could be done before the fork."""
+    if what in threads_lost:
+        raise InputError(
+            f"this process was forked from one that had used {what}, whose threads are gone here, so that it would "
+            f"wait for ever; {before} before the fork, or start processes by multiprocessing's spawn or joblib's loky"
+        )
 
 
 def need(module: str) -> Any:
     """Import an optional `module` or say how to install it."""
-    global _with_polars  # noqa: PLW0603 - it is the state of the process
     package = module.partition(".")[0]
     if package == "polars":
-        if _threads_lost:
-            raise InputError(
-                "this process was forked from one that had used polars, whose threads are gone here, so that it would "
-                "wait for ever; read and write files before the fork, or start processes by multiprocessing's spawn or "
-                "joblib's loky"
-            )
-        _with_polars = True
+        refuse_after_fork("polars", "read and write files")
+        threads_of.add("polars")
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as err:

@@ -20,14 +20,9 @@ _MOST_TEXT = 50_000_000  # bytes of a text that a person writes, or that describ
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a name beside the target, which is renamed to it when all went well and is on disk.
+    """Give a name beside the target, which is renamed to it when all went well and is on disk; else nothing changes.
 
-    Raises
-    ------
-    InputError
-        With the name of the target, if the system refuses to write it: a full disk, a folder that is read-only. What
-        was at the target stays as it was, and nothing is left beside it. So is a target that is a device, a pipe or a
-        link: a rename would put a file in its place.
+    A target that is a device, a pipe or a link is refused: a rename would put a file in its place.
     """
     refuse_special(path)
     beside = name_beside(path)

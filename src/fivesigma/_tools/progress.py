@@ -15,14 +15,20 @@ listener: ContextVar[Callable[[Any], None] | None] = ContextVar("listener", defa
 given_up_by: ContextVar[tuple[threading.Event, ...]] = ContextVar("given_up_by", default=())
 
 
+# What a signal raised; Python drops an exception that falls into the clean-up of an object, so it is raised again.
+signalled: list[BaseException] = []
+
+
 class GivenUpError(Exception):
     """Ends a thread whose result nobody waits for any more; never seen by users."""
 
 
 def end_if_given_up() -> None:
-    """End this thread's work if it was given up; called between rounds."""
+    """End this thread's work if it was given up, or a signal came; called between rounds and steps."""
     if any(event.is_set() for event in given_up_by.get()):
         raise GivenUpError
+    if signalled and threading.current_thread() is threading.main_thread():
+        raise signalled[0]
 
 
 @contextmanager

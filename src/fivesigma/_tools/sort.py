@@ -10,26 +10,10 @@ CHUNK = 1 << 15  # events handled at once, so that what belongs together stays i
 
 
 def sort_descending(score: AnyArray, flag: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
-    """Sort scores from the highest to the lowest.
+    """Order of scores from the highest to the lowest, positions after which they change, and the flags in that order.
 
     The upper bits of a 64-bit key hold the score, as an integer of the same order, and the lower bits the event's
     flag and index. Where these push out bits that could differ, the scores themselves decide.
-
-    Parameters
-    ----------
-    score : float array of shape (n_events,)
-        Without NaN.
-    flag : bool array of shape (n_events,)
-        Carried along, which is cheaper than to gather it afterwards.
-
-    Returns
-    -------
-    order : int array of shape (n_events,)
-        Indices of the events; equal scores come in no stated order.
-    last : int array
-        Positions in that order after which the score changes, and the last position.
-    flag : bool array of shape (n_events,)
-        In that order.
     """
     n = score.size
     index_bits = max(1, (n - 1).bit_length())

@@ -21,19 +21,7 @@ _CELL = "padding:0.15em 0.8em;white-space:pre;background:transparent"
 
 
 def digits(value: float, significant: int = 4) -> str:
-    """Write a number with some significant digits, all digits before the point, and commas between thousands.
-
-    Parameters
-    ----------
-    value : float
-    significant : int, default=4
-        Digits. Zeros at the end of the decimals are left out where the number is exact without them.
-
-    Examples
-    --------
-    >>> [digits(x) for x in (410999.85, 12.3456, 12.3, 12.30001, 3.0, 2.5e-7)]
-    ['411,000', '12.35', '12.3', '12.30', '3', '2.5e-07']
-    """
+    """Write a number with some significant digits, all digits before the point, and commas between thousands."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}".removeprefix("-") if value == 0 else f"{value:g}"
     if not _SMALL <= abs(value) < _LARGE:
@@ -46,32 +34,15 @@ def digits(value: float, significant: int = 4) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """A title, a table and some sentences.
-
-    Attributes
-    ----------
-    title : str
-    head : sequence of str
-        Headings of the columns.
-    rows : sequence of sequence of str
-        Cells; leading blanks indent the first. A row of one cell has the whole width.
-    notes : sequence of str
-        Sentences below the table.
-    picture : str
-        SVG for notebooks, such as `curve` draws.
-    more : (str, str), optional
-        A word and a long text that a notebook shows when the word is clicked.
-    named : bool, default=True
-        Whether the first column is text, and not numbers as the others are.
-    """
+    """A title, a table and some sentences."""
 
     title: str
     head: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    notes: Sequence[str] = ()
-    picture: str = ""
-    more: tuple[str, str] | None = None
-    named: bool = True
+    rows: Sequence[Sequence[str]] = ()  # leading blanks indent the first cell; a row of one cell has the whole width
+    notes: Sequence[str] = ()  # sentences below the table
+    picture: str = ""  # SVG for notebooks
+    more: tuple[str, str] | None = None  # a word, and a long text that a notebook shows when it is clicked
+    named: bool = True  # whether the first column is text, and not numbers as the others are
 
     def text(self) -> str:
         """For a terminal."""
@@ -115,22 +86,7 @@ class Summary:
 
 
 def curve(x: Array, y: Array, *, at: float | None, x_name: str, y_name: str) -> str:
-    """Draw a small curve as SVG, in the colour of the text around it.
-
-    Parameters
-    ----------
-    x, y : arrays of shape (n,)
-        The curve is interrupted where y is NaN.
-    at : float, optional
-        Where a dashed line marks a value of x.
-    x_name, y_name : str
-        What is drawn.
-
-    Returns
-    -------
-    str
-        Empty if fewer than two points are finite.
-    """
+    """Draw a small curve as SVG, in the colour of the text around it; empty with fewer than two finite points."""
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     finite = np.isfinite(x) & np.isfinite(y)
     if finite.sum() < 2 or not np.ptp(x[finite]) > 0:

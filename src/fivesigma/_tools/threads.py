@@ -14,34 +14,17 @@ from typing import Any
 
 import joblib
 
-from fivesigma.errors import InputError
+from fivesigma._tools.extras import refuse_after_fork, threads_of
 
 CELLS_PER_THREAD = 1 << 19  # rows times columns that are worth one more thread
-
-
-_most = 1  # threads that this process has used at once
-_forked = False  # whether the process that this one was forked from had used several
-
-
-def _after_fork() -> None:
-    """In a forked child the threads of OpenMP are gone, and the first step with several of them would never end."""
-    global _forked  # noqa: PLW0603 - it is the state of the process
-    _forked = _forked or _most > 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+SEVERAL = "several cores"
 
 
 def note_threads(n_threads: int) -> int:
     """Remember that so many threads are used, where zero or less means all cores; refuse what would never end."""
-    global _most  # noqa: PLW0603 - it is the state of the process
-    if _forked:
-        raise InputError(
-            "this process was forked from one that had used several threads, which are gone here, so that learners "
-            "would wait for ever; start processes by multiprocessing's spawn or joblib's loky, or use n_jobs=1 before"
-        )
-    _most = max(_most, n_threads if n_threads > 0 else wanted_cores(-1))
+    refuse_after_fork(SEVERAL, "use n_jobs=1")
+    if (n_threads if n_threads > 0 else wanted_cores(-1)) > 1:
+        threads_of.add(SEVERAL)
     return n_threads
 
 
@@ -73,17 +56,7 @@ def threads_for(n_jobs: int | None, n_cells: int) -> int:
 
 
 def spread_threads(n_jobs: int | None, n_tasks: int, n_cells: int) -> tuple[int, int]:
-    """Workers for some tasks, and threads for the learner in each; together never more than the cores.
-
-    Parameters
-    ----------
-    n_jobs : int, optional
-        Cores, as in `wanted_cores`.
-    n_tasks : int
-        Tasks that can run side by side.
-    n_cells : int
-        Rows times columns of the table that each task works on.
-    """
+    """Workers for some tasks, and threads for the learner in each; together never more than the cores."""
     cores = wanted_cores(n_jobs)
     workers = max(1, min(cores, n_tasks))
     return workers, max(1, min(cores // workers, threads_for(n_jobs, n_cells)))

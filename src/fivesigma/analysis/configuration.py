@@ -51,6 +51,7 @@ class AnalysisSettings:
     min_background: float | None = None
     ntuples: str | None = None  # InputPath of events where that of General leads to histograms
     tree: str | None = None  # of samples that name none
+    figures: bool = True
     label: str = ""  # of the experiment, on figures
     blind_above: float | None = None  # score below which figures show data of a blinded region
 
@@ -70,6 +71,8 @@ class AnalysisSettings:
         check_schema(block, "block", BLOCK)
         _check_what_is_trained(block)
         categories, number = block["Categories"], block["Categories"].get("Number", "auto")
+        figures = block.get("Figures", {})
+        figures = {} if figures is True else figures
         if "Preselection" in block:
             Expression(block["Preselection"], "Preselection")
         return cls(
@@ -95,8 +98,9 @@ class AnalysisSettings:
             min_background=categories.get("MinBackground"),
             ntuples=block.get("InputPath"),
             tree=block.get("Tree"),
-            label=block.get("Figures", {}).get("Label", ""),
-            blind_above=block.get("Figures", {}).get("BlindAbove"),
+            figures=figures is not False,
+            label=figures.get("Label", "") if figures else "",
+            blind_above=figures.get("BlindAbove") if figures else None,
         )
 
 

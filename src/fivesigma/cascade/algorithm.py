@@ -53,33 +53,15 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How u follows the yields; the regularisation of a cascade.
-
-    Attributes
-    ----------
-    utility : Utility
-        What is maximised.
-    update_every : int
-        Rounds between two updates of u; in between the yields are not measured, and rounds repeat the last ones.
-    damping : float
-        d in u <- (1 - d) u_new + d u_old.
-    warmup : int
-        Rounds during which the first class weights stay.
-    bounds : (float, float) or None
-        Limits of u.
-    floor : float
-        Effective background count that a selection must keep to count.
-    can_go_back : bool
-        Whether a round that did not improve can be dropped; trees that have grown cannot.
-    """
+    """How u follows the yields; the regularisation of a cascade."""
 
     utility: Utility
-    update_every: int = 1
-    damping: float = 0.0
-    warmup: int = 0
-    bounds: tuple[float, float] | None = None
-    floor: float = 1.0
-    can_go_back: bool = True
+    update_every: int = 1  # rounds; in between the yields are not measured, and rounds repeat the last ones
+    damping: float = 0.0  # d in u <- (1 - d) u_new + d u_old
+    warmup: int = 0  # rounds during which the first class weights stay
+    bounds: tuple[float, float] | None = None  # of u
+    floor: float = 1.0  # effective background count that a selection must keep to be valid
+    can_go_back: bool = True  # a round that did not improve can be dropped; trees that have grown cannot
 
     def __post_init__(self) -> None:
         for name, least in (("update_every", 1), ("warmup", 0)):
@@ -148,25 +130,9 @@ def cascade(
 ) -> Iterator[Round]:
     """Alternate training and updates of the class weights, for as long as the caller asks for rounds.
 
-    Parameters
-    ----------
-    step : Step
-        Trains the next classifier with given class weights and measures its yields.
-    schedule : Schedule
-        How u follows the yields.
-    start : ClassWeights
-        (u_0, f*(u_0)); or class-balanced weights without a u, from which the first u is found at the best cut. Rounds
-        are counted from 1 in the first case and from 0 in the second.
-    p : float
-        Yield of all signal.
-    monitor_every : int, default=0
-        Rounds between two looks at the training events; 0 for none.
-    resume : sequence of Round, optional
-        Rounds that were run before; the cascade continues after them.
-
-    Yields
-    ------
-    Round
+    `start` is (u_0, f*(u_0)), and rounds count from 1; or class-balanced weights without a u, which the first u at the
+    best cut of a round 0 follows. p is the yield of all signal. The training events are looked at every `monitor_every`
+    rounds, if it is not 0. Rounds of `resume` were run before.
     """
     utility, first = schedule.utility, 0 if start.u is None else 1
     weights, previous, best = start, None, None

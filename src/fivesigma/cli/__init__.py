@@ -30,10 +30,11 @@ class _Group(click.Group):
     """Commands whose errors are one line on stderr."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        with warnings.catch_warnings(), orderly_end():
+        with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             try:
-                return super().invoke(ctx)
+                with orderly_end():
+                    return super().invoke(ctx)
             except (BrokenPipeError, click.ClickException, click.exceptions.Exit, click.Abort):
                 raise  # the reader has enough, and click ends quietly; or click's own
             except KeyboardInterrupt:

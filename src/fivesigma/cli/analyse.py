@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
+from fivesigma._tools.progress import end_if_given_up
 from fivesigma.cli.options import INTERRUPTED, jobs_option
-from fivesigma.cli.words import TERMINATED
-from fivesigma.errors import FivesigmaError
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 
@@ -39,55 +33,22 @@ def analyse(
     """
     from fivesigma.analysis import analyse as run
 
+    def say(line: str) -> None:
+        end_if_given_up()
+        click.echo(line)
+
     try:
-        with _noted_signals() as stop_if_signalled:
-
-            def say(line: str) -> None:
-                stop_if_signalled()
-                click.echo(line)
-
-            run(
-                config,
-                output,
-                only=only,
-                force=force,
-                unblind=unblind,
-                friends=friends,
-                n_jobs=jobs,
-                verbose=int(sys.stderr.isatty()),
-                say=say,
-            )
-    except FivesigmaError as err:  # its words are those of the file, not of options
-        raise click.ClickException(" ".join(str(err).split())) from err
+        run(
+            config,
+            output,
+            only=only,
+            force=force,
+            unblind=unblind,
+            friends=friends,
+            n_jobs=jobs,
+            verbose=int(sys.stderr.isatty()),
+            say=say,
+        )
     except KeyboardInterrupt:
         click.echo("interrupted; the same command resumes", err=True)
         click.get_current_context().exit(INTERRUPTED)
-
-
-@contextmanager
-def _noted_signals() -> Iterator[Callable[[], None]]:
-    """Note signals beside what they do: Python drops an exception that falls into the clean-up of an object."""
-    seen: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread():  # only there may handlers be set
-        yield lambda: None
-        return
-    before = {number: signal.getsignal(number) for number in numbers}
-
-    def note(number: int, frame: Any) -> None:
-        seen.append(number)
-        handler = before[signal.Signals(number)]
-        if callable(handler):
-            handler(number, frame)
-
-    def stop() -> None:
-        if seen:
-            raise KeyboardInterrupt if seen[0] == signal.SIGINT else SystemExit(TERMINATED)
-
-    for number in numbers:
-        signal.signal(number, note)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

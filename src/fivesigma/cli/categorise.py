@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
 from fivesigma.cli.systematics import needed_for_quote, of_scores, parsed, systematic_option
 
+GOALS, SEVERAL_GOALS = ("discovery", "measurement"), ("geometric", "sum", "minimum")
 # Options that categories for several signals have no use for.
 _ONE_SIGNAL = (
     "rule",
@@ -60,8 +61,10 @@ def _refuse_given(parameters: tuple[str, ...], why: str) -> None:
               )  # fmt: skip
 @click.option("--signals", metavar="NAMES",
               help="Several signals, with commas; SCORES then has process, weight and score_NAME columns.")  # fmt: skip
-@click.option("--goal", type=click.Choice(["geometric", "sum", "minimum"]),
-              help="Of the Z of --signals: geometric mean (default), root of summed squares, or minimum.")  # fmt: skip
+@click.option("--goal", type=click.Choice([*GOALS, *SEVERAL_GOALS]),
+              help="Largest significance (discovery, the default) or smallest uncertainty of the signal strength "
+              "(measurement). Of the Z of --signals: geometric mean (default), root of summed squares, or minimum.",
+              )  # fmt: skip
 @click.option("--floor-processes", metavar="NAMES",
               help="Backgrounds that count for the floors of --signals, with commas; by default all.")  # fmt: skip
 @click.option("--keep-all", is_flag=True, help="Put every event of --signals in a category; none is discarded.")
@@ -101,7 +104,8 @@ def categorise(
     """Find the categories of the score in SCORES with the largest combined significance.
 
     The optimum is exact, and therefore follows the noise of these events: quote the significance on others (--quote).
-    With --systematic the edges are those with the largest significance profiled over the systematics.
+    With --systematic the edges are those with the largest significance profiled over the systematics, or with --goal
+    measurement those with the smallest uncertainty of the signal strength.
     """
     import fivesigma
     from fivesigma.cut.best_cut import MIN_EFFECTIVE
@@ -119,6 +123,8 @@ def categorise(
         from fivesigma.cli.several import Asked, categorise_file, names
 
         _refuse_given(_ONE_SIGNAL, "is not available with --signals")
+        if goal in GOALS:
+            raise click.UsageError(f"--goal {goal} is not available with --signals.")
         several = Asked(
             names(signals),
             goal or "geometric",
@@ -130,9 +136,12 @@ def categorise(
         )
         categorise_file(scores, categories, several, quote, pyhf, as_json=as_json)
         return
-    _refuse_given(("goal", "floor_processes", "keep_all"), "needs --signals")
-    if stream and asked:
-        raise click.UsageError("--systematic needs all events in memory; leave --stream out.")
+    _refuse_given(("floor_processes", "keep_all"), "needs --signals")
+    if goal in SEVERAL_GOALS:
+        raise click.UsageError(f"--goal {goal} needs --signals.")
+    for option in ("--systematic" if asked else "", "--goal measurement" if goal == "measurement" else ""):
+        if stream and option:
+            raise click.UsageError(f"{option} needs all events in memory; leave --stream out.")
     needed = needed_for_quote(asked, quoted) if quote is not None else []
     kind: Any = fivesigma.ScoredFiles if stream else fivesigma.ScoredEvents.read
     tune = kind(scores, signal, yields)
@@ -143,6 +152,7 @@ def categorise(
         min_background=min_background,
         min_effective=min_effective,
         rule=rule,
+        goal=goal or "discovery",
         correlated=not uncorrelated,
         systematics=of_scores(asked, tune, yields),
         mc_statistics=mc_statistics,
@@ -152,20 +162,21 @@ def categorise(
         other = kind(quote, signal, yields)
         found = found.evaluate(other, systematics=of_scores(needed, other, yields))
     if stream:
-        interval = found.significance - found.error, found.significance + found.error
+        interval, note = (found.significance - found.error, found.significance + found.error), ""
     else:
-        interval = found.interval(n_boot=replicas).significance
+        interval, _, note = found.interval(n_boot=replicas)
     if pyhf is not None:
         fivesigma.write_workspace(fivesigma.to_pyhf(found), pyhf)
     if combine is not None:
         fivesigma.to_combine(found, combine, force=force)
+    what = "uncertainty" if found.goal == "measurement" else "significance"
     if as_json:
         result: dict[str, Any] = {
             "edges": [None if abs(e) == float("inf") else e for e in found.edges.tolist()],
             "s": found.s.tolist(),
             "b": found.b.tolist(),
-            "significance": found.significance,
-            "significance_interval": interval,
+            what: found.figure,
+            f"{what}_interval": interval,
             "held_out": found.held_out,
             "utility": repr(found.utility),
         }
@@ -176,8 +187,11 @@ def categorise(
         return
     click.echo(repr(found))
     low, high = interval
-    click.echo(f"significance  {found.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
+    click.echo(f"{what}  {found.figure:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
     if not found.held_out:
+        wrong = "low" if what == "uncertainty" else "high"
         click.echo(
-            "note: these events chose the edges: the interval is too high and too narrow; give --quote", err=True
+            f"note: these events chose the edges: the interval is too {wrong} and too narrow; give --quote", err=True
         )
+    elif note:
+        click.echo(f"note: {note}", err=True)

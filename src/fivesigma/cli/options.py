@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from fivesigma._tools.files import refuse_special
 from fivesigma.errors import InputError
@@ -144,20 +146,7 @@ def like_training(
     rows: int | None = None,
     **reading: Any,
 ) -> Any:
-    """Files as the training events of a model were read, but for the options that are given; all at once or in chunks.
-
-    Parameters
-    ----------
-    model : classifier
-    source : dict
-        As `source_options` finds it.
-    label, process, where
-        The options; the word none says that there is none.
-    rows : int, optional
-        Of a chunk.
-    **reading
-        Other options by the names of parameters, None where they are not given.
-    """
+    """Files as the training events of a model were read, but for the options that are given; in chunks of `rows`."""
     from fivesigma.datasets import EventStream
 
     if isinstance(source["path"], dict) and (label or process):
@@ -236,6 +225,23 @@ scores_options = several(
     replicas_option,
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
+
+
+def repeat_command() -> str:
+    """The same call once more, quoted for a shell; what it wrote is there by then."""
+    context = click.get_current_context()
+    words = ["fivesigma", str(context.info_name)]
+    for parameter in context.command.params:
+        value, name = context.params[str(parameter.name)], parameter.name
+        if context.get_parameter_source(str(name)) is not ParameterSource.COMMANDLINE or name == "force":
+            continue
+        flag = [parameter.opts[0]] if isinstance(parameter, click.Option) else []
+        if isinstance(value, bool):
+            words += flag
+            continue
+        for each in value if parameter.multiple or parameter.nargs == -1 else [value]:
+            words += [*flag, *map(str, each if isinstance(each, tuple) else [each])]
+    return shlex.join([*words, "--force"])
 
 
 def check_output(path: Path, *, force: bool) -> None:

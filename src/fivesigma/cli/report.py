@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from fivesigma.cli.options import (
     force_option,
     like_training,
     model_where_option,
+    repeat_command,
     replicas_option,
     samples_options,
     source_options,
@@ -23,29 +23,22 @@ from fivesigma.cli.options import (
 from fivesigma.cli.systematics import (
     check_processes,
     narrow_source,
+    of_patterns,
     of_scores,
     parsed,
+    split_patterns,
     systematic_option,
     variations,
 )
-from fivesigma.cli.words import sentence
-from fivesigma.errors import FivesigmaError, InputError
+from fivesigma.errors import InputError
 
 __all__ = ["report_command"]
 
-_REPLICAS = 1000  # the default of the option
-_SAMPLE_WORDS = {
-    "samples": "sample",
-    "signal": "signal",
-    "luminosity": "luminosity",
-    "cross_sections": "cross-section",
-    "sums_of_weights": "sum-of-weights",
-}
+_SAMPLES = ("samples", "signal", "luminosity", "cross_sections", "sums_of_weights")
 
 
 @click.command(
     "report",
-    context_settings={"help_option_names": ["-h", "--help"]},  # click keeps those of whoever asks first
     epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain",
 )
 @click.argument("model", type=click.Path(path_type=Path))
@@ -94,57 +87,43 @@ def report_command(
     from fivesigma import ScoredEvents, load
     from fivesigma.reporting import report
 
-    asked = parsed(systematics)
-    samples = {name: reading.pop(name) for name in _SAMPLE_WORDS}
+    patterns, texts = split_patterns(systematics)
+    asked = parsed(texts)
+    samples = {name: reading.pop(name) for name in _SAMPLES}
     source = source_options(files, **samples)
     check_processes(asked, from_samples=bool(samples["samples"]))
+    check_output(output, force=force)
+    fitted = load(model, untrusted=untrusted)
+    other = None if baseline is None else load(baseline, untrusted=untrusted)
+    features = None if other is None else _features_of(fitted, other)
 
     def read(path: Any) -> Any:
         return like_training(fitted, narrow_source(source, path), **reading, features=features).load()
 
-    try:
-        check_output(output, force=force)
-        fitted = load(model, untrusted=untrusted)
-        other = None if baseline is None else load(baseline, untrusted=untrusted)
-        features = None if other is None else _features_of(fitted, other)
-        events: Any
-        if _are_scores(fitted, files):
-            events = ScoredEvents.read(Path(files[0]), signal=source.get("signal"))
-            varied = of_scores(asked, events, yields)
-        else:
-            events = read(source["path"])
-            for note in events.notes:
-                click.echo(f"note: {note}", err=True)
-            # Normalisations need no scores.
-            nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
-            varied = variations(asked, nominal, lambda file, of: read({of: (file,)} if of else (file,)))
-        found = report(
-            fitted,
-            events,
-            baseline=other,
-            yields=yields,
-            systematics=varied,
-            title=title,
-            trained_on=read(trained_on) if trained_on else None,
-            command=_command(
-                model,
-                files,
-                output,
-                yields=yields,
-                untrusted=untrusted,
-                baseline=baseline,
-                trained_on=trained_on,
-                systematic=systematics,
-                **{word: samples[name] for name, word in _SAMPLE_WORDS.items()},
-                **reading,
-                title=title,
-                replicas=None if replicas == _REPLICAS else replicas,
-            ),
-            n_boot=replicas,
-        )
-        found.write(output)
-    except FivesigmaError as err:
-        raise click.ClickException(sentence(err)) from err
+    events: Any
+    if _are_scores(fitted, files):
+        events = ScoredEvents.read(Path(files[0]), signal=source.get("signal"))
+        varied = of_scores(asked, events, yields)
+    else:
+        events = read(source["path"])
+        for note in events.notes:
+            click.echo(f"note: {note}", err=True)
+        # Normalisations need no scores.
+        nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
+        varied = variations(asked, nominal, lambda file, of: read({of: (file,)} if of else (file,)))
+        varied = (of_patterns(patterns, source["path"], events) | (varied or {})) or None
+    found = report(
+        fitted,
+        events,
+        baseline=other,
+        yields=yields,
+        systematics=varied,
+        title=title,
+        trained_on=read(trained_on) if trained_on else None,
+        command=repeat_command(),
+        n_boot=replicas,
+    )
+    found.write(output)
     for finding in found.data.verdict.findings:
         click.echo(f"{finding.level}: {finding.text}", err=True)
     if found.data.systematics is not None:
@@ -178,22 +157,3 @@ def _features_of(model: Any, baseline: Any) -> list[str] | None:
         if known.setdefault(name, text) != text:
             raise InputError(f"the feature {name!r} is {known[name]!r} in the model and {text!r} in the baseline")
     return list(known.values()) if first.features and second.features else None
-
-
-def _command(
-    model: Path,
-    files: tuple[str, ...],
-    output: Path,
-    *,
-    yields: tuple[float, float] | None,
-    untrusted: bool,
-    **options: Any,
-) -> str:
-    """The same call once more, quoted for a shell; options may be repeated, and the page that it replaces is there."""
-    words = ["fivesigma", "report", str(model), *files, "-o", str(output)]
-    if yields is not None:
-        words += ["--yields", *(f"{v!r}" for v in yields)]
-    for name, value in options.items():
-        for each in value if isinstance(value, tuple) else (value,):
-            words += [] if each is None else [f"--{name.replace('_', '-')}", str(each)]
-    return shlex.join([*words, *["--untrusted"] * untrusted, "--force"])

@@ -27,7 +27,8 @@ systematic_option = click.option(
     help="Let the background move along this systematic: files of the events one standard deviation up and down, or "
     "SIZE%@PROCESS for the normalisation of one process, such as ttbar=6%@ttbar, SIZE% for that of all, or "
     "free@PROCESS for one without a constraint; may be repeated. Without DOWN yields move down by as much as up. A "
-    "process that a file lacks is as in the nominal events.",
+    "process that a file lacks is as in the nominal events. Of events, a pattern finds all systematics of an ntuple: "
+    "'*_NOSYS' for varied branches, 'weight_*_up' for weights.",
 )
 
 
@@ -67,6 +68,26 @@ def parsed(texts: tuple[str, ...], option: str = "--systematic") -> list[Asked]:
     return list(found.values())
 
 
+def split_patterns(texts: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """Patterns of branches among the options, such as ``weight_*_up``, and the others."""
+    return [t for t in texts if "=" not in t and "*" in t], tuple(t for t in texts if "=" in t or "*" not in t)
+
+
+def of_patterns(patterns: list[str], path: Any, events: Any) -> dict[str, Any]:
+    """Variations that the branches of the nominal files hold; what was found is said."""
+    if not patterns:
+        return {}
+    from fivesigma.datasets import load_variations
+
+    found = load_variations(path, events, patterns)
+    said = [
+        f"{name} ({'branches' if hasattr(up, 'X') else 'weight'}{', up only' * (down is None)})"
+        for name, (up, down) in found.items()
+    ]
+    click.echo(f"note: Systematics found by {', '.join(patterns)}: {', '.join(said)}.", err=True)
+    return dict(found)
+
+
 def _share(option: str, text: str, size: str) -> float:
     try:
         return float(size) / 100
@@ -102,17 +123,7 @@ def narrow_source(source: dict[str, Any], path: Any) -> dict[str, Any]:
 def variations(
     asked: list[Asked], nominal: ScoredEvents, read: Callable[[str, str], Any]
 ) -> dict[str, tuple[Any, Any] | Normalisation] | None:
-    """Variations of the nominal events; None if none was asked for.
-
-    Parameters
-    ----------
-    asked : list of Asked
-    nominal : ScoredEvents
-        With the weights that are used.
-    read : callable
-        Turns the name of a file, and of the process whose events it holds (empty if not said), into a varied sample.
-        Samples of several processes are joined.
-    """
+    """Variations of the nominal events; `read` makes a sample of a file and a process. None if none was asked for."""
     out: dict[str, tuple[Any, Any] | Normalisation] = {}
     for name, alike in groupby(sorted(asked, key=lambda one: one.name), key=lambda one: one.name):
         group = list(alike)

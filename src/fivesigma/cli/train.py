@@ -6,14 +6,15 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from fivesigma._tools.extras import BOOSTERS
+from fivesigma._tools.files import read_text
 from fivesigma.challenge import MISSING
-from fivesigma.cli.config import config_option
 from fivesigma.cli.options import (
     INTERRUPTED,
     column_or_none,
@@ -28,13 +29,55 @@ from fivesigma.cli.options import (
     utility_options,
     where_option,
 )
-from fivesigma.cli.systematics import Asked, check_processes, narrow_source, parsed, systematic_option, variations
-from fivesigma.errors import InputError
+from fivesigma.cli.systematics import (
+    Asked,
+    check_processes,
+    narrow_source,
+    of_patterns,
+    parsed,
+    split_patterns,
+    systematic_option,
+    variations,
+)
+from fivesigma.errors import InputError, did_you_mean, shortened
 
 # Those of `fivesigma.estimators.make`, which is too heavy for help.
 MODELS = ("auto", "plain", "grown", "retrained", "decomposed", "profiled")
-LIBRARIES = ("auto", *BOOSTERS, "histogram")
+_CHOICES = ("auto", *BOOSTERS, "histogram")
+_NOT_IN_A_FILE = ("config", "resume", "force", "help")
 FOLDS, HELD_OUT = 5, 0.25  # by default: folds by a column, and the fraction that a model on files holds out
+
+
+def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
+    """Make the keys of a TOML file the defaults of the options of the same name."""
+    if path is None:
+        return
+    import tomllib
+
+    try:
+        content = tomllib.loads(read_text(path))
+    except (OSError, UnicodeDecodeError) as err:
+        raise InputError(f"{path} cannot be read: {getattr(err, 'strerror', None) or err}") from err
+    except (tomllib.TOMLDecodeError, RecursionError) as err:
+        raise InputError(f"{path} is not TOML: {shortened(str(err), 200)}") from err
+    options = {
+        flag.removeprefix("--"): option
+        for option in ctx.command.params
+        if isinstance(option, click.Option)
+        for flag in option.opts
+        if flag.startswith("--") and flag.removeprefix("--") not in _NOT_IN_A_FILE
+    }
+    defaults: dict[str, Any] = {}
+    for key, value in content.items():
+        name = key.replace("_", "-")
+        if name not in options:
+            hint = did_you_mean(name, options) or f"; known are {', '.join(options)}"
+            raise InputError(f"{path} has the unknown key {key!r}{hint}")
+        option = options[name]
+        if isinstance(value, bool | dict) or (isinstance(value, list) and not option.multiple):
+            raise InputError(f"{path}: {key} cannot be {shortened(repr(value))}")
+        defaults[str(option.name)] = [value] if option.multiple and not isinstance(value, list) else value
+    ctx.default_map = defaults
 
 
 @click.command(epilog="Example: fivesigma train events.parquet -o model --features 'PRI_*' --b-reg 10 --trees 300")
@@ -53,7 +96,10 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds by a column, and the fraction tha
               "with a model of the weights; or the score that knows the systematics, which --systematic makes the "
               "default.")  # fmt: skip
 @systematic_option
-@click.option("--library", type=click.Choice(LIBRARIES), default="auto", show_default=True,
+@click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery", show_default=True,
+              help="With --systematic: the score for the largest significance, or for the smallest uncertainty of the "
+              "signal strength.")  # fmt: skip
+@click.option("--library", type=click.Choice(_CHOICES), default="auto", show_default=True,
               help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
 @click.option("--fast", is_flag=True,
               help="With --model auto: train the plain model on the folds only, in a third of the time.")  # fmt: skip
@@ -100,7 +146,8 @@ FOLDS, HELD_OUT = 5, 0.25  # by default: folds by a column, and the fraction tha
               "tcp://host:8786, or on this many processes of this machine.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed the split and the learner.")
 @jobs_option
-@config_option
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), is_eager=True, expose_value=False,
+              callback=_read_config, metavar="TOML", help="File with the same keys as these options.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Resume a run that was interrupted.")
 @force_option
 def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **options: Any) -> None:
@@ -121,12 +168,15 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
                 f"{checkpoint} holds a run that was interrupted: add --resume to resume it or --force to start anew"
             )
         shutil.rmtree(checkpoint)
-    asked = parsed(options.pop("systematics"))
+    patterns, texts = split_patterns(options.pop("systematics"))
+    asked = parsed(texts)
     check_processes(asked, from_samples=bool(options["samples"]))
-    if asked and options["model"] not in ("auto", "profiled"):
+    if (asked or patterns) and options["model"] not in ("auto", "profiled"):
         raise InputError(f"--model {options['model']} does not know systematics: leave --systematic or --model out")
-    if asked:
+    if asked or patterns:
         options["model"] = "profiled"
+    elif options["goal"] != "discovery" and options["model"] != "profiled":
+        raise InputError(f"--goal {options['goal']} needs --systematic")
     by, in_memory = options["by"], options["memory"] == "all" and options["dask"] is None
     if not in_memory:
         _refuse_with_memory(**options)
@@ -155,7 +205,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     try:
         with _cluster(options.pop("dask")) as client:
             model = _made_model(checkpoint, client=client, **options)
-            model.fit(events, **(_varied(asked, events, source, columns) if asked else {}))
+            varied = _varied(asked, patterns, events, source, columns) if asked or patterns else {}
+            model.fit(events, **varied)
     except KeyboardInterrupt:  # the estimator has said what is kept, in one line
         click.get_current_context().exit(INTERRUPTED)
     for note in () if in_memory else events.notes:  # known when all was read
@@ -167,7 +218,9 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     click.echo(_summary(model, events, output))
 
 
-def _varied(asked: list[Asked], events: Any, source: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
+def _varied(
+    asked: list[Asked], patterns: list[str], events: Any, source: dict[str, Any], columns: dict[str, Any]
+) -> dict[str, Any]:
     """Systematics for `fit`, from files that are read as those of the nominal events."""
     import numpy as np
 
@@ -179,7 +232,8 @@ def _varied(asked: list[Asked], events: Any, source: dict[str, Any], columns: di
         return load_events(narrowed.pop("path"), **{"signal": events.signal, **narrowed, **columns})
 
     nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
-    return {"systematics": variations(asked, nominal, read)}
+    found = of_patterns(patterns, source["path"], events) | (variations(asked, nominal, read) or {})
+    return {"systematics": found}
 
 
 @contextmanager
@@ -188,9 +242,9 @@ def _cluster(where: str | None) -> Iterator[Any]:
     if where is None:
         yield None
         return
-    from fivesigma.dask.launch import connected, local_cluster
+    from fivesigma.dask.launch import connect, local_cluster
 
-    with local_cluster(int(where)) if where.isdigit() else connected(where) as client:
+    with local_cluster(int(where)) if where.isdigit() else connect(where) as client:
         yield client
 
 
@@ -227,6 +281,7 @@ def _made_model(
     checkpoint: Path,
     *,
     model: str,
+    goal: str,
     library: str,
     trees: int | None,
     utility: str,
@@ -265,6 +320,8 @@ def _made_model(
     if memory == "all" and cache is None and client is None:
         if model == "auto":
             shared["fast"] = fast
+        if model == "profiled":
+            shared["goal"] = goal
         return make_model(model, library=library, n_trees=trees, by=by, **shared)
     # A stream of events is for one booster.
     shared |= {"memory": memory, "cache": None if cache is None else str(cache), "cv": held_out or HELD_OUT}
@@ -278,13 +335,17 @@ def _made_model(
 
 
 def _summary(model: Any, events: Any, output: Path) -> str:
+    from fivesigma import Events
+
     made, chosen = getattr(model, "choice_", None), "pulls" if hasattr(model, "pulls_") else "u"
     if made is None:
         last = model.history_[-1]
         made = f"{len(model.history_)} rounds" + ("" if last.u is None else f", last u {last.u:.5g}")
+    # Notes were printed before the training.
+    shown: Any = replace(events, notes=()) if isinstance(events, Events) else events
     return "\n".join(
         [
-            repr(events),
+            repr(shown),
             f"{type(model).__name__}: {made}, {model.utility_!r}",
             f"cut {model.cut_:.6g} keeps {model.selected_fraction_:.2%} of the held-out events, which chose it",
             f"these events chose cut and {chosen}: quote the significance of others",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fivesigma._tools.progress import end_if_given_up, signalled
 from fivesigma.errors import FivesigmaError, shortened
 
 TERMINATED = 128 + signal.SIGTERM  # the exit code that shells expect
@@ -38,17 +39,21 @@ def sentence(err: BaseException) -> str:
 
 @contextmanager
 def orderly_end() -> Iterator[None]:
-    """Let SIGTERM end the command as an exception does, so that no temporary file stays; a second one kills."""
+    """Let signals end the command as exceptions do, so that no temporary file stays; a second SIGTERM kills."""
 
     def end(number: int, _: Any) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        raise SystemExit(TERMINATED)
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+        signalled.append(SystemExit(TERMINATED) if number == signal.SIGTERM else KeyboardInterrupt())
+        raise signalled[0]
 
     if threading.current_thread() is not threading.main_thread():  # only there may handlers be set
         yield
         return
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
+        end_if_given_up()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signalled.clear()
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -32,7 +32,7 @@ _FIRST_SCALE = 10.0  # effective events whose mean weight is believed
 _FIRST_BACKGROUND = 3.0  # effective background events in the tightest cell along the background's efficiency
 _STEPS = 50  # of Newton's method; about ten are needed
 _WIDTH = 0.045  # of the kernel, as a share of the range of the coordinate
-_NOISE = 0.3  # share of the noise that averages keep, so that they give little away in sample
+NOISE = 0.3  # share of the noise that averages keep, so that they give little away in sample
 _POINTS = 1024
 _SMALLEST_RATIO = 0.05  # of a varied background to the nominal one, where it is averaged
 
@@ -243,11 +243,11 @@ class MovingAverage(NamedTuple):
         share = s[first:] / s[-1] / 2 + b[first:] / b[-1] / 2 if s[first] > 0 and b[first] > 0 else np.ones(1)
         return None if share[0] == 1 else cls(first, share - np.log(share) / np.log(share[0]))
 
-    def __call__(self, running: Array) -> Array:
+    def __call__(self, running: Array, noise: float = NOISE) -> Array:
         """Running sums with a part of their noise."""
-        return _NOISE * running + (1 - _NOISE) * self._without_noise(running)
+        return noise * running + (1 - noise) * self._without_noise(running)
 
-    def shift(self, running: Array, shift: Array, noise: float = _NOISE) -> Array:
+    def shift(self, running: Array, shift: Array, noise: float = NOISE) -> Array:
         """Running shift of such sums with a part of its noise: log(1 + shift / running) is smoothed in the same way."""
         rising = np.maximum.accumulate(running)[self.first :]
         ratio = np.maximum(1.0 + shift[self.first :] / rising, _SMALLEST_RATIO)

@@ -13,8 +13,8 @@ from fivesigma.cut.best_cut import CutScan, check_rule, scan_binned
 from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking, Levels
 from fivesigma.cut.rules import DEFAULT_RULE
 from fivesigma.cut.score_bins import SAMPLE, BinSums, Part, ScoreBins
-from fivesigma.dask.launch import connected
-from fivesigma.dask.parts import as_part
+from fivesigma.dask.launch import connect
+from fivesigma.dask.share import as_partition
 from fivesigma.dask.watch import Member, ask, gather, wait_for
 from fivesigma.errors import InputError
 from fivesigma.significance import AMS2, Utility, resolve_utility
@@ -47,14 +47,7 @@ def _aligned(**columns: Any) -> dict[str, list[Any]]:
 def place(
     client: Any, members: Sequence[Member], X: Any, y: Any, sample_weight: Any, *, timeout: float
 ) -> tuple[list[tuple[Member, Any]], Any]:
-    """Have the partitions computed and kept where Dask puts them, and tell which worker has which.
-
-    Returns
-    -------
-    shares : list of (Member, arguments of `EventParts`)
-    described : object
-        What tells these events from others, as far as it is known before they are read.
-    """
+    """Have the partitions computed and kept where Dask puts them; who has which, and what tells them from others."""
     if y is None:
         raise InputError("y is needed beside a Dask collection of features")
     blocks = _aligned(X=X, y=y, sample_weight=sample_weight)
@@ -62,7 +55,7 @@ def place(
     named = hasattr(X, "columns")
     names = tuple(map(str, X.columns)) if named else tuple(f"x{k}" for k in range(n_features))
     weights = blocks.get("sample_weight", [None] * n)
-    part, addresses = need("dask").delayed(as_part), [member.address for member in members]
+    part, addresses = need("dask").delayed(as_partition), [member.address for member in members]
     tasks = [part(k, blocks["X"][k], blocks["y"][k], weights[k]) for k in range(n)]
     futures = client.compute(tasks, workers=addresses)
     wait_for(client, futures, timeout, members)
@@ -125,7 +118,7 @@ def scan(
     """
     utility = resolve_utility(utility)
     check_rule(rule, RULES_OF_BINS)
-    with connected(client) as opened:
+    with connect(client) as opened:
         blocks = _aligned(score=score, y=y, sample_weight=sample_weight)
         delayed = need("dask").delayed
         n = len(blocks["score"])

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fivesigma.dask.launch import Listener, connected, run_group
-from fivesigma.dask.watch import Member, living
+from fivesigma.dask.launch import Listener, connect, run_group
+from fivesigma.dask.watch import Member, find_workers
 from fivesigma.dask.worker import SAMPLE, Job
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError, SmallSampleWarning, is_number
@@ -144,13 +144,13 @@ class GrownCascadeClassifier(Ordinary):
         for name, given in (("process", process), ("groups", groups)):
             if given is not None:
                 raise InputError(f"{name} is not used on a cluster, where a hash splits the events; leave it out")
-        with connected(self.client) as client:
+        with connect(self.client) as client:
             self._fit_on(client, X, y, sample_weight, reading)
         return self
 
     @with_callbacks
     def _fit_on(self, client: Any, X: Any, y: Any, sample_weight: Any, reading: dict[str, Any]) -> None:
-        members = living(client, self.timeout)
+        members = find_workers(client, self.timeout)
         self.utility_ = resolve_utility(self.utility, self.b_reg)
         split_seed, seed = spread_seeds(self.random_state, 2)
         columns = None

@@ -18,8 +18,7 @@ from fivesigma._tools.extras import need
 from fivesigma._tools.threads import available_cores
 from fivesigma.cascade.rounds import Round
 from fivesigma.dask.group import Group, said_of
-from fivesigma.dask.parts import EventParts
-from fivesigma.dask.share import LocalEvents
+from fivesigma.dask.share import EventParts, LocalEvents
 from fivesigma.dask.watch import Member, Watch, ask
 from fivesigma.dask.worker import GIVE_UP, KEEP_ON, SILENT, STOP, Channel, Job, Trained, train_share
 from fivesigma.errors import InputError
@@ -31,7 +30,7 @@ _PATIENCE = 30  # seconds that a worker waits for an answer of the scheduler
 
 
 @contextmanager
-def connected(client: Any) -> Iterator[Any]:
+def connect(client: Any) -> Iterator[Any]:
     """Give a client: the one given, one of an address, or the one that is open already."""
     distributed = need("distributed")
     if isinstance(client, str):
@@ -144,35 +143,16 @@ class _Sender:
 
 @dataclass
 class Listener:
-    """What the client does with what it hears.
+    """What the client does with what it hears."""
 
-    Attributes
-    ----------
-    heard : callable
-        Called with each `Round`; the answer True asks to stop.
-    kept : callable
-        Called with state and files of a checkpoint.
-    """
-
-    heard: Callable[[Round], bool]
+    heard: Callable[[Round], bool]  # True asks to stop
     kept: Callable[[dict[str, Any], dict[str, bytes]], None]
 
 
 def run_group(
     client: Any, job: Job, shares: Sequence[tuple[Member, Any]], *, timeout: float, listener: Listener
 ) -> Trained:
-    """Run the worker function on some workers, and return what they have trained.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    job : Job
-    shares : sequence of (Member, events)
-        Workers with the events of each: a `LocalEvents`, or what `EventParts` is made of, with futures.
-    timeout : float
-        Seconds that a worker waits for another, and after which one without a sign of life is taken for lost.
-    listener : Listener
-    """
+    """Run the worker function on some workers with the events, or the futures of `EventParts`, of each."""
     distributed = need("distributed")
     talk = _Talk(f"fivesigma-said-{uuid.uuid4().hex}", f"fivesigma-wish-{uuid.uuid4().hex}")
     queue, wish = distributed.Queue(talk.said, client=client), distributed.Variable(talk.wish, client=client)

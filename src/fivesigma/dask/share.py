@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.dask.group import Group
+from fivesigma.datasets.events import Events
 from fivesigma.datasets.folds import hashed
 from fivesigma.datasets.stream import Chunk, held_out_rows
 from fivesigma.errors import InputError
-from fivesigma.yields import check_size, learner_weights, name_rows, rescaling
+from fivesigma.yields import check_size, check_weights, learner_weights, name_rows, rescaling, split_labels
 
 _BINS = 1  # of the hash that draws the sample: any number but those of splits, which are not combined with it
 
@@ -43,16 +44,73 @@ class LocalEvents(Protocol):
         """Read the features alone, chunk by chunk, in the same order."""
 
 
-class LocalTable:
-    """The features of a worker's events, whose number is known.
+class Partition(NamedTuple):
+    """One partition of a Dask collection, with its number among all."""
 
-    Parameters
-    ----------
-    events : LocalEvents
-    n_events : int
-    hold : bool
-        Whether the first pass keeps them for the next ones, until they are let go.
-    """
+    number: int
+    X: AnyArray
+    y: AnyArray
+    weight: AnyArray
+
+
+class EventParts:
+    """Partitions of a worker, of which there may be none, as `LocalEvents`."""
+
+    def __init__(self, parts: Sequence[Partition], feature_names: tuple[str, ...], named: bool = True) -> None:
+        # `named`: whether the names are the user's
+        self._parts, self.feature_names, self.named = parts, feature_names, named
+        self._labels: list[Any] = []
+
+    @property
+    def labels(self) -> list[Any]:
+        """Labels that were seen so far."""
+        return list(self._labels)
+
+    def add_labels(self, labels: Sequence[Any]) -> None:
+        """Take note of labels that other workers have seen."""
+        self._labels = list(dict.fromkeys([*self._labels, *labels]))
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """(background, signal)."""
+        background, signal = split_labels(np.array(self._labels))[1].tolist()
+        return background, signal
+
+    def described(self) -> Iterator[Chunk]:
+        """Everything but the features."""
+        for part in self._parts:
+            n = len(part.X)
+            for name, values in (("y", part.y), ("sample_weight", part.weight)):
+                if values.shape != (n,):
+                    raise InputError(
+                        f"partition {part.number} has {n} events and {name} of shape {values.shape}; split all alike"
+                    )
+            self.add_labels(np.unique(part.y).tolist())
+            weight = check_weights(part.weight, n) if n else np.empty(0)
+            events = Events(
+                X=np.empty((n, 0), dtype=np.float32), y=part.y, weight=weight, signal=None, feature_names=()
+            )
+            yield Chunk(events, part.number, np.arange(n))
+
+    def tables(self) -> Iterator[AnyArray]:
+        """The features alone, in the same order."""
+        for part in self._parts:
+            yield part.X
+
+
+def as_partition(number: int, X: Any, y: Any, weight: Any) -> Partition:
+    """Take a partition as arrays; run on the worker that has it."""
+    table = np.asarray(X)
+    if table.ndim != 2:
+        raise InputError(f"partition {number} of X has shape {table.shape}; it must have events and features")
+    if table.dtype.kind not in "biuf":
+        raise InputError(f"partition {number} of X holds {table.dtype}; features must be numbers")
+    given = np.ones(len(table)) if weight is None else np.asarray(weight, dtype=np.float64)
+    return Partition(number, np.ascontiguousarray(table, dtype=np.float32), np.asarray(y), given)
+
+
+class LocalTable:
+    """The features of a worker's events; the first pass may hold them for the next ones, until they are let go."""
 
     def __init__(self, events: LocalEvents, n_events: int, *, hold: bool) -> None:
         self._events, self._hold = events, hold
@@ -72,49 +130,25 @@ class LocalTable:
 
 @dataclass(frozen=True)
 class Side:
-    """Training or held-out events of a worker, with the yields that those of all workers stand for.
+    """Training or held-out events of a worker, with the yields that those of all workers stand for."""
 
-    Attributes
-    ----------
-    rows : int array
-        Of the worker's events; those of zero weight are left out.
-    signal : bool array
-    weight : array
-        Physics weights, each class scaled so that this side of all workers has the full yield.
-    """
-
-    rows: IntArray
+    rows: IntArray  # of the worker's events; those of zero weight are left out
     signal: BoolArray
-    weight: Array
+    weight: Array  # each class scaled so that this side of all workers has the full yield
 
 
 @dataclass(frozen=True)
 class Share:
-    """A worker's share of the events.
-
-    Attributes
-    ----------
-    table : LocalTable
-    classes : (label, label)
-        (background, signal).
-    signal : bool array
-    train, held_out : Side
-    totals : (float, float)
-        Full yields of signal and background, of all workers.
-    bins : array
-        Features of the training events that decide the bins, the same on every worker.
-    sums : list of float
-        What tells the events of one run from those of another: counts and sums of weights of all workers.
-    """
+    """A worker's share of the events."""
 
     table: LocalTable
-    classes: tuple[Any, Any]
+    classes: tuple[Any, Any]  # (background, signal)
     signal: BoolArray
     train: Side
     held_out: Side
-    totals: tuple[float, float]
-    bins: AnyArray
-    sums: list[float]
+    totals: tuple[float, float]  # full yields of signal and background, of all workers
+    bins: AnyArray  # features of the training events that decide the bins, the same on every worker
+    sums: list[float]  # counts and sums of weights of all workers: they tell the events of two runs apart
 
 
 @dataclass
@@ -139,27 +173,10 @@ def read_share(
     most: int,
     hold: bool = False,
 ) -> Share:
-    """Read this worker's labels and weights, and draw the rows that decide the bins from those of all workers.
+    """Read this worker's labels and weights, and draw at most `most` rows of all workers, which decide the bins.
 
     Which events are held out, and which decide the bins, depends on their file and row alone, not on how files are
     spread over workers.
-
-    Parameters
-    ----------
-    group : Group
-    events : LocalEvents
-    fraction : float
-        Share of the events to hold out.
-    seed : int
-        Of the split.
-    pos_label : label, optional
-        The signal, if the events are not to decide.
-    negative : str
-        What a learner sees of negative weights.
-    most : int
-        Rows that decide the bins: all training rows if there are no more than that.
-    hold : bool, default=False
-        Whether the features are read once and held until they are binned.
     """
     found = group.agree(lambda: _described(events, fraction, seed))
 

@@ -18,7 +18,8 @@ Answer = TypeVar("Answer")
 _POLL = 0.2  # seconds between two looks for workers that are late
 _GRACE = 0.3  # share of the timeout during which the true cause of a failure may still turn up
 _LOOK = 1.0  # seconds between two looks at the workers
-_SILENT = 0.6  # share of the timeout after which a worker without any sign of life is taken for frozen
+_SILENT = 0.6  # share of the timeout after which a worker without any sign of life is taken for frozen,
+_LONGEST = 60.0  # but at most so many seconds: it gives one about every second, also while it trains
 _LATE = 0.2  # share of the timeout after which a sign of life is waited for before work begins
 _FULL = 0.8  # share of its memory limit above which a worker that is gone was out of memory
 
@@ -75,11 +76,8 @@ def wait_for(client: Any, futures: Sequence[Any], timeout: float, members: Seque
         for member in members:
             if member.address not in seen:
                 raise ClusterError(f"{member} was lost while partitions were computed")
-            if seen[member.address].silent > _SILENT * timeout:
-                raise ClusterError(
-                    f"{member} has given no sign of life for {seen[member.address].silent:.0f} s while partitions were "
-                    "computed: it is frozen or cannot be reached"
-                )
+            if seen[member.address].is_frozen(timeout):
+                raise ClusterError(f"{member} {seen[member.address].frozen} while partitions were computed")
         time.sleep(_POLL)
 
 
@@ -94,13 +92,13 @@ def gather(client: Any, futures: Sequence[Any], timeout: float, members: Sequenc
         raise InputError(f"the partitions cannot be computed: {said_of(err)}") from err
 
 
-def living(client: Any, timeout: float) -> list[Member]:
+def find_workers(client: Any, timeout: float) -> list[Member]:
     """Workers that give a sign of life, in the order of their names; those that are late are waited for."""
     seen = seen_workers(client, timeout)
-    while any(_LATE * timeout < s.silent < _SILENT * timeout for s in seen.values()):
+    while any(s.silent > _LATE * timeout and not s.is_frozen(timeout) for s in seen.values()):
         time.sleep(_POLL)
         seen = seen_workers(client, timeout)
-    found = [Member(a, str(s.name), s.threads) for a, s in seen.items() if s.silent < _SILENT * timeout]
+    found = [Member(a, str(s.name), s.threads) for a, s in seen.items() if not s.is_frozen(timeout)]
     if not found:
         raise ClusterError(f"the Dask cluster has no worker that answers ({len(seen)} are known); start some")
     return sorted(found, key=lambda member: (len(member.name), member.name, member.address))
@@ -114,6 +112,15 @@ class SeenWorker(NamedTuple):
     silent: float
     memory: float
     limit: float
+
+    def is_frozen(self, timeout: float) -> bool:
+        """Whether its last sign of life was too long ago."""
+        return self.silent > min(_SILENT * timeout, _LONGEST)
+
+    @property
+    def frozen(self) -> str:
+        """What to say of a worker that is."""
+        return f"is frozen or cannot be reached: it has given no sign of life for {self.silent:.0f} s"
 
 
 def _look(dask_scheduler: Any) -> dict[str, tuple[Any, ...]]:
@@ -166,10 +173,8 @@ class Watch:
             state = seen.get(member.address)
             if state is None:
                 self._lost[at] = f"was lost: {self._why_gone(member)}"
-            elif state.silent > _SILENT * self._timeout:
-                self._lost[at] = (
-                    f"has given no sign of life for {state.silent:.0f} s: it is frozen or cannot be reached"
-                )
+            elif state.is_frozen(self._timeout):
+                self._lost[at] = state.frozen
             else:
                 self._seen[member.address] = state
 
@@ -215,9 +220,8 @@ class Watch:
             )
         if failed:
             self._look()
-            for at in (
-                at for at in failed if self._members[at].address not in seen_workers(self._client, self._timeout)
-            ):
-                raise ClusterError(f"{self._members[at]} was lost: {self._why_gone(self._members[at])}")
+            for member in (self._members[at] for at in failed):
+                if member.address not in seen_workers(self._client, self._timeout):
+                    raise ClusterError(f"{member} was lost: {self._why_gone(member)}")
             err = self._futures[failed[0]].exception()
             raise ClusterError(f"{self._members[failed[0]]}: {said_of(err)}") from err

@@ -22,8 +22,7 @@ from fivesigma._tools.progress import listener
 from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade.rounds import ClassWeights, Round
-from fivesigma.dask.group import Group, PeerError
-from fivesigma.dask.group_tuning import GroupTuningEvents
+from fivesigma.dask.group import Group, GroupTuningEvents, PeerError
 from fivesigma.dask.share import LocalEvents, Share, read_share
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.grown import GrownCascadeClassifier

@@ -18,12 +18,12 @@ from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets.columns import Columns
 from fivesigma.errors import InputError
+from fivesigma.estimators.net_classifier import NetClassifier
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.check import Agreement, compare, given_table, library_score, run_onnx, simulated_table
 from fivesigma.exporting.graph import Graph
 from fivesigma.exporting.operators import add_score
 from fivesigma.exporting.trees import kept_booster, xgboost_forest
-from fivesigma.learners.net.classifier import NetClassifier
 from fivesigma.learners.xgboost import XGBoostModel
 
 __all__ = ["FORMATS", "Exported", "export"]

@@ -2,14 +2,17 @@
 
 Three models are compared on the same experiments: the score that knows the nuisances with its own categories, a plain
 score in categories of equal content, and the first one with a fit that ignores the nuisances.
+
+Templates and experiments come from simulated events. Where these are not many times as many as an experiment has, what
+chance has made of them moves the fit of every experiment to the same side, and intervals cover too little.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +20,7 @@ import numpy as np
 
 from fivesigma._tools.files import written_whole
 from fivesigma._tools.progress import steps
-from fivesigma._types import Array, BoolArray
+from fivesigma._types import Array
 from fivesigma.categories import categorise
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
@@ -25,8 +28,9 @@ from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.fair_universe.experiments import MU_RANGE, Score, make_experiments, score_intervals
 from fivesigma.fair_universe.nuisances import NUISANCES, Nuisances, move_events
-from fivesigma.fair_universe.strength import Interval, Templates
-from fivesigma.likelihood.shifts import Normalisation, Varied
+from fivesigma.fair_universe.strength import Templates
+from fivesigma.likelihood.shifts import Normalisation, Varied, yield_shifts
+from fivesigma.scored.scored_events import ScoredEvents
 
 __all__ = ["ARMS", "Comparison", "compare"]
 
@@ -37,88 +41,94 @@ ARMS = {
     "ignoring": "score and categories that know the nuisances, fit without pulls",
 }
 MAX_TRANSVERSE_MASS = 70.0  # GeV, of lepton and missing momentum: above it are W bosons and top quarks
-SHARES = (0.4, 0.3)  # of the events: for training, and for categories and templates; the rest makes experiments
+SHARES = (0.2, 0.1, 0.35, 0.35)  # of the events: for training, for categories, for templates, for experiments
+MOST_NOISE = 0.2  # variance of the simulated events in that of an experiment's counts, above which it is said
 _SOFT = 1.0  # GeV, the median of soft_met, from which one standard deviation is a factor of e
-_SCALES = {"ttbar_scale": ["ttbar"], "diboson_scale": ["diboson"]}
-
-Varying = Mapping[str, tuple[Events, Events]]
+_SCALES = {"ttbar_scale": "ttbar", "diboson_scale": "diboson"}
 
 
 class Sample(NamedTuple):
-    """Selected events, nominal and one standard deviation away."""
+    """Selected events, and the nuisances as `ProfiledClassifier` takes them."""
 
     nominal: Events
-    varied: Varying
+    systematics: dict[str, tuple[Events, Events] | Normalisation]
+
+    def scored(self, model: Any) -> tuple[ScoredEvents, dict[str, Any]]:
+        """Scores of all events, as `categorise` and `yield_shifts` take them."""
+
+        def varied(events: Events) -> Varied:
+            return Varied(model.decision_function(events), events.weight, events.is_signal.astype(int), events.process)
+
+        pairs = {
+            name: one if isinstance(one, Normalisation) else (varied(one[0]), varied(one[1]))
+            for name, one in self.systematics.items()
+        }
+        e = self.nominal
+        return ScoredEvents(model.decision_function(e), e.is_signal, e.weight, process=e.process), pairs
+
+
+def select_events(events: Events, nuisances: Nuisances, seed: int) -> Events:
+    """Move events, and keep those with a small transverse mass."""
+    return _low_mass(move_events(events, nuisances, np.random.default_rng(seed)))
+
+
+def _low_mass(events: Events) -> Events:
+    return events[events.column("DER_mass_transverse_met_lep") < MAX_TRANSVERSE_MASS]
+
+
+def vary(events: Events, seed: int) -> Sample:
+    """Nominal events and those one standard deviation away.
+
+    The same random numbers make the soft momentum of all of them, so that what differs is the nuisance.
+    """
+    nominal = Nuisances(soft_met=_SOFT)
+    ends = {name: (1.0 + NUISANCES[name][1], 1.0 - NUISANCES[name][1]) for name in ("tes", "jes")}
+    ends["soft_met"] = (_SOFT * np.e, _SOFT / np.e)
+    systematics: dict[str, tuple[Events, Events] | Normalisation] = {}
+    for name, (up, down) in ends.items():
+        first, second = (select_events(events, nominal._replace(**{name: value}), seed) for value in (up, down))
+        systematics[name] = first, second
+    selected = select_events(events, nominal, seed)
+    backgrounds = sorted(set(np.asarray(selected.process)[~selected.is_signal].tolist()))
+    systematics["bkg_scale"] = Normalisation(backgrounds, NUISANCES["bkg_scale"][1])
+    for name, process in _SCALES.items():
+        if process in backgrounds:
+            systematics[name] = Normalisation(process, NUISANCES[name][1])
+    return Sample(selected, systematics)
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
     """A score, its edges, and the templates in them."""
 
-    score: Callable[[Events], Array]
+    model: Any
     edges: Array
     templates: Templates
 
-    def count(self, score: Array) -> Array:
-        """Events in each category."""
-        return np.histogram(score, bins=self.edges)[0].astype(np.float64)
+    @property
+    def expected(self) -> float:
+        """Half of the interval on the Asimov counts of mu = 1."""
+        found = self.templates.fit((self.templates.s + self.templates.b)[None])
+        return float((found.high - found.low)[0] / 2)
 
 
-def select_events(events: Events, nuisances: Nuisances, seed: int) -> Events:
-    """Move events, and keep those with a small transverse mass."""
-    moved = move_events(events, nuisances, np.random.default_rng(seed))
-    return moved[moved.column("DER_mass_transverse_met_lep") < MAX_TRANSVERSE_MASS]
+def make_arms(
+    train: Sample, choose: Sample, fill: Sample, model: ProfiledClassifier, n_categories: int
+) -> dict[str, Arm]:
+    """Train both scores, choose categories, and fill templates with other events, which did not choose them."""
+    model.fit(train.nominal, systematics=train.systematics)
+    plain = GrownCascadeClassifier(cascade=False, n_trees=100, random_state=model.random_state, n_jobs=model.n_jobs)
+    plain.fit(train.nominal)
+    scored, systematics = choose.scored(model)
+    own = categorise(scored, n_categories=n_categories, goal="measurement", systematics=systematics).edges
+    equal = equal_edges(plain.decision_function(choose.nominal), choose.nominal.weight, n_categories)
 
+    def arm(of: Any, edges: Array) -> Arm:
+        filled, moved = fill.scored(of)
+        return Arm(of, edges, Templates.of(yield_shifts(edges, filled, systematics=moved)))
 
-def vary(events: Events, seed: int = 0) -> Sample:
-    """Nominal events and those with one energy scale or the soft momentum one standard deviation away.
-
-    The same random numbers make the soft momentum of all of them, so that what differs is the nuisance.
-    """
-    nominal = Nuisances(soft_met=_SOFT)
-    ends = {name: tuple(1.0 + side * NUISANCES[name][1] for side in (1, -1)) for name in ("tes", "jes")}
-    ends["soft_met"] = (_SOFT * np.e, _SOFT / np.e)
-    varied = {
-        name: (
-            select_events(events, nominal._replace(**{name: up}), seed),
-            select_events(events, nominal._replace(**{name: down}), seed),
-        )
-        for name, (up, down) in ends.items()
-    }
-    return Sample(select_events(events, nominal, seed), varied)
-
-
-def list_nuisances(sample: Sample) -> dict[str, Any]:
-    """Variations and normalisations, as `ProfiledClassifier` takes them."""
-    backgrounds = sorted(set(np.asarray(sample.nominal.process)[~sample.nominal.is_signal].tolist()))
-    named = {"bkg_scale": backgrounds} | {k: v for k, v in _SCALES.items() if v[0] in backgrounds}
-    return dict(sample.varied) | {k: Normalisation(v, NUISANCES[k][1]) for k, v in named.items()}
-
-
-def fill_templates(score: Callable[[Events], Array], edges: Array, sample: Sample) -> Templates:
-    """Templates of signal and background in the categories of a score."""
-
-    def sums(events: Events, power: int = 1) -> tuple[Array, Array]:
-        values = score(events)
-
-        def of(mask: BoolArray) -> Array:
-            return np.histogram(values[mask], bins=edges, weights=events.weight[mask] ** power)[0]
-
-        return of(events.is_signal), of(~events.is_signal)
-
-    s, b = sums(sample.nominal)
-    shifts = [(sums(up), sums(down)) for up, down in sample.varied.values()]
-    up_s, up_b, down_s, down_b = (
-        [pair[side][of] - (s, b)[of] for pair in shifts] for side, of in ((0, 0), (0, 1), (1, 0), (1, 1))
-    )
-    process = np.asarray(sample.nominal.process)
-    for one in list_nuisances(sample).values():
-        if isinstance(one, Normalisation):
-            size = (one.fraction or 0.0) * sums(sample.nominal[np.isin(process, one.process)])[1]
-            for rows, shift in ((up_s, 0 * s), (down_s, 0 * s), (up_b, size), (down_b, -size)):
-                rows.append(shift)
-    moved = [np.stack(rows) for rows in (up_s, down_s, up_b, down_b)]
-    return Templates(s, b, moved[0], moved[1], moved[2], moved[3], variance=sums(sample.nominal, power=2)[1])
+    first, second = arm(model, own), arm(plain, equal)
+    return {"profiled": first, "plain": second, "ignoring": Arm(model, own, first.templates.without_nuisances())}
 
 
 def equal_edges(score: Array, weight: Array, n: int) -> Array:
@@ -141,6 +151,8 @@ class Comparison:
         Standard errors of width and coverage, from the spread between sets.
     expected : mapping of str to float
         Uncertainty of mu = 1 that the templates promise.
+    noise : float
+        Variance of the templates from the number of simulated events, over that of an experiment's counts.
     seconds : mapping of str to float
         Time of each step.
     """
@@ -148,6 +160,7 @@ class Comparison:
     scores: Mapping[str, Score]
     errors: Mapping[str, tuple[float, float]]
     expected: Mapping[str, float]
+    noise: float
     seconds: Mapping[str, float]
 
     def __repr__(self) -> str:
@@ -159,8 +172,81 @@ class Comparison:
                 f"{found.score:>7.3f}  {self.expected[name]:.3f}"
             )
         n = next(iter(self.scores.values())).n
-        steps_of = ", ".join(f"{name} {value:.0f} s" for name, value in self.seconds.items())
-        return "\n".join([*lines, f"{n} pseudo-experiments; {steps_of}"])
+        lines.append(f"{n} experiments; " + ", ".join(f"{name} {value:.0f} s" for name, value in self.seconds.items()))
+        if self.noise > MOST_NOISE:
+            lines.append(
+                f"the simulated events of the templates have {self.noise:.2g} of the variance of an experiment, so "
+                "that intervals cover too little: give more events or a smaller luminosity"
+            )
+        return "\n".join(lines)
+
+
+@dataclass
+class Run:
+    """Settings of a run, and the intervals of the sets that are done, by model.
+
+    Attributes
+    ----------
+    output : path, optional
+        JSON file to which each set is written.
+    """
+
+    output: Path | None
+    settings: dict[str, int]
+    found: list[dict[str, dict[str, list[float]]]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, output: Path | None, settings: dict[str, int]) -> Run:
+        """Take up what an earlier run with the same settings has done."""
+        if output is None or not output.exists():
+            return cls(output, settings)
+        try:
+            saved = json.loads(output.read_text(encoding="utf-8"))
+            known, found = saved["settings"], saved["found"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(f"{output} is not a file of intervals; choose another name") from None
+        if known != settings:
+            raise InputError(f"{output} holds a run with other settings; choose another name or remove it")
+        return cls(output, settings, found)
+
+    def missing(self, arms: Mapping[str, Arm], events: Events, verbose: int = 0) -> Iterator[int]:
+        """Fit the sets that are not done, and yield the number of each."""
+        seed, sets, experiments = (self.settings[name] for name in ("seed", "sets", "experiments"))
+        truths = np.random.default_rng([seed, 1]).uniform(*MU_RANGE, sets)
+        models = {id(arm.model): arm.model for arm in arms.values()}
+        with steps(sets * experiments, bool(verbose), "experiments", done=len(self.found) * experiments) as advance:
+            for k in range(len(self.found), sets):
+                counts: dict[str, list[Array]] = {name: [] for name in arms}
+                for one in make_experiments(events, truths[k], experiments, np.random.default_rng([seed, 2, k])):
+                    kept = _low_mass(one.events)
+                    score = {key: model.decision_function(kept) for key, model in models.items()}
+                    for name, arm in arms.items():
+                        counts[name].append(np.histogram(score[id(arm.model)], bins=arm.edges)[0])
+                    advance(1, f"mu = {truths[k]:.2f}")
+                self.found.append({})
+                for name, arm in arms.items():
+                    fitted = arm.templates.fit(np.stack(counts[name]))
+                    # No strength is negative: what is below zero can be cut off without a loss of coverage.
+                    ends = {"low": np.maximum(fitted.low, 0.0), "high": np.maximum(fitted.high, 0.0)}
+                    self.found[-1][name] = {"mu": [truths[k]] * experiments, **{e: v.tolist() for e, v in ends.items()}}
+                if self.output is not None:
+                    with written_whole(self.output) as beside:
+                        beside.write_text(json.dumps({"settings": self.settings, "found": self.found}), "utf-8")
+                yield k
+
+    def judge(self, arms: Mapping[str, Arm], seconds: Mapping[str, float]) -> Comparison:
+        """Width, coverage and score of each model."""
+        scores, errors = {}, {}
+        for name in ARMS:
+            ends = {key: [one[name][key] for one in self.found] for key in ("mu", "low", "high")}
+            scores[name] = score_intervals(*map(np.concatenate, ends.values()))
+            each = [score_intervals(*one) for one in zip(*ends.values(), strict=True)]
+            root = max(len(each) - 1, 1) ** 0.5
+            width, coverage = (float(np.std([e[i] for e in each]) / root) for i in (0, 1))
+            errors[name] = width, coverage
+        templates = arms["profiled"].templates
+        noise = 0.0 if templates.variance is None else float(templates.variance.sum() / templates.b.sum())
+        return Comparison(scores, errors, {name: arm.expected for name, arm in arms.items()}, noise, seconds)
 
 
 def compare(
@@ -180,8 +266,8 @@ def compare(
     Parameters
     ----------
     events : Events
-        As `load` or `from_higgsml` give them. They are split at random: 40 % train, 30 % choose categories and fill
-        templates, 30 % make experiments.
+        As `load` or `from_higgsml` give them. They are split at random: 20 % train, 10 % choose categories, 35 % fill
+        templates, 35 % make experiments. The last two should be many times what an experiment has.
     output : path, optional
         JSON file with every interval; it is written after each set, and a run that broke off resumes there.
     n_categories : int, default=10
@@ -189,7 +275,7 @@ def compare(
     sets, experiments : int
         Sets, each with a mu of its own between 0.1 and 3, and pseudo-experiments in each.
     estimator : classifier, optional
-        Of all scores; by default boosted trees.
+        Of the score that knows the nuisances; by default boosted trees.
     random_state : int, default=0
         Seed.
     n_jobs, verbose : int
@@ -201,122 +287,26 @@ def compare(
     """
     if events.process is None:
         raise InputError("these events have no processes, which the nuisances need")
-    done = _read(output, {"sets": sets, "experiments": experiments, "seed": random_state, "n_events": len(events)})
+    run = Run.read(output, {"sets": sets, "experiments": experiments, "seed": random_state, "n_events": len(events)})
     started = time.perf_counter()
-    seconds: dict[str, float] = {}
-    rest, train = events.split(SHARES[0], random_state=random_state)
-    test, templates = rest.split(SHARES[1] / (1 - SHARES[0]), random_state=random_state)
-    training = vary(train)
+    *parts, test = split_events(events, random_state)
+    train, choose, fill = (vary(part, seed=k) for k, part in enumerate(parts))
     model = ProfiledClassifier(
         estimator, goal="measurement", cv=2, random_state=random_state, n_jobs=n_jobs, verbose=verbose
     )
-    arms = _arms(training, vary(templates, seed=1), n_categories, model)
-    seconds["training and templates"] = time.perf_counter() - started
-    started = time.perf_counter()
-    found = _run_sets(arms, test, output, done, verbose)
-    seconds["experiments"] = time.perf_counter() - started
-    scores, errors = {}, {}
-    for name in ARMS:
-        truth, low, high = (
-            np.concatenate([np.asarray(one[name][key]) for one in found]) for key in ("mu", "low", "high")
-        )
-        scores[name] = score_intervals(truth, low, high)
-        each = [score_intervals(one[name]["mu"], one[name]["low"], one[name]["high"]) for one in found]
-        root = max(len(each) - 1, 1) ** 0.5
-        errors[name] = (float(np.std([e.width for e in each]) / root), float(np.std([e.coverage for e in each]) / root))
-    expected = {name: _expected(arm.templates) for name, arm in arms.items()}
-    return Comparison(scores, errors, expected, seconds)
+    arms = make_arms(train, choose, fill, model, n_categories)
+    between = time.perf_counter()
+    for _ in run.missing(arms, test, verbose):
+        pass
+    seconds = {"training and templates": between - started, "experiments": time.perf_counter() - between}
+    return run.judge(arms, seconds)
 
 
-def _arms(training: Sample, filling: Sample, n_categories: int, model: ProfiledClassifier) -> dict[str, Arm]:
-    """Train both scores, choose categories and fill templates."""
-    model.fit(training.nominal, systematics=list_nuisances(training))
-    seed, n_jobs = model.random_state, model.n_jobs
-    plain = GrownCascadeClassifier(cascade=False, n_trees=100, random_state=seed, n_jobs=n_jobs).fit(training.nominal)
-
-    def knowing(events: Events) -> Array:
-        return np.asarray(model.decision_function(events))
-
-    def ordinary(events: Events) -> Array:
-        return np.asarray(plain.predict_proba(events)[:, 1])
-
-    nominal = filling.nominal
-    score = knowing(nominal)
-
-    def scored(events: Events) -> Varied:
-        return Varied(score=knowing(events), weight=events.weight, y=events.y, process=events.process)
-
-    varied = {name: (scored(up), scored(down)) for name, (up, down) in filling.varied.items()}
-    normalisations = {k: v for k, v in list_nuisances(filling).items() if isinstance(v, Normalisation)}
-    categories = categorise(
-        score,
-        nominal.y,
-        nominal.weight,
-        n_categories,
-        goal="measurement",
-        systematics={**varied, **normalisations},
-        process=nominal.process,
-        pos_label=nominal.signal,
-    )
-    own = np.concatenate([[-np.inf], categories.edges[1:]]) if np.isfinite(categories.edges[0]) else categories.edges
-    equal = equal_edges(ordinary(nominal), nominal.weight, n_categories)
-    first = Arm(knowing, own, fill_templates(knowing, own, filling))
-    second = Arm(ordinary, equal, fill_templates(ordinary, equal, filling))
-    return {"profiled": first, "plain": second, "ignoring": Arm(knowing, own, first.templates.without_nuisances())}
-
-
-class Done(NamedTuple):
-    """Settings of a run, and the intervals of the sets that are done, by model."""
-
-    settings: dict[str, int]
-    found: list[dict[str, dict[str, list[float]]]]
-
-
-def _read(output: Path | None, settings: dict[str, int]) -> Done:
-    """What an earlier run with the same settings has done."""
-    if output is None or not output.exists():
-        return Done(settings, [])
-    try:
-        saved = json.loads(output.read_text(encoding="utf-8"))
-        known, found = saved["settings"], saved["found"]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{output} is not a file of intervals; choose another name") from None
-    if known != settings:
-        raise InputError(f"{output} holds a run with other settings; choose another name or remove it")
-    return Done(settings, found)
-
-
-def _run_sets(
-    arms: Mapping[str, Arm], test: Events, output: Path | None, done: Done, verbose: int
-) -> list[dict[str, dict[str, list[float]]]]:
-    """Intervals of each model in each set."""
-    (settings, found), seed = done, done.settings["seed"]
-    sets, experiments = settings["sets"], settings["experiments"]
-    truths = np.random.default_rng([seed, 1]).uniform(*MU_RANGE, sets)
-    with steps(sets * experiments, bool(verbose), "experiments", done=len(found) * experiments) as advance:
-        for k in range(len(found), sets):
-            counts: dict[str, list[Array]] = {name: [] for name in arms}
-            for one in make_experiments(test, truths[k], experiments, np.random.default_rng([seed, 2, k])):
-                kept = one.events[one.events.column("DER_mass_transverse_met_lep") < MAX_TRANSVERSE_MASS]
-                by_score: dict[int, Array] = {}
-                for name, arm in arms.items():
-                    if id(arm.score) not in by_score:
-                        by_score[id(arm.score)] = arm.score(kept)
-                    counts[name].append(arm.count(by_score[id(arm.score)]))
-                advance(1, f"mu = {truths[k]:.2f}")
-            fitted = {name: arm.templates.fit(np.stack(counts[name])) for name, arm in arms.items()}
-            found.append({name: _listed(float(truths[k]), interval) for name, interval in fitted.items()})
-            if output is not None:
-                with written_whole(output) as beside:
-                    beside.write_text(json.dumps({"settings": settings, "found": found}), encoding="utf-8")
-    return found
-
-
-def _listed(mu: float, interval: Interval) -> dict[str, list[float]]:
-    return {"mu": [mu] * interval.mu.size, **{name: getattr(interval, name).tolist() for name in ("low", "high")}}
-
-
-def _expected(templates: Templates) -> float:
-    """Half of the interval on the Asimov counts of mu = 1."""
-    found = templates.fit((templates.s + templates.b)[None])
-    return float((found.high - found.low)[0] / 2)
+def split_events(events: Events, seed: int) -> list[Events]:
+    """Four parts that share no event, each of which stands for the whole."""
+    out, rest = [], 1.0
+    for share in SHARES[:-1]:
+        events, part = events.split(share / rest, random_state=seed)
+        out.append(part)
+        rest -= share
+    return [*out, events]

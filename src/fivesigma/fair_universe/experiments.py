@@ -22,15 +22,13 @@ MU_RANGE = (0.1, 3.0)
 _OFFSET = 0.001  # of the width, in the challenge's score
 
 
-def load(path: str | os.PathLike[str], *, n_events: int | None = None) -> Events:
+def load(path: str | os.PathLike[str]) -> Events:
     """Read the challenge's Parquet file.
 
     Parameters
     ----------
     path : path
         FAIR_Universe_HiggsML_data.parquet: 28 features, weights, labels, detailed_labels.
-    n_events : int, optional
-        Take that many of the first rows, with weights scaled to the yields of all.
 
     Returns
     -------
@@ -39,7 +37,7 @@ def load(path: str | os.PathLike[str], *, n_events: int | None = None) -> Events
     """
     from fivesigma.datasets.load import load_events
 
-    events = load_events(
+    return load_events(
         path,
         features=list(FEATURES),
         label="labels",
@@ -49,10 +47,6 @@ def load(path: str | os.PathLike[str], *, n_events: int | None = None) -> Events
         ids=None,
         missing=MISSING,
     )
-    if n_events is None or n_events >= len(events):
-        return events
-    totals = [float(events.weight[mask].sum()) for mask in (events.is_signal, ~events.is_signal)]
-    return events[:n_events].scaled_to(*totals)
 
 
 def read_events(data: str, *, luminosity: float = 1.0, random_state: int = 0) -> Events:
@@ -82,11 +76,10 @@ def read_events(data: str, *, luminosity: float = 1.0, random_state: int = 0) ->
         if not number.isdecimal():
             raise InputError(f"a toy needs a number of events, such as toy:400000; got {data!r}")
         events = from_higgsml(make_htautau(int(number), random_state=random_state))
-    elif "PRI_had_pt" in (names := column_names(data)):
+    elif "PRI_had_pt" in column_names(data):
         events = load(data)
     else:
-        weight = "KaggleWeight" if "KaggleWeight" in names else "Weight"
-        events = from_higgsml(load_events(data, signal="s", weight=weight, process="Process"))
+        events = from_higgsml(load_events(data, signal="s", weight="Weight", process="Process"))
     return replace(events, weight=luminosity * events.weight)
 
 
@@ -179,12 +172,7 @@ def score_intervals(mu: ArrayLike, low: ArrayLike, high: ArrayLike) -> Score:
         raise InputError(f"mu, low and high must be alike, got shapes {truth.shape}, {left.shape}, {right.shape}")
     width = float(np.mean(right - left))
     coverage = float(np.mean((left <= truth) & (truth <= right)))
-    return Score(width, coverage, -float(np.log((width + _OFFSET) * _penalty(coverage, truth.size))), truth.size)
-
-
-def _penalty(coverage: float, n: int) -> float:
-    error = float(np.sqrt(LEVEL * (1 - LEVEL) / n))
-    below, above = LEVEL - 2 * error - coverage, coverage - LEVEL - 2 * error
-    if below > 0:
-        return 1 + (below / error) ** 4
-    return 1 + (above / error) ** 3 if above > 0 else 1.0
+    error = float(np.sqrt(LEVEL * (1 - LEVEL) / truth.size))
+    beyond = max(abs(coverage - LEVEL) / error - 2, 0.0)  # in standard errors
+    penalty = 1 + beyond ** (4 if coverage < LEVEL else 3)
+    return Score(width, coverage, -float(np.log((width + _OFFSET) * penalty)), truth.size)

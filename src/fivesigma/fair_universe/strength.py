@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,10 +12,13 @@ from numpy.typing import ArrayLike
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.likelihood.profile import Counts, profile
+from fivesigma.likelihood.shifts import YieldShifts
+from fivesigma.yields import class_sums
 
 __all__ = ["Interval", "Templates"]
 
 _MU_MAX = 20.0
+_LEAST_BACKGROUND = 0.05  # share of the background that a negative mu leaves in every category
 _EMPTY = 1e-9  # a count in place of zero, whose logarithm does not matter
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 _SEARCH_STEPS = 40  # the bracket of the minimum shrinks by 4e9
@@ -70,19 +73,24 @@ class Templates:
         if not (self.b > 0).all():
             raise InputError(f"every category needs background, got {self.b.min():g} in one; ask for fewer categories")
 
+    @classmethod
+    def of(cls, shifts: YieldShifts) -> Self:
+        """Templates of filled categories."""
+        b, variance = class_sums(shifts.nominal, signal=False)
+        up_s, down_s, up_b, down_b = (
+            np.array([pair[side] for pair in shifts.shifts_of(signal=signal)]).reshape(-1, b.size)
+            for signal in (True, False)
+            for side in (0, 1)
+        )
+        return cls(shifts.yields(signal=True), b, up_s, down_s, up_b, down_b, variance)
+
     def without_nuisances(self) -> Templates:
         """The same counts as if nothing moved them."""
         none = np.zeros((0, self.s.size))
         return replace(self, up_s=none, down_s=none, up_b=none, down_b=none)
 
     def objective(self, counts: Array, mu: Array) -> Array:
-        """F of each experiment at its mu, profiled over the pulls.
-
-        Parameters
-        ----------
-        counts : array of shape (n_experiments, n_categories)
-        mu : array of shape (n_experiments,)
-        """
+        """F of each experiment, a row of counts, at its mu, profiled over the pulls."""
         at = mu[:, None]
         m = at * self.s + self.b
         up, down = (at[:, None] * s + b for s, b in ((self.up_s, self.up_b), (self.down_s, self.down_b)))
@@ -90,7 +98,7 @@ class Templates:
         return profile(Counts(counts, m, up, down, relative)).objective
 
     def fit(self, counts: ArrayLike | Sequence[ArrayLike]) -> Interval:
-        """Fit mu >= 0 to the counts of each experiment.
+        """Fit mu to the counts of each experiment; it may be negative, as a deficit of events is.
 
         Parameters
         ----------
@@ -103,16 +111,16 @@ class Templates:
         n = np.maximum(np.asarray(counts, dtype=np.float64), _EMPTY)
         if n.ndim != 2 or n.shape[1] != self.s.size:
             raise InputError(f"counts must have the shape (n_experiments, {self.s.size}), got {n.shape}")
-        zero = np.zeros(len(n))
-        mu = self._minimum(n)
+        pure = float(np.max(self.s / self.b))
+        ends = -min(_MU_MAX, (1 - _LEAST_BACKGROUND) / pure) if pure > 0 else -_MU_MAX, _MU_MAX
+        mu = self._minimum(n, *ends)
         lowest = self.objective(n, mu)
-        low = self._crossing(n, lowest, mu, zero)
-        high = self._crossing(n, lowest, mu, np.full(len(n), _MU_MAX))
+        low, high = (self._crossing(n, lowest, mu, np.full(len(n), end)) for end in ends)
         return Interval(mu, low, high)
 
-    def _minimum(self, n: Array) -> Array:
+    def _minimum(self, n: Array, first: float, last: float) -> Array:
         """Golden section: F profiled over the pulls has one minimum in mu."""
-        low, high = np.zeros(len(n)), np.full(len(n), _MU_MAX)
+        low, high = np.full(len(n), first), np.full(len(n), last)
         one, two = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         at_one, at_two = self.objective(n, one), self.objective(n, two)
         for _ in range(_SEARCH_STEPS):

@@ -91,7 +91,7 @@ def _best(columns: Sequence[str], effort: float) -> Members:
 
 def _net(columns: Sequence[str], effort: float) -> Any:
     """A net that turns events while it learns; columns by number, because a pool trains on arrays."""
-    from fivesigma.learners.net.classifier import NetClassifier
+    from fivesigma.estimators.net_classifier import NetClassifier
 
     at = {name: k for k, name in enumerate(columns)}
     momenta = [tuple(None if c is None else at[c] for c in triple) for triple in MOMENTA]

@@ -38,20 +38,8 @@ class Solution(NamedTuple):
 def least_favourable(weight: Array, r_s: Array, r: Array, constraint: Array, down: Array | None = None) -> Solution:
     """Find the pulls at which a background without signal resembles signal plus background most.
 
-    Every event is a category of the one Newton that profiles categories: it stands for n = its weight.
-
-    Parameters
-    ----------
-    weight : array of shape (n_events,)
-        Expected yields of signal and background events.
-    r_s : array of shape (n_events,)
-        Signal over background.
-    r : array of shape (n_systematics, n_events)
-        Shifts over background, at one standard deviation up.
-    constraint : array of shape (n_systematics,)
-        One for each systematic, or zero if it is free.
-    down : array of shape (n_systematics, n_events), optional
-        Shifts down; by default the opposite ones.
+    Every event is a category of the one Newton that profiles categories: it stands for n = its weight. Shifts `r` up
+    and `down` (by default the opposite) are over background, a row for each systematic; `constraint` is zero if free.
     """
     b = weight / (1 + r_s)
     up = r * b
@@ -68,19 +56,7 @@ def likelihood_ratio(r_s: Array, r: Array, theta: Array, down: Array | None = No
 
 
 def efficient_direction(weight: Array, share: Array, rho: Array, constraint: Array) -> Solution:
-    """Solve the linear system of the efficient score.
-
-    Parameters
-    ----------
-    weight : array of shape (n_events,)
-        Expected yields of signal and background events.
-    share : array of shape (n_events,)
-        Signal over all, s/n.
-    rho : array of shape (n_systematics, n_events)
-        Shifts over all, Delta/n.
-    constraint : array of shape (n_systematics,)
-        One for each systematic, or zero if it is free.
-    """
+    """Solve the linear system of the efficient score, from s/n and Delta/n of each event."""
     found = profile_measurement(Derivatives(weight * share, weight, weight * rho, constraint))
     return Solution(found.theta, uncertainty_of(float(found.objective)))
 

@@ -24,14 +24,8 @@ _RIDGE = 1e-12  # relative, on the diagonal of the Hessian: pulls that no catego
 class Derivatives(NamedTuple):
     """Categories of one partition, or of many along the first axis.
 
-    Attributes
-    ----------
-    s, n : arrays of shape (..., n_categories)
-        Signal, and expected counts, with the variance of the simulated background where that is profiled.
-    delta : array of shape (..., n_systematics, n_categories)
-        Derivatives of the expected counts along the pulls.
-    constraint : array of shape (n_systematics,)
-        One, or zero for a free pull.
+    Signal, expected counts (with the variance of the simulated background where that is profiled), derivatives of the
+    counts along each pull, and one for each pull, or zero if it is free.
     """
 
     s: Array

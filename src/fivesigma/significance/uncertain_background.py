@@ -15,16 +15,9 @@ from fivesigma.significance.utility import LARGEST_NUMBER, Utility, VariationalU
 
 
 def _on_off(t: Array, epsilon: Array) -> tuple[Array, Array, Array, Array]:
-    """Li-Ma on Asimov counts per unit of b, for a control region 1/epsilon times as large.
-
-    The likelihood ratio is a sum of two deviances: of the counts in the signal region and of those in the control
-    region, both against the background that fits best without signal. Neither is negative, so nothing cancels.
-
-    Returns
-    -------
-    region, control : the two deviances; their sum is f(t)
-    u, conjugate : f'(t) and f*(u)
-    """
+    """Li-Ma on Asimov counts per unit of b, for a control region 1/epsilon times as large; and f'(t) and f*(u)."""
+    # f(t) is the sum of two deviances, of the counts in the signal and in the control region, both against the
+    # background that fits best without signal. Neither is negative, so nothing cancels.
     r = t * epsilon / (1.0 + epsilon)  # (fitted background - b) / b
     excess = t / (1.0 + epsilon * (1.0 + t))  # (observed - fitted) / fitted
     known = epsilon < np.finfo(np.float64).tiny

@@ -10,13 +10,21 @@ from typing import Any
 import fivesigma
 from fivesigma._tools.extras import versions_in_use
 from fivesigma.errors import StoreError
-from fivesigma.store.archive import MANIFEST, check_target, open_archive, write_archive
+from fivesigma.store.archive import (
+    MANIFEST,
+    check_target,
+    file_entry,
+    open_archive,
+    read_files,
+    read_manifest,
+    render,
+    write_archive,
+)
 from fivesigma.store.codecs import CODECS, STORABLE
-from fivesigma.store.manifest import file_entry, read_files, read_manifest, render
+from fivesigma.store.codecs.estimators import ends_in_ours
 from fivesigma.store.migrations import FORMAT, migrate
 from fivesigma.store.packing import Packer, Unpacker
-from fivesigma.store.probe import check_probe, probe
-from fivesigma.store.untrusted import rehearse
+from fivesigma.store.probe import check_probe, rehearse, score_probe
 
 __all__ = ["from_parts", "load", "load_value", "save", "save_value", "to_parts"]
 
@@ -32,9 +40,9 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     ----------
     model : estimator
         A fitted `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`, `DecomposedClassifier`,
-        `ProfiledClassifier`, `CascadePool` or `NetClassifier`; or `Categories` or `ScoreCategories`, of which edges,
-        yields and variations are kept, and no events: they assign and evaluate others, and have no interval of their
-        own.
+        `ProfiledClassifier`, `CascadePool` or `NetClassifier`, or a Pipeline that ends in one of them; or `Categories`
+        or `ScoreCategories`, of which edges, yields and variations are kept, and no events: they assign and evaluate
+        others, and have no interval of their own.
     path : path
         Where to save it; its folder must be there.
     force : bool, default=False
@@ -62,7 +70,7 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
-    if type(model).__name__ not in STORABLE:
+    if not _is_storable(model):
         raise StoreError(f"a {type(model).__name__} cannot be saved; known are {', '.join(STORABLE)}")
     return _write(model, Path(path), force=force, allow_pickle=allow_pickle, probed=hasattr(model, "predict_proba"))
 
@@ -73,8 +81,8 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted:
     That is all that `save` takes: `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`,
     `DecomposedClassifier`, `ProfiledClassifier`, `CascadePool`, `NetClassifier`, `Categories` or `ScoreCategories`.
     Everything is checked before it is used: the manifest against its digest, the files against their hashes. This finds
-    damage; it is no signature. No code of the model runs. If other versions of its libraries are installed than those
-    that wrote it, its scores of a few fixed events must still be the same.
+    damage; it is no signature. No code of the model runs. Its scores of a few fixed events must be those that it gave
+    when it was saved, so that another version of a library cannot change them unseen.
 
     Parameters
     ----------
@@ -101,11 +109,15 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted:
             raise StoreError("a pickle runs code of its author; leave out allow_pickle=True for an untrusted model")
         rehearse(Path(path))
     model, content = _read(Path(path), allow_pickle=allow_pickle)
-    if type(model).__name__ not in STORABLE:
+    if not _is_storable(model):
         raise StoreError(f"{MANIFEST} in {path} describes no estimator and no categories")
     if hasattr(model, "predict_proba"):
         check_probe(model, content.get("probe"), content["versions"], str(path))
     return model
+
+
+def _is_storable(model: Any) -> bool:
+    return type(model).__name__ in STORABLE or ends_in_ours(model)
 
 
 def save_value(value: Any, path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -127,7 +139,7 @@ def _write(value: Any, path: Path, *, force: bool, allow_pickle: bool, probed: b
         "fivesigma": fivesigma.__version__,
         "versions": versions_in_use(),
         "model": packed,
-        "probe": probe(value) if probed else None,
+        "probe": score_probe(value) if probed else None,
         "files": {name: file_entry(content) for name, content in packer.files.items()},
     }
     write_archive(path, {MANIFEST: render(content), **packer.files})

@@ -24,27 +24,21 @@ def migrate(model: Node, number: int) -> None:
             change(model)
 
 
-def tagged(node: Any, tag: str) -> Iterator[Node]:
+def find_tagged(node: Any, tag: str) -> Iterator[Node]:
     """Every value of one kind in a manifest, the innermost first."""
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     for child in list(children):
-        yield from tagged(child, tag)
+        yield from find_tagged(child, tag)
     if isinstance(node, dict) and node.get(TAG) == tag:
         yield node
 
 
 def estimators(model: Node, *names: str) -> Iterator[Node]:
     """Every estimator of the given classes in a manifest, of all classes if none is given."""
-    return (node for node in tagged(model, "estimator") if not names or node.get("class") in names)
+    return (node for node in find_tagged(model, "estimator") if not names or node.get("class") in names)
 
 
-def renamed(node: Node, part: str, old: str, new: str) -> None:
-    """Rename a parameter (part "parameters") or a fitted attribute (part "fitted"), if it is there."""
-    if isinstance(node.get(part), dict) and old in node[part]:
-        node[part][new] = node[part].pop(old)
-
-
-def removed(node: Node, part: str, name: str) -> None:
+def drop(node: Node, part: str, name: str) -> None:
     """Remove a parameter or a fitted attribute, if it is there."""
     if isinstance(node.get(part), dict):
         node[part].pop(name, None)
@@ -52,18 +46,18 @@ def removed(node: Node, part: str, name: str) -> None:
 
 def rounds_say_valid(model: Node) -> None:
     """`Round.counts` became `Round.valid`."""
-    for node in tagged(model, "round"):
+    for node in find_tagged(model, "round"):
         if "counts" in node:
             node["valid"] = node.pop("counts")
 
 
 def rounds_become_tables(model: Node) -> None:
     """A record for each round became one table of all rounds."""
-    for node in tagged(model, "history"):
+    for node in find_tagged(model, "history"):
         rounds = node.pop("rounds", None)
         if isinstance(rounds, list) and all(isinstance(r, dict) for r in rounds):
             node.update(_table([r for r in rounds if isinstance(r, dict)]))
-    for node in tagged(model, "round"):
+    for node in find_tagged(model, "round"):
         record = dict(node)
         node.clear()
         node.update({TAG: "round", **_table([record])})
@@ -95,7 +89,7 @@ def _number(value: Any) -> Any:
 def pools_derive_their_history(model: Node) -> None:
     """The rounds of a pool are those of its members."""
     for node in estimators(model, "CascadePool"):
-        removed(node, "fitted", "history_")
+        drop(node, "fitted", "history_")
 
 
 def splits_leave_the_members(model: Node) -> None:
@@ -103,7 +97,7 @@ def splits_leave_the_members(model: Node) -> None:
     for node in estimators(model, "CascadePool"):
         fitted = node.get("fitted")
         for member in estimators(fitted.get("members_") if isinstance(fitted, dict) else []):  # type: ignore[arg-type]  # JSON
-            removed(member, "parameters", "cv")
+            drop(member, "parameters", "cv")
 
 
 def plain_cascades_say_so(model: Node) -> None:

@@ -15,28 +15,13 @@ TAG = "$"  # the key that marks a JSON object as something else than a dictionar
 
 @dataclass(frozen=True)
 class Codec:
-    """How one kind of value is stored.
+    """How one kind of value is stored."""
 
-    Attributes
-    ----------
-    tag : str
-        Name of the kind in the manifest.
-    takes : callable
-        Whether a value is of this kind.
-    pack : callable
-        Gives the fields of a value, or None to leave it to the next codec; called with packer, value and place.
-    unpack : callable
-        Makes the value of its fields; called with unpacker, fields and place. Any exception means that the fields are
-        wrong.
-    library : str
-        Module of another library that reads the value, if one does: its version is named if it cannot.
-    """
-
-    tag: str
+    tag: str  # name of the kind in the manifest
     takes: Callable[[Any], bool]
-    pack: Callable[[Packer, Any, str], dict[str, Any] | None]
-    unpack: Callable[[Unpacker, dict[str, Any], str], Any]
-    library: str = ""
+    pack: Callable[[Packer, Any, str], dict[str, Any] | None]  # None leaves the value to the next codec
+    unpack: Callable[[Unpacker, dict[str, Any], str], Any]  # any exception means that the fields are wrong
+    library: str = ""  # module that reads the value: its version is named if it cannot
 
 
 @dataclass
@@ -72,17 +57,7 @@ class Packer:
 
 @dataclass(frozen=True)
 class Unpacker:
-    """Makes values of JSON and the files of a model.
-
-    Attributes
-    ----------
-    codecs : mapping of str to Codec
-        By tag.
-    files : mapping of str to bytes
-    allow_pickle : bool
-    versions : mapping of str to str
-        Of fivesigma and the other libraries that wrote the model.
-    """
+    """Makes values of JSON and the files of a model."""
 
     codecs: Mapping[str, Codec]
     files: Mapping[str, bytes]

@@ -19,16 +19,7 @@ def name_rows(bad: BoolArray) -> str:
 
 
 def check_weights(sample_weight: ArrayLike, n_events: int) -> Array:
-    """Return physics weights as float64, or say what is wrong with them.
-
-    Parameters
-    ----------
-    sample_weight : array-like of shape (n_events,)
-        Negative weights pass; NaN, infinite and all-zero weights do not, nor any so large, or all so small, that
-        squares of their sums would leave the range of a floating-point number.
-    n_events : int
-        Number of events they must match.
-    """
+    """Return physics weights as float64, or say what is wrong with them; negative ones pass."""
     if sample_weight is None:
         raise InputError("sample_weight is None; physics weights are needed here")
     try:

@@ -25,29 +25,7 @@ KNOWN_PAIRS: tuple[tuple[Any, Any], ...] = (
 
 
 def split_labels(y: ArrayLike, pos_label: Any = None) -> tuple[BoolArray, AnyArray]:
-    """Find out which events are signal.
-
-    Parameters
-    ----------
-    y : array-like of shape (n_events,)
-        Two labels.
-    pos_label : label, optional
-        The signal. If not given: the larger number, or the signal of a known pair such as s/b or signal/background;
-        any other pair is refused.
-
-    Returns
-    -------
-    signal : bool array of shape (n_events,)
-    classes : array of shape (2,)
-        (background, signal).
-
-    Examples
-    --------
-    >>> from fivesigma.yields import split_labels
-    >>> signal, classes = split_labels(["Signal", "background", "Signal"])
-    >>> signal.tolist(), classes.tolist()
-    ([True, False, True], ['background', 'Signal'])
-    """
+    """Which events are signal, and (background, signal): by `pos_label`, the larger number, or a known pair."""
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise InputError(f"y must be 1-dimensional, got shape {labels.shape}")

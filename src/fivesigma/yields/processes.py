@@ -30,24 +30,7 @@ class Processes(NamedTuple):
 
 
 def number_processes(signal: BoolArray, process: ArrayLike | None, *, split_mixed: bool = False) -> Processes:
-    """Number the processes, or take signal and background as the two that there are.
-
-    Parameters
-    ----------
-    signal : bool array of shape (n_events,)
-        Which events are signal.
-    process : array-like of shape (n_events,), optional
-        Name of the process of each event.
-    split_mixed : bool, default=False
-        What to do with a name that has signal and background events: False refuses it, True makes two processes of it
-        whose names say which they mean.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> number_processes(np.array([True, False, False]), ["H", "Z", "H"], split_mixed=True).names
-    ('H (signal)', 'H (background)', 'Z')
-    """
+    """Number the processes, or signal and background; a name of both is refused, or split into two by `split_mixed`."""
     if process is None:
         return Processes(("signal", "background"), np.array([True, False]), (~signal).astype(np.intp))
     given = np.asarray(process)

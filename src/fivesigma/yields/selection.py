@@ -119,22 +119,7 @@ def valid_yields(s: Any, b: Any) -> BoolArray:
 
 
 def significance_or_nan(utility: Utility, s: Array, b: Array, valid: BoolArray | None = None) -> Array:
-    """Z of yields, NaN where they are not valid.
-
-    Parameters
-    ----------
-    utility : Utility
-    s, b : arrays of any one shape
-    valid : bool array of that shape, optional
-        Where Z is wanted; there the yields must be valid. By default wherever they are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fivesigma import AMS3
-    >>> significance_or_nan(AMS3(), np.array([6.0, -1.0, 3.0]), np.array([9.0, 4.0, 0.0])).tolist()
-    [2.0, nan, nan]
-    """
+    """Z of yields, NaN where they are not valid or, if `valid` is given, not wanted."""
     valid = valid_yields(s, b) if valid is None else valid
     z = np.empty(s.size)
     s, b, flags = s.ravel(), b.ravel(), valid.ravel()
@@ -150,17 +135,7 @@ def significance_or_nan(utility: Utility, s: Array, b: Array, valid: BoolArray |
 
 
 def standard_errors(utility: Utility, s: Array, b: Array, s2: Array, b2: Array) -> Array:
-    """Standard errors of the significance of valid yields, from the statistics of the simulation.
-
-    How far Z moves if s and b each move up by their own error, in quadrature.
-
-    Parameters
-    ----------
-    utility : Utility
-    s, b : arrays
-    s2, b2 : arrays
-        Sums of the squared weights of signal and background.
-    """
+    """How far Z moves if s and b each move up by their own error, the root of summed squared weights; in quadrature."""
     z = utility.value(s, b)
     return np.hypot(utility.value(s + np.sqrt(s2), b) - z, utility.value(s, b + np.sqrt(b2)) - z)
 

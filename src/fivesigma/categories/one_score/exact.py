@@ -14,6 +14,7 @@ import numpy as np
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.floors import Floors
 from fivesigma.cut.ranking import Cuts, Ranking
+from fivesigma.cut.yield_model import NOISE
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
@@ -33,6 +34,8 @@ class Grid:
         Background weight that no event exceeds, infinity if some weights are negative.
     smooth : (array, array), optional
         Running yields with less noise; they replace s and b in F, but not in the floors.
+    noise : float, default=0.3
+        Share of the noise that an average has left in them.
     floor : array of shape (n_edges + 1,), optional
         Background that counts for the floors, if not all of it does; b2 is then of the same events.
     """
@@ -43,6 +46,7 @@ class Grid:
     heaviest: float = np.inf
     smooth: tuple[Array, Array] | None = None
     floor: Array | None = None
+    noise: float = NOISE
 
     @property
     def counted(self) -> Array:

@@ -297,7 +297,7 @@ def make_cells(
 
     def running(shift: Array, along: Array) -> Array:
         raw = np.append(0.0, np.cumsum(shift[::-1]))
-        return raw if average is None else average.shift(along, raw)
+        return raw if average is None else average.shift(along, raw, grid.noise)
 
     def pair(up: Array, down: Array) -> tuple[Array, Array]:
         # What is opposite stays so: averaged by itself, a large shift down would be bent.

@@ -114,8 +114,9 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         ``"model"`` takes the edges that are best for modelled yields, smooth curves along the ranked events; fewer than
         30 effective events of a class, a score with few distinct values, yields that contradict the model by four
         standard errors, and yields with systematics are averaged along the score instead, which leaves three tenths of
-        their noise. The floors hold for the yields as they are. ``"peak"`` takes the edges that are best on these
-        events, fluctuations included: its significance is higher on these events and lower on others.
+        their noise, or more for a measurement with many events. The floors hold for the yields as they are. ``"peak"``
+        takes the edges that are best on these events, fluctuations included: its significance is higher on these events
+        and lower on others.
     goal : {"discovery", "measurement"}, default="discovery"
         The largest significance, or the smallest uncertainty of the signal strength mu at mu = 1, for which the
         systematics of the signal count as well. Without systematics the latter is the utility s / sqrt(s + b).
@@ -211,7 +212,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         grid = _with_floor(grid, floors.counting(ranking, scored.process), cuts)
     raw = grid
     if rule == "model":
-        grid = averaged(grid) if uncertain else modelled(grid, ranking.variances(cuts)[0], ranking.last[cuts])
+        grid = averaged(grid, goal) if uncertain else modelled(grid, ranking.variances(cuts)[0], ranking.last[cuts])
     sums: Utility = SOverRootSB(utility.b_reg) if goal == "measurement" else utility
     plain = AMS2(utility.b_reg) if uncertain else sums
     best = best_totals(grid, plain, floors, min(most, cuts.size))
@@ -283,7 +284,7 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
 ) -> Categories:
     """Choose the edges with the largest profiled F, by the modelled yields and by the events as they are."""
     optimum = search(cells, n_categories)
-    chosen, said = (optimum, ()) if real is None else _judged(optimum, cells, real)
+    chosen, said = (optimum, ()) if real is None else judge(optimum, cells, real)
     edges = edges_at(ranking, cuts[chosen.edges - 1])
     bound, value = (figure(F) for F in (optimum.bound, chosen.objective))
     return filled(
@@ -296,7 +297,7 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     )
 
 
-def _judged(optimum: Optimum, cells: Cells, real: Cells) -> tuple[Optimum, tuple[str, ...]]:
+def judge(optimum: Optimum, cells: Cells, real: Cells) -> tuple[Optimum, tuple[str, ...]]:
     """Take the candidate that is best where it is worst: by the modelled yields, or by the events as they are.
 
     The model may hide a boundary that the events have; the events alone would reward noise.

@@ -12,7 +12,9 @@ import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.one_score.exact import Grid
-from fivesigma.cut.yield_model import MovingAverage, RankedYields
+from fivesigma.cut.yield_model import NOISE, MovingAverage, RankedYields
+
+_MANY = 20_000  # effective background events with which a measurement keeps half of the noise
 
 
 def modelled(grid: Grid, s2: Array, last: IntArray) -> Grid:
@@ -36,7 +38,17 @@ def modelled(grid: Grid, s2: Array, last: IntArray) -> Grid:
     return replace(grid, smooth=(np.append(0.0, s), np.append(0.0, b)))
 
 
-def averaged(grid: Grid) -> Grid:
-    """Take most of the noise out of the running yields."""
+def averaged(grid: Grid, goal: str = "discovery") -> Grid:
+    """Take most of the noise out of the running yields; of a measurement with many events less of it.
+
+    An average blurs the lowest scores, which hold the control regions of a measurement: beyond some 10,000 events that
+    costs more than the noise.
+    """
     average = MovingAverage.of(grid.s, grid.b)
-    return grid if average is None else replace(grid, smooth=(average(grid.s), average(grid.b)))
+    if average is None:
+        return grid
+    noise = NOISE
+    if goal == "measurement" and grid.b2[-1] > 0:
+        effective = grid.counted[-1] ** 2 / grid.b2[-1]
+        noise = max(NOISE, float(effective / (effective + _MANY)))
+    return replace(grid, smooth=(average(grid.s, noise), average(grid.b, noise)), noise=noise)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fivesigma.store.codecs import categories_records, estimators, learners, nets, plain, scikit
+from fivesigma.store.codecs import categories_records, estimators, learners, plain, scikit
 
-CODECS = (*plain.CODECS, *estimators.CODECS, *learners.CODECS, *nets.CODECS, *categories_records.CODECS, *scikit.CODECS)
-STORABLE = (*estimators.ESTIMATORS, nets.NAME, *categories_records.STORABLE_RECORDS)
+CODECS = (*plain.CODECS, *estimators.CODECS, *learners.CODECS, *categories_records.CODECS, *scikit.CODECS)
+STORABLE = (*estimators.ESTIMATORS, estimators.NET, *categories_records.STORABLE_RECORDS)

@@ -15,9 +15,9 @@ from fivesigma.learners.decomposition import MeanWeight, RatioModel
 from fivesigma.learners.libraries import LIBRARIES, library_of
 from fivesigma.learners.protocols import Library
 from fivesigma.learners.sklearn import SklearnModel
-from fivesigma.store.codecs.fitted import MODELS
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
+MODELS = (*(library.model for library in LIBRARIES.values()), SklearnModel, RatioModel)
 # Learners that are stored by their parameters as long as they are not fitted.
 LEARNERS = {name: library for library in LIBRARIES.values() for name in library.learners}
 
@@ -68,20 +68,10 @@ def _not_empty(content: bytes, where: str) -> bytes:
     return content
 
 
-def _unpack_classifier(unpacker: Unpacker, fields: dict[str, Any], where: str) -> SklearnModel:
-    estimator = unpacker.typed(fields, "estimator", object, where)
-    if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
-        raise StoreError(f"{where}.estimator in the manifest is a {type(estimator).__name__}, which gives no score")
-    return SklearnModel(estimator)
-
-
 def _unpack_ratio(unpacker: Unpacker, fields: dict[str, Any], where: str) -> RatioModel:
     parts = [unpacker.typed(fields, name, MeanWeight, where) for name in ("signal", "background")]
     classifier = unpacker.typed(fields, "classifier", MODELS[:-1], where)
-    balance = unpacker.typed(fields, "log_balance", float, where)
-    if not np.isfinite(balance):
-        raise StoreError(f"{where}.log_balance in the manifest is {balance}")
-    return RatioModel(classifier, parts[0], parts[1], balance)
+    return RatioModel(classifier, parts[0], parts[1], unpacker.typed(fields, "log_balance", float, where))
 
 
 def _pack_mean_weight(packer: Packer, value: MeanWeight, where: str) -> dict[str, Any]:
@@ -96,30 +86,19 @@ def _pack_mean_weight(packer: Packer, value: MeanWeight, where: str) -> dict[str
 
 def _unpack_mean_weight(unpacker: Unpacker, fields: dict[str, Any], where: str) -> MeanWeight:
     low, high = unpacker.typed(fields, "bounds", list, where)
-    scale = unpacker.typed(fields, "scale", float, where)
-    if not 0 < low <= scale <= high < np.inf:
-        raise StoreError(f"{where} in the manifest has a mean weight outside of its bounds")
     if "file" in fields:
         regressor = _unpack_learner(unpacker, fields, where)
         load = LEARNERS[type(regressor).__name__].load_learner
-        if load is None:
-            raise StoreError(
-                f"{where}.class in the manifest is a {type(regressor).__name__}, which is not kept in a file"
-            )
+        assert load is not None  # else it is made a StoreError
         load(regressor, _not_empty(unpacker.file(fields, where), where))
     else:
         regressor = unpacker.unpack(fields.get("regressor"), where)
-    if regressor is not None and not hasattr(regressor, "predict"):
-        raise StoreError(f"{where}.regressor in the manifest is a {type(regressor).__name__}, which predicts nothing")
-    return MeanWeight(regressor, scale, (low, high))
+    return MeanWeight(regressor, unpacker.typed(fields, "scale", float, where), (low, high))
 
 
 def _unpack_blend(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Blend:
-    weights = unpacker.typed(fields, "weights", np.ndarray, where)
-    knots = unpacker.typed(fields, "knots", list, where)
-    if len(knots) != weights.size or not all(isinstance(k, np.ndarray) and k.size for k in knots):
-        raise StoreError(f"{where} in the manifest does not have quantiles for each of its {weights.size} members")
-    return Blend(unpacker.typed(fields, "kind", str, where), weights, knots)
+    kinds = {"kind": str, "weights": np.ndarray, "knots": list}
+    return Blend(*(unpacker.typed(fields, name, kind, where) for name, kind in kinds.items()))
 
 
 CODECS = (
@@ -159,6 +138,6 @@ CODECS = (
         "classifier",
         lambda value: type(value) is SklearnModel,
         lambda packer, value, where: {"estimator": packer.pack(value.estimator, where)},
-        _unpack_classifier,
+        lambda unpacker, fields, where: SklearnModel(unpacker.typed(fields, "estimator", object, where)),
     ),
 )
