@@ -200,6 +200,17 @@ def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
         From `to_pyhf`.
     path : str or Path
         File to write.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from fivesigma import categorise, to_pyhf, write_workspace
+    >>> y = np.arange(200) % 2
+    >>> found = categorise(np.linspace(0, 1, 200), y, np.ones(200), 1, rule="peak")
+    >>> with TemporaryDirectory() as folder:
+    ...     write_workspace(to_pyhf(found), f"{folder}/workspace.json").name
+    'workspace.json'
     """
     path = Path(path)
     with written_whole(path) as beside:

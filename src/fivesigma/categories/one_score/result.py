@@ -115,6 +115,16 @@ class Categories:
         How class probabilities become the score, if the edges were chosen on them.
     notes : tuple of str
         A sentence for each category whose yields should not be believed, and for each odd systematic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import categorise
+    >>> y = np.repeat([1, 0], 500)
+    >>> score = np.random.default_rng(0).normal(size=1000) + 2 * y
+    >>> found = categorise(score, y, np.where(y == 1, 0.1, 1.0), 2)
+    >>> found.assign([-10.0, 10.0]).tolist(), len(found.edges)
+    ([-1, 1], 3)
     """
 
     edges: Array
