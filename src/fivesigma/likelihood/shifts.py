@@ -47,6 +47,13 @@ class Varied:
         process that it does not contain is as in the nominal events.
     process : array-like, optional
         Name of the process of each event of a sample of its own, if the nominal events have processes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import Varied
+    >>> score = np.array([0.2, 0.9])
+    >>> systematics = {"energy": (Varied(score=score + 0.01), Varied(score=score - 0.01))}
     """
 
     score: ArrayLike | None = None
@@ -132,6 +139,15 @@ class YieldShifts:
     noise : array of shape (n_categories,) or None
         Variance of the background shifts of all systematics from the statistics of the varied events, which no fit
         knows of; None where nothing is varied but yields.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import Normalisation, yield_shifts
+    >>> shifts = yield_shifts([0, 1, np.inf], [1.5, 1.5, 0.5], [1, 0, 0], [5.0, 10.0, 900.0],
+    ...                       {"b": Normalisation("b", 0.2)}, process=["s", "b", "b"])
+    >>> [(name, round(z, 3)) for name, z in shifts.waterfall()][:2]
+    [('known background', 1.471), ('b', 1.462)]
     """
 
     edges: Array
