@@ -31,6 +31,7 @@ _NAMES = {
     "estimators.net_classifier": "NetClassifier",
     "likelihood.shifts": "Normalisation Varied YieldShifts profiled_significance yield_shifts",
     "plot": "plot",
+    "rebinning": "Rebinned rebin",
     "reporting": "Report report",
     "scored.scored_events": "ScoredEvents",
     "scored.scored_files": "ScoredFiles",
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
         profiled_significance as profiled_significance,
         yield_shifts as yield_shifts,
     )
+    from fivesigma.rebinning import Rebinned as Rebinned, rebin as rebin
     from fivesigma.reporting import Report as Report, report as report
     from fivesigma.scored.scored_events import ScoredEvents as ScoredEvents
     from fivesigma.scored.scored_files import ScoredFiles as ScoredFiles

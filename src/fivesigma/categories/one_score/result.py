@@ -458,7 +458,7 @@ class Categories:
         random_state : int, default=0
             Seed; the same seed draws the same replicas of the same events, so that edges can be compared in pairs.
         """
-        ranking, _ = self._replicated()
+        ranking = self._replicated().ranking
         bounds = events_above(ranking, self.edges)
         cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
         s, b = (from_zero(v) for v in ranking.replicas(cuts, n_boot, random_state))
