@@ -41,7 +41,7 @@ ARMS = {
     "ignoring": "score and categories that know the nuisances, fit without pulls",
 }
 MAX_TRANSVERSE_MASS = 70.0  # GeV, of lepton and missing momentum: above it are W bosons and top quarks
-SHARES = (0.2, 0.1, 0.35, 0.35)  # of the events: for training, for categories, for templates, for experiments
+SHARES = (0.15, 0.1, 0.35, 0.4)  # of the events: for training, for categories, for templates, for experiments
 MOST_NOISE = 0.2  # variance of the simulated events in that of an experiment's counts, above which it is said
 _SOFT = 1.0  # GeV, the median of soft_met, from which one standard deviation is a factor of e
 _SCALES = {"ttbar_scale": "ttbar", "diboson_scale": "diboson"}
@@ -256,8 +256,8 @@ def compare(
     Parameters
     ----------
     events : Events
-        As `load` or `from_higgsml` give them. They are split at random: 20 % train, 10 % choose categories, 35 % fill
-        templates, 35 % make experiments. The last two should be many times what an experiment has.
+        As `load` or `from_higgsml` give them. They are split at random: 15 % train, 10 % choose categories, 35 % fill
+        templates, 40 % make experiments. The last two should be many times what an experiment has.
     output : path, optional
         JSON file with every interval; it is written after each set, and a run that broke off resumes there.
     n_categories : int, default=10
