@@ -45,7 +45,7 @@ def compare(n: int, seed: int, large: RegionEvents) -> tuple[float, ...]:
     """Significance in sample, cross-fitted, and of the same edges on the large sample."""
     own = sample(n, seed)
     edges = edges_of(choose_categories(own, SETTINGS))
-    quoted: Any = cross_fitted(own, SETTINGS, edges, advance=lambda *_: None)
+    quoted: Any = cross_fitted({"SR": own}, SETTINGS, {"SR": edges}, advance=lambda *_: None)["SR"]
     seen, true = shifts_in(edges, own), shifts_in(edges, large)
     return seen.significance, quoted.significance, true.significance
 

@@ -28,7 +28,7 @@ _NAMES = {
     "estimators.retrained": "CascadeClassifier",
     "estimators.scorer": "make_scorer",
     "exporting": "Exported export",
-    "learners.net.classifier": "NetClassifier",
+    "estimators.net_classifier": "NetClassifier",
     "likelihood.shifts": "Normalisation Varied YieldShifts profiled_significance yield_shifts",
     "plot": "plot",
     "reporting": "Report report",
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from fivesigma.estimators.retrained import CascadeClassifier as CascadeClassifier
     from fivesigma.estimators.scorer import make_scorer as make_scorer
     from fivesigma.exporting import Exported as Exported, export as export
-    from fivesigma.learners.net.classifier import NetClassifier as NetClassifier
+    from fivesigma.estimators.net_classifier import NetClassifier as NetClassifier
     from fivesigma.likelihood.shifts import (
         Normalisation as Normalisation,
         Varied as Varied,

@@ -108,6 +108,7 @@ def config(path: Path) -> dict[str, Any]:
             "Folds": 2,
             "Model": "grown",
             "ModelOptions": dict(MODEL),
+            "Figures": False,
             "Categories": {"Number": 2, "MinEffective": 10},
         },
     }

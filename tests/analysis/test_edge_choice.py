@@ -58,7 +58,7 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
 ) -> None:
     given = variations if uncertain else {}
     edges = edges_of(choose_categories(RegionEvents(nominal, given), SETTINGS))
-    found = cross_fitted(RegionEvents(nominal, given), SETTINGS, edges, advance=lambda *_: None)
+    found = cross_fitted({"SR": RegionEvents(nominal, given)}, SETTINGS, {"SR": edges}, advance=lambda *_: None)["SR"]
     totals = {True: np.zeros(3), False: np.zeros(3)}
     for k in range(3):
         rest, own = take(nominal, nominal.ids != k), take(nominal, nominal.ids == k)
@@ -92,7 +92,9 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
 
 def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: ScoredEvents, variations: Variations) -> None:
     edges = edges_of(choose_categories(RegionEvents(nominal, variations), SETTINGS))
-    quoted = cross_fitted(RegionEvents(nominal, variations), SETTINGS, edges, advance=lambda *_: None)
+    quoted = cross_fitted({"SR": RegionEvents(nominal, variations)}, SETTINGS, {"SR": edges}, advance=lambda *_: None)[
+        "SR"
+    ]
     seen = shifts_in(edges, RegionEvents(nominal, variations))
     assert set(quoted.up) == {"shift", "A"}
     assert 0.5 * seen.significance < quoted.significance < seen.significance * 1.02
@@ -120,7 +122,9 @@ def test_shifts_are_those_of_yield_shifts(nominal: ScoredEvents, variations: Var
 def test_numbers_of_categories(nominal: ScoredEvents, variations: Variations, number: str) -> None:
     settings = replace(SETTINGS, categories=number)
     edges = edges_of(choose_categories(RegionEvents(nominal, variations), settings))
-    quoted = cross_fitted(RegionEvents(nominal, variations), settings, edges, advance=lambda *_: None)
+    quoted = cross_fitted({"SR": RegionEvents(nominal, variations)}, settings, {"SR": edges}, advance=lambda *_: None)[
+        "SR"
+    ]
     assert edges[-1] == np.inf
     assert len(quoted.yields(signal=True)) == len(edges) - 1
     assert len(edges) == 2 or number == "auto"

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -6,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from fivesigma.datasets import from_arrays, from_frame
+from fivesigma.datasets import from_arrays, from_frame, load_events
 from fivesigma.errors import InputError
 from tests.datasets.files import frame
 
@@ -143,3 +144,97 @@ def test_integers_of_128_bits_in_a_frame() -> None:
     np.testing.assert_array_equal(events.column("y"), np.array([1, 2, 3, 2.0**100], dtype=np.float32))
     with pytest.raises(InputError, match="text or numbers"):
         from_frame(pl.DataFrame({**table, "EventId": wide}), features=["x"])
+
+
+def records(n: int = 200) -> Any:
+    """Events as coffea has them: records, lists of records, text, and what is missing."""
+    ak = pytest.importorskip("awkward")
+    rng = np.random.default_rng(5)
+    counts = rng.integers(0, 4, n)
+    size = int(counts.sum())
+    jets = ak.zip(
+        {
+            "pt": ak.unflatten(rng.exponential(40.0, size), counts),
+            "flavour": ak.unflatten(rng.integers(0, 6, size), counts),
+        }
+    )
+    met = ak.zip({"pt": rng.exponential(30.0, n), "phi": rng.normal(size=n)})
+    return ak.Array(
+        {
+            "event": np.arange(n),
+            "MET": met,
+            "Jet": jets,
+            "mass": ak.mask(rng.normal(125.0, 9.0, n), rng.random(n) < 0.9),
+            "Weight": rng.random(n),
+            "Label": np.where(rng.random(n) < 0.5, "s", "b"),
+        }
+    )
+
+
+def in_parquet(data: Any, folder: Path) -> Any:
+    import awkward as ak
+
+    ak.to_parquet(data, folder / "events.parquet")
+    return load_events(folder / "events.parquet", **ASKED)
+
+
+def in_dask_awkward(data: Any, _: Path) -> Any:
+    return from_frame(pytest.importorskip("dask_awkward").from_awkward(data, 3), **ASKED)
+
+
+def in_arrow(data: Any, *, polars: bool) -> Any:
+    import awkward as ak
+
+    table = ak.to_arrow_table(data, extensionarray=False)
+    return from_frame(pl.from_arrow(table) if polars else table, **ASKED)
+
+
+ASKED: dict[str, Any] = {
+    "features": ["MET.pt", "mass", "Jet.pt[0]", "HT = Sum$(Jet.pt)", "nb = sum(Jet.flavour == 5)"],
+    "keep": ["event"],
+    "cut": "MET.phi < 1.5",
+}
+HOLDERS: dict[str, Callable[[Any, Path], Any]] = {
+    "awkward": lambda data, _: from_frame(data, **ASKED),
+    "Parquet as coffea writes it": in_parquet,
+    "dask-awkward": in_dask_awkward,
+    "pyarrow": lambda data, _: in_arrow(data, polars=False),
+    "polars": lambda data, _: in_arrow(data, polars=True),
+}
+
+
+@pytest.mark.parametrize("kind", HOLDERS)
+def test_records_give_what_awkward_alone_gives(kind: str, tmp_path: Path) -> None:
+    ak, data = pytest.importorskip("awkward"), records()
+    events = HOLDERS[kind](data, tmp_path)
+    kept = data[data.MET.phi < 1.5]
+    wanted = [
+        kept.MET.pt,
+        ak.fill_none(kept.mass, np.nan),
+        ak.fill_none(ak.firsts(kept.Jet.pt), np.nan),
+        ak.sum(kept.Jet.pt, axis=1),
+        ak.sum(kept.Jet.flavour == 5, axis=1),
+    ]
+    np.testing.assert_array_equal(events.X, np.stack([np.asarray(v) for v in wanted], axis=1).astype(np.float32))
+    assert events.feature_names == ("MET.pt", "mass", "Jet_pt_0", "HT", "nb")
+    np.testing.assert_array_equal(events.weight, np.asarray(kept.Weight))
+    np.testing.assert_array_equal(events.kept["event"], np.asarray(kept.event))
+    assert events.y.tolist() == kept.Label.to_list()
+
+
+def test_records_without_what_is_needed() -> None:
+    ak, data = pytest.importorskip("awkward"), records()
+    with pytest.raises(InputError, match=r"no column 'Jet\.p' in the Array; did you mean 'Jet\.pt'"):
+        from_frame(data, features=["x = sum(Jet.p)"])
+    with pytest.raises(InputError, match=r"'Jet\.pt' of the Array does not hold one number per event .*'Jet\.pt\[0\]'"):
+        from_frame(data, features=["Jet.pt"])
+    with pytest.raises(InputError, match="the Array has no fields: give an array of records"):
+        from_frame(ak.Array([1.0, 2.0]))
+    with pytest.raises(InputError, match="'mass' is empty in row"):
+        from_frame(data, features=["MET.pt"], keep=["event"], process="mass")
+
+
+def test_columns_of_a_frame_can_stand_for_others() -> None:
+    data = frame().with_columns((pl.col("pt") * 2).alias("pt_up"))
+    varied = from_frame(data, features=["pt"], varied={"pt": "pt_up"}, missing=None)
+    np.testing.assert_array_equal(varied.X, 2 * from_frame(data, features=["pt"], missing=None).X)

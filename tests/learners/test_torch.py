@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
@@ -25,7 +25,13 @@ from fivesigma import CascadeClassifier, CascadePool, DecomposedClassifier, load
 from fivesigma._tools.threads import wanted_cores
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, MissingExtraError, StoreError
-from fivesigma.learners.net.inputs import Inputs, find_momenta, find_named_momenta, groups_of_weight
+from fivesigma.learners.net.inputs import (
+    Inputs,
+    find_momenta,
+    find_named_momenta,
+    groups_of_weight,
+    turning_column,
+)
 from fivesigma.store.archive import file_entry, render
 from tests.estimators.blobs import make_blobs
 
@@ -33,7 +39,13 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.numpy")
 
 from fivesigma import NetClassifier  # noqa: E402 - only where torch is
-from fivesigma.learners.net.model import DenseNet, find_device, limited_threads, random_mask  # noqa: E402
+from fivesigma.learners.net.model import (  # noqa: E402
+    DenseNet,
+    NetTraining,
+    find_device,
+    limited_threads,
+    random_mask,
+)
 
 # A few hundred events are enough here.
 pytestmark = pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
@@ -232,7 +244,7 @@ class TestTraining:
         if not torch.cuda.is_available():
             with pytest.raises(InputError, match="device='cuda' is not available here; use device='auto' or 'cpu'"):
                 NetClassifier(**SMALL, device="cuda").fit(X, y)
-        with pytest.raises(InputError, match="device must be auto, cpu, cuda or mps, got 'tpu'"):
+        with pytest.raises(InputError, match="device must be one of auto, cpu, cuda, mps, got 'tpu'"):
             NetClassifier(**SMALL, device="tpu").fit(X, y)
 
     def test_it_learns_what_a_line_cannot(self) -> None:
@@ -291,7 +303,7 @@ class TestWeightGroups:
 class TestState:
     def test_same_seed_same_bytes(self) -> None:
         X, y = make_collisions(500)
-        settings = {**SMALL, "momenta": [(0, 1, 2)], "dropout": 0.1}
+        settings = {**SMALL, "momenta": [(0, 1, 2), (3, None, 4)], "dropout": 0.1}
         first, second = (NetClassifier(**settings).fit(X, y) for _ in range(2))
         assert [a.tobytes() for a in first.weights_] == [a.tobytes() for a in second.weights_]
         other = NetClassifier(**{**settings, "random_state": 1}).fit(X, y)
@@ -503,7 +515,7 @@ class TestStore:
     ) -> None:
         X, y, weight = make_blobs(100)
         monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-        monkeypatch.setattr("fivesigma.learners.net.model.train", lambda *_: pytest.fail("trained first"))
+        monkeypatch.setattr(NetTraining, "run_epoch", lambda *_: pytest.fail("trained first"))
         pool = CascadePool([("net", NetClassifier(**SMALL))], checkpoint=tmp_path / "run", random_state=0, n_jobs=1)
         with pytest.raises(MissingExtraError, match=r"fivesigma\[torch\]"):
             pool.fit(X, y, weight)
@@ -640,6 +652,55 @@ class TestLikeTheOtherEstimators:
                 call()
 
 
+class TestCheckpoint:
+    def net(self, folder: Path | None, **options: Any) -> NetClassifier:
+        shape = {"width": 6, "depth": 2, "batch_size": 100, "epochs": 6, "random_state": 1, "n_jobs": 1}
+        return NetClassifier(**{**shape, "momenta": [(0, 1, 2)], "weight_groups": 2, **options}, checkpoint=folder)
+
+    def events(self) -> tuple[Any, Any, Any]:
+        rng = np.random.default_rng(0)
+        X = np.column_stack([rng.exponential(30, 800), rng.normal(size=800), rng.uniform(-np.pi, np.pi, 800)])
+        X = np.column_stack([X, rng.normal(size=800)])
+        return X, (X[:, 0] + 10 * X[:, 3] > 30).astype(int), rng.uniform(0.5, 1.5, 800)
+
+    @pytest.mark.parametrize("after", [1, 4])
+    def test_a_broken_training_ends_as_an_unbroken_one(
+        self, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        events = self.events()
+        whole = self.net(None).fit(*events)
+        run = NetTraining.run_epoch
+
+        def breaks(training: NetTraining) -> float:
+            if len(training.losses) == after:
+                raise KeyboardInterrupt
+            return run(training)
+
+        monkeypatch.setattr(NetTraining, "run_epoch", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            self.net(tmp_path / "run").fit(*events)
+        assert f"interrupted after epoch {after}; the same call resumes from epoch {after}" in capsys.readouterr().err
+        left: list[int] = []
+
+        def counted(training: NetTraining) -> float:
+            left.append(len(training.losses))
+            return run(training)
+
+        monkeypatch.setattr(NetTraining, "run_epoch", counted)
+        resumed = self.net(tmp_path / "run").fit(*events)
+        assert left == list(range(after, 6))
+        np.testing.assert_array_equal(resumed.decision_function(events[0]), whole.decision_function(events[0]))
+        np.testing.assert_array_equal(resumed.loss_, whole.loss_)
+
+    def test_that_of_other_events_or_settings_is_refused(self, tmp_path: Path) -> None:
+        X, y, weight = self.events()
+        self.net(tmp_path / "run").fit(X, y, weight)
+        with pytest.raises(InputError, match="of other events"):
+            self.net(tmp_path / "run").fit(X[::-1], y[::-1], weight)
+        with pytest.raises(InputError, match="of another configuration"):
+            self.net(tmp_path / "run", width=7).fit(X, y, weight)
+
+
 class TestNamedMomenta:
     def table(self, n: int = 3000) -> tuple[list[str], Any]:
         rng = np.random.default_rng(0)
@@ -666,13 +727,55 @@ class TestNamedMomenta:
         none = find_named_momenta(None, X)
         assert (none.momenta, none.note) == ([], "no columns are named as the pt and phi of a particle")
 
-    @pytest.mark.parametrize("what", ["px", "azimuth"])
+    def turning(self, what: str, X: Any) -> Any:
+        """A column that changes when events are rotated, mirrored or flipped."""
+        rng = np.random.default_rng(1)
+        return {
+            "px": X[:, 0] * np.cos(X[:, 2]),
+            "size of py": np.abs(X[:, 0] * np.sin(X[:, 2])),
+            "azimuth": (X[:, 7] + rng.normal(0, 1.0, len(X)) + np.pi) % (2 * np.pi) - np.pi,
+            "pseudorapidity": X[:, 6] + rng.normal(0, 1.0, len(X)),
+            "signed angle": (X[:, 2] - X[:, 7] + np.pi) % (2 * np.pi) - np.pi,
+        }[what]
+
+    TURNING = ("px", "size of py", "azimuth", "pseudorapidity", "signed angle")
+
+    @pytest.mark.parametrize("what", TURNING)
     def test_a_column_that_turns_with_the_event_forbids_them(self, what: str) -> None:
         names, X = self.table()
-        other = X[:, 0] * np.cos(X[:, 2]) if what == "px" else X[:, 7]
-        found = find_named_momenta([*names, "other"], np.column_stack([X, other]))
+        X = np.column_stack([X, self.turning(what, X)])
+        found = find_named_momenta([*names, "other"], X)
         assert found.momenta == []
         assert "column 'other' turns with the event" in found.note
+
+    @pytest.mark.parametrize("what", TURNING)
+    def test_given_momenta_are_refused_beside_a_column_that_turns(self, what: str) -> None:
+        _, X = self.table()
+        X, y = np.column_stack([X, self.turning(what, X)]), (X[:, 0] > 40).astype(int)
+        momenta = [(0, 1, 2), (3, None, 4), (5, 6, 7)]
+        with pytest.raises(InputError, match="column 9 turns with the event and is part of no momentum"):
+            NetClassifier(**{**SMALL, "momenta": momenta}).fit(X, y)
+        NetClassifier(**{**SMALL, "momenta": momenta, "columns": [0, 3, 5, 8]}).fit(X, y)
+
+    @given(st.integers(0, 2**32 - 1))
+    @settings(max_examples=25, deadline=None)
+    def test_a_turned_copy_of_events_is_as_good(self, seed: int) -> None:
+        """What passes the test is the same in turned events: invariants of any events are never taken for turning."""
+        rng = np.random.default_rng(seed)
+        _, X = self.table(2000)
+        angle, mirror = rng.uniform(-np.pi, np.pi, len(X)), rng.choice([-1, 1], len(X))
+        for phi in (2, 4, 7):
+            X[:, phi] = (mirror * X[:, phi] + angle + np.pi) % (2 * np.pi) - np.pi
+        X[:, [1, 6]] *= rng.choice([-1, 1], len(X))[:, None]
+        mass = np.sqrt(2 * X[:, 0] * X[:, 5] * np.abs(np.cosh(X[:, 1] - X[:, 6]) - np.cos(X[:, 2] - X[:, 7])))
+        X = np.column_stack([X, mass, X[:, 1] * X[:, 6], np.where(X[:, 0] > 30, X[:, 5], np.nan)])
+        assert turning_column(X, np.array([[0, 1, 2], [3, -1, 4], [5, 6, 7]])) is None
+
+    def test_names_can_stand_beside_an_array(self) -> None:
+        names, X = self.table(600)
+        y = (X[:, 0] > 40).astype(int)
+        net = NetClassifier(**{**SMALL, "momenta": "auto"}, names=names).fit(X, y)
+        assert net.inputs_.momenta.tolist() == [[0, 1, 2], [3, -1, 4], [5, 6, 7]]
 
     def test_a_phi_that_is_no_angle_is_none(self) -> None:
         names, X = self.table()

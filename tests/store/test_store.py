@@ -19,10 +19,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import fivesigma
@@ -123,6 +124,29 @@ def test_native_files_and_a_readable_manifest(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
     with pytest.raises(ValueError, match="feature names"):
         again.predict(frame[frame.columns[::-1]])
+
+
+class TestPipeline:
+    def fitted(self) -> Pipeline:
+        steps = make_pipeline(StandardScaler(), GrownCascadeClassifier(**GROWN))
+        return steps.fit(X, y, growncascadeclassifier__sample_weight=weight)
+
+    def test_that_ends_in_ours_is_saved_and_scores_alike(self, tmp_path: Path) -> None:
+        model = self.fitted()
+        loaded = load(save(model, tmp_path / "model"))
+        assert [name for name, _ in loaded.steps] == [name for name, _ in model.steps]
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+        assert loaded[-1].cut_ == model[-1].cut_
+        assert not list((tmp_path / "model").glob("*.pickle"))
+
+    def test_that_is_not_fitted_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="is not fitted"):
+            save(clone(self.fitted()), tmp_path / "model")
+
+    def test_that_ends_in_something_else_is_refused(self, tmp_path: Path) -> None:
+        other = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+        with pytest.raises(StoreError, match="a Pipeline cannot be saved"):
+            save(other, tmp_path / "model")
 
 
 def test_categories_of_a_frame(tmp_path: Path) -> None:

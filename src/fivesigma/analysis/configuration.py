@@ -51,6 +51,7 @@ class AnalysisSettings:
     min_background: float | None = None
     ntuples: str | None = None  # InputPath of events where that of General leads to histograms
     tree: str | None = None  # of samples that name none
+    figures: bool = True
     label: str = ""  # of the experiment, on figures
     blind_above: float | None = None  # score below which figures show data of a blinded region
 
@@ -70,6 +71,8 @@ class AnalysisSettings:
         check_schema(block, "block", BLOCK)
         _check_what_is_trained(block)
         categories, number = block["Categories"], block["Categories"].get("Number", "auto")
+        figures = block.get("Figures", {})
+        figures = {} if figures is True else figures
         if "Preselection" in block:
             Expression(block["Preselection"], "Preselection")
         return cls(
@@ -95,8 +98,9 @@ class AnalysisSettings:
             min_background=categories.get("MinBackground"),
             ntuples=block.get("InputPath"),
             tree=block.get("Tree"),
-            label=block.get("Figures", {}).get("Label", ""),
-            blind_above=block.get("Figures", {}).get("BlindAbove"),
+            figures=figures is not False,
+            label=figures.get("Label", "") if figures else "",
+            blind_above=figures.get("BlindAbove") if figures else None,
         )
 
 
@@ -158,6 +162,10 @@ class Analysis:
     def chosen(self) -> list[dict[str, Any]]:
         """Regions whose categories are made."""
         return [find_named(self.regions, name) for name in self.settings.regions]
+
+    def is_filled(self, region: Mapping[str, Any]) -> bool:
+        """Whether the histograms of a region exist already, and are read as they are."""
+        return self.settings.ntuples is not None and region["Name"] not in self.settings.regions
 
     def score_of(self, region: str) -> str:
         """Branch of the score of a chosen region."""

@@ -13,6 +13,7 @@ from fivesigma._types import Array, IntArray
 from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, AnalysisSettings, modifier_of
 from fivesigma.analysis.histograms import Key
 from fivesigma.categories import Categories, categorise
+from fivesigma.categories.one_score.channels import categorise_channels
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.folds import fold_numbers
 from fivesigma.errors import InputError, SmallSampleWarning
@@ -100,49 +101,24 @@ def folds_of(events: ScoredEvents, n_folds: int) -> IntArray:
 
 
 def choose_edges(
-    regions: Mapping[str, RegionEvents], settings: AnalysisSettings, value: Callable[[Mapping[str, Array]], float]
+    regions: Mapping[str, RegionEvents], settings: AnalysisSettings, shares: Sequence[int] | None = None
 ) -> dict[str, Any]:
-    """Categories, or the cut, of each region; the number of categories is shared by what each region is worth.
-
-    For every number of categories each region has its own best edges. How many it gets is decided by the value, the
-    profiled significance or precision of all regions together: one more where it gains most, then exchanges.
-    """
-    alone = len(regions) == 1 or isinstance(settings.categories, str)
-    if alone:
-        return {name: choose_categories(events, settings) for name, events in regions.items()}
-    found: dict[tuple[str, int], Any] = {}
-
-    def at(name: str, number: int) -> Any:
-        if (name, number) not in found:
-            try:
-                found[name, number] = choose_categories(regions[name], settings, number)
-            except InputError:  # the floors allow no more
-                if number == 1:
-                    raise
-                found[name, number] = None
-        return found[name, number]
-
-    def worth(numbers: Mapping[str, int]) -> float:
-        chosen = {name: at(name, number) for name, number in numbers.items()}
-        return -np.inf if None in chosen.values() else value({name: edges_of(one) for name, one in chosen.items()})
-
-    numbers = dict.fromkeys(regions, 1)
-    while sum(numbers.values()) < int(settings.categories):
-        best = max(({**numbers, name: k + 1} for name, k in numbers.items()), key=worth)
-        if worth(best) == -np.inf:
-            break
-        numbers = best
-    while True:
-        exchanges = [
-            {**numbers, first: numbers[first] + 1, second: numbers[second] - 1}
-            for first in numbers
-            for second in numbers
-            if first != second and numbers[second] > 1
-        ]
-        best = max([numbers, *exchanges], key=worth)  # the first of equal ones
-        if best is numbers:
-            return {name: at(name, number) for name, number in numbers.items()}
-        numbers = best
+    """Categories, or the cut, of each region; several regions share their categories by what each is worth."""
+    if len(regions) == 1 or settings.categories == CUT:
+        number = None if shares is None else shares[0]
+        return {name: choose_categories(events, settings, number) for name, events in regions.items()}
+    total = settings.categories if shares is None else sum(shares)
+    if isinstance(total, str):  # "auto": what each would have alone
+        total = sum(len(choose_categories(events, settings)) for events in regions.values())
+    found = categorise_channels(
+        {name: (events.nominal, systematics_of(events.variations)) for name, events in regions.items()},
+        total,
+        shares=shares,
+        goal=settings.goal,
+        min_effective=settings.min_effective or None,
+        min_background=settings.min_background or 0.0,
+    )
+    return dict(found)
 
 
 def choose_categories(events: RegionEvents, settings: AnalysisSettings, number: int | None = None) -> Any:
@@ -167,52 +143,74 @@ def edges_of(found: Any) -> Array:
 
 
 def cross_fitted(
-    events: RegionEvents, settings: AnalysisSettings, edges: Array, *, advance: Callable[[int, str], None]
-) -> YieldShifts:
+    regions: Mapping[str, RegionEvents],
+    settings: AnalysisSettings,
+    edges: Mapping[str, Array],
+    *,
+    advance: Callable[[int, str], None],
+) -> dict[str, YieldShifts]:
     """Yields of categories whose edges were chosen without the fold of the events that fill them.
 
     For every fold the edges are chosen on the events of the others, scaled to the full yield of each class.
     """
-    number, nominal = len(edges) - 1, events.nominal
-    _, signal, weight = nominal.arrays()
-    fold = folds_of(nominal, settings.folds)
+    numbers = {name: len(own) - 1 for name, own in edges.items()}
     chosen = []
     for k in range(settings.folds):
-        factors = [float(weight[signal == c].sum() / weight[(signal == c) & (fold != k)].sum()) for c in (True, False)]
-
-        def without(side: ScoredEvents, k: int = k, factors: list[float] = factors) -> ScoredEvents:
-            rest = take(side, folds_of(side, settings.folds) != k)
-            return scale(rest, np.where(rest.arrays()[1], *factors))
-
-        others = RegionEvents(without(nominal), change(events.variations, without))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallSampleWarning)
-            chosen.append(_at_most(others, settings, number))
+            rest = {name: _without(events, k, settings.folds) for name, events in regions.items()}
+            chosen.append(_at_most(rest, settings, numbers))
         advance(1, f"fold {k + 1} of {settings.folds}")
 
-    def category(events: ScoredEvents) -> ScoredEvents:
-        """Number of the category, from the top, so that folds with fewer have the same highest ones."""
-        found = np.full(len(events), -1.0)
-        fold = folds_of(events, settings.folds)
-        for k, own in enumerate(chosen):
-            rows = fold == k
-            place = np.searchsorted(own, events.score[rows], side="right") - 1
-            place = np.minimum(place, len(own) - 2)
-            found[rows] = np.where(place < 0, -1, place + number - (len(own) - 1))
-        return replace(events, score=found)
+    def filled(name: str, events: RegionEvents) -> YieldShifts:
+        number = numbers[name]
 
-    numbered = RegionEvents(category(nominal), change(events.variations, category))
-    return shifts_in(np.arange(number + 1.0), numbered)
+        def category(side: ScoredEvents) -> ScoredEvents:
+            """Number of the category, from the top, so that folds with fewer have the same highest ones."""
+            found = np.full(len(side), -1.0)
+            fold = folds_of(side, settings.folds)
+            for k, own in enumerate(one[name] for one in chosen):
+                rows = fold == k
+                place = np.searchsorted(own, side.score[rows], side="right") - 1
+                place = np.minimum(place, len(own) - 2)
+                found[rows] = np.where(place < 0, -1, place + number - (len(own) - 1))
+            return replace(side, score=found)
+
+        numbered = RegionEvents(category(events.nominal), change(events.variations, category))
+        return shifts_in(np.arange(number + 1.0), numbered)
+
+    return {name: filled(name, events) for name, events in regions.items()}
 
 
-def _at_most(events: RegionEvents, settings: AnalysisSettings, number: int) -> Array:
-    """Edges of as many categories as these events allow, up to the number."""
-    for k in range(number, 1, -1):
+def _without(events: RegionEvents, k: int, n_folds: int) -> RegionEvents:
+    """Events of the other folds, scaled to the full yield of each class."""
+    _, signal, weight = events.nominal.arrays()
+    others = folds_of(events.nominal, n_folds) != k
+    totals = [(float(weight[signal == c].sum()), float(weight[(signal == c) & others].sum())) for c in (True, False)]
+    factors = [total / rest if rest else 1.0 for total, rest in totals]
+
+    def without(side: ScoredEvents) -> ScoredEvents:
+        rest = take(side, folds_of(side, n_folds) != k)
+        return scale(rest, np.where(rest.arrays()[1], *factors))
+
+    return RegionEvents(without(events.nominal), change(events.variations, without))
+
+
+def _at_most(
+    regions: Mapping[str, RegionEvents], settings: AnalysisSettings, numbers: Mapping[str, int]
+) -> dict[str, Array]:
+    """Edges of as many categories as these events allow, up to the numbers."""
+    shares = dict(numbers)
+    while True:
         try:
-            return edges_of(choose_categories(events, settings, k))
+            found = choose_edges(regions, settings, list(shares.values()))
         except InputError:  # the floors cannot be met so often with fewer events
-            continue
-    return edges_of(choose_categories(events, settings, 1))
+            largest = max(shares, key=lambda name: shares[name])
+            if shares[largest] == 1:
+                raise
+            shares[largest] -= 1
+        else:
+            return {name: edges_of(one) for name, one in found.items()}
 
 
 def shifts_in(edges: Array, events: RegionEvents) -> YieldShifts:

@@ -46,8 +46,10 @@ def training_events(reader: Reader, analysis: Analysis, templates: Iterable[Temp
     parts = []
     for template in templates:
         texts = [] if template.weight is None else [template.weight]
-        region = find_named(analysis.regions, template.region)
-        factor = analysis.norm_factor(region, find_named(analysis.simulated, template.sample))
+        factor = 1.0
+        if not template.is_data:
+            region = find_named(analysis.regions, template.region)
+            factor = analysis.norm_factor(region, find_named(analysis.simulated, template.sample))
         for tree in template.trees:
             entries = reader.read(tree, template.owner, texts, cut=template.condition)
             if len(entries):

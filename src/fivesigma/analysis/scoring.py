@@ -35,6 +35,7 @@ class Scorer:
 
     events: Scored
     plain: Scored  # the same with the plain scores of models that know the systematics
+    shown: Scored  # data of blinded regions, below the score from which on they are hidden
 
     def __init__(
         self, analysis: Analysis, templates: Sequence[Template], reader: Reader, *, hidden: Collection[str]
@@ -100,16 +101,22 @@ class Scorer:
     def _collect(self, entries: Entries, wanted: Sequence[Template], scores: Mapping[str, Array]) -> None:
         inside = regions_inside(entries, wanted, self.hidden)
         for template in wanted:
-            if template.needs_score and not (template.is_data and template.region in self.hidden):
+            if template.needs_score:
                 rows = inside[template.region, template.condition]
+                if self._is_hidden(template):
+                    below = self.analysis.settings.blind_above
+                    rows = rows & (scores[template.variable] < (-np.inf if below is None else below))
                 part = {"score": scores[template.variable][rows], "weight": entries.weight(template)[rows]}
                 plain = scores.get(_plain_branch(template.variable))
                 if plain is not None:
                     part["plain"] = plain[rows]
                 self._parts.setdefault(template.key, []).append({**part, "ids": entries.number[rows]})
 
+    def _is_hidden(self, template: Template) -> bool:
+        return template.is_data and template.region in self.hidden
+
     def _join(self) -> None:
-        self.events, self.plain = {}, {}
+        self.events, self.plain, self.shown = {}, {}, {}
         for template in self._templates:
             parts = [part for part in self._parts.pop(template.key, []) if len(part["score"])]
             if parts:
@@ -117,7 +124,7 @@ class Scorer:
                 n, is_signal = len(of["score"]), template.sample in self.analysis.signal
                 named = np.full(n, template.sample)
                 found = ScoredEvents(of["score"], np.full(n, is_signal), of["weight"], None, named, of["ids"])
-                self.events[template.key] = found
+                (self.shown if self._is_hidden(template) else self.events)[template.key] = found
                 if "plain" in of:
                     self.plain[template.key] = replace(found, score=of["plain"])
 
@@ -136,7 +143,7 @@ def _plain_branch(branch: str) -> str:
 def ntuple_names(templates: Sequence[Template]) -> dict[File, str]:
     """Names of the outputs: those of the inputs, with a number where folders hold files of one name."""
     found: dict[File, str] = {}
-    for file in dict.fromkeys(file for template in templates for file in template.files):
+    for file in by_tree(templates):
         taken = {name.casefold() for name in found.values()}
         stem, dot, ending = file.name.lstrip(".").partition(".")
         numbered = (f"{stem}_{k}{dot}{ending}" for k in range(2, len(taken) + 3))

@@ -54,7 +54,7 @@ def lines(step: str, record: Record, *, goal: str, blind: Sequence[str]) -> list
             _same_bins(record["categorise"]),
         ]
     pages = [name for name in record.steps[step].outputs if name.endswith(".html")]
-    return [f"report in {folder / name}" for name in pages]
+    return [*notes, *(f"report in {folder / name}" for name in pages)]
 
 
 def _same_bins(categorise: dict[str, Any]) -> str:

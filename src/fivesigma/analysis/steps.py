@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import warnings
@@ -21,10 +22,12 @@ from fivesigma.analysis import cabinetry_workspace as cab
 from fivesigma.analysis.analysis_file import read_analysis
 from fivesigma.analysis.configuration import CUT, QUANTITY, SCORE, Analysis, find_named, holds, name_of_data
 from fivesigma.analysis.edge_choice import RegionEvents
+from fivesigma.analysis.figures import CATEGORIES, Album, draw_features, draw_fit, draw_overtraining
 from fivesigma.analysis.histograms import (
     Filled,
     Histograms,
     fill_histogram,
+    read_filled,
     read_histograms,
     table_of,
     write_histograms,
@@ -50,6 +53,7 @@ from fivesigma.estimators.make import MODELS
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.reporting import Section, report
+from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.store import load, save
 
 __all__ = ["analyse"]
@@ -57,6 +61,7 @@ __all__ = ["analyse"]
 _Result = tuple[Iterable[Path], dict[str, Any]]
 # Scores lie between 0 and 1, and cabinetry drops what lies at or above the last edge.
 ABOVE = 1.01
+FIGURES = "figures"
 
 
 def analyse(
@@ -166,6 +171,11 @@ class _Run:
         self.analysis = analysis
         self.unblind, self.friends, self.n_jobs, self.verbose = unblind, friends, n_jobs, verbose
         self.templates = templates_of(analysis)
+        for region in analysis.regions:  # whose bins are those of their histograms
+            if analysis.is_filled(region):
+                first = next(template for template in self.templates if template.region == region["Name"])
+                edges, _ = read_filled(first.files[0], str(first.histogram), first.owner)
+                region |= {"Binning": edges.tolist(), "Variable": region.get("Variable", region["Name"])}
 
     # What each step depends on.
 
@@ -197,7 +207,10 @@ class _Run:
             names = list(ntuple_names(self.templates).values())
             return digest(names, trees, reading, named, self.friends, settings["score"], record.outputs("train"))
         if name == "categorise":
-            wanted = {key: settings[key] for key in ("goal", "categories", "edges", "min_effective", "min_background")}
+            wanted = {
+                key: settings[key]
+                for key in ("goal", "categories", "edges", "min_effective", "min_background", "blind_above")
+            }
             own = [template for template in self.templates if template.needs_score]
             chosen = [wanted, self.analysis.regions, self.analysis.systematics, self.unblind, normed]
             return digest(chosen, self._described(own), record.outputs("read", "score"))
@@ -205,7 +218,8 @@ class _Run:
             shown = [settings["validation"], record["categorise"]]
             return digest(self.analysis.config, record.outputs("read", "categorise"), shown)
         outputs = record.outputs("train", "categorise", "workspace")
-        return digest(outputs, record["categorise"], record["workspace"])
+        shown = [settings["label"], settings["blind_above"], self.unblind]
+        return digest(outputs, record["categorise"], record["workspace"], shown)
 
     def _described(self, templates: Sequence[Template]) -> list[Any]:
         """Templates with the contents of their files in place of the names."""
@@ -216,7 +230,8 @@ class _Run:
 
     def look_at_files(self) -> None:
         """Form the digests of all files, which are then known: large ones take a while."""
-        files, folder = list(by_tree(self.templates)), self.folder.resolve()
+        files = list(dict.fromkeys(file for template in self.templates for file in template.files))
+        folder = self.folder.resolve()
         with bar(len(files), bool(self.verbose), "files") as advance:
             for file in files:
                 if isinstance(file, Path) and file.resolve().is_relative_to(folder):
@@ -290,13 +305,12 @@ class _Run:
     @cached_property
     def chosen(self) -> dict[str, Any]:
         """Categories or the cut of each chosen region."""
-        return self._choose(self.events)
+        return edge_choice.choose_edges(self.events, self.analysis.settings)
 
-    def _choose(self, events: Mapping[str, RegionEvents]) -> dict[str, Any]:
-        sign = 1.0 if self.goal == "discovery" else -1.0
-        return edge_choice.choose_edges(
-            events, self.analysis.settings, lambda edges: sign * self._value(self._shifts(edges, events))
-        )
+    @property
+    def safe_names(self) -> cab.SafeNames:
+        """Names in the workspace."""
+        return cab.SafeNames.of(self.analysis.config)
 
     @property
     def goal(self) -> str:
@@ -311,9 +325,6 @@ class _Run:
         if len(parts) == 1:
             return next(iter(parts.values()))
         return all_regions.combine(self.analysis, parts, free_norms=False)
-
-    def _value(self, parts: Mapping[str, YieldShifts]) -> float:
-        return self._together(parts).waterfall(self.goal)[-1][1]
 
     @property
     def trees(self) -> list[Any]:
@@ -451,7 +462,7 @@ class _Run:
     def categorise(self) -> _Result:
         """Choose the edges, evaluate edges that did not see the events, and fill the histograms of the score."""
         settings, plain = self.analysis.settings, self.scorer.plain
-        n_steps = settings.folds * len(self.events) + 1
+        n_steps = settings.folds + 1
         with bar(n_steps * (2 if plain else 1), bool(self.verbose), "categorise") as advance:
             edges = {name: np.array(own) for name, own in (settings.edges or {}).items()}
             if settings.edges is None:
@@ -459,13 +470,17 @@ class _Run:
             advance(1, "")
             seen = quoted = self._shifts(edges, self.events)
             if settings.edges is None:  # chosen on these events
-                quoted = self._cross_fitted(self.events, edges, advance)
+                quoted = edge_choice.cross_fitted(self.events, settings, edges, advance=advance)
             other = None
             if plain and settings.edges is None:
                 events = self._events(plain)
-                own = {name: edge_choice.edges_of(one) for name, one in self._choose(events).items()}
+                own = {
+                    name: edge_choice.edges_of(one) for name, one in edge_choice.choose_edges(events, settings).items()
+                }
                 advance(1, "")
-                other = self._described_value(self._together(self._cross_fitted(events, own, advance)))
+                other = self._described_value(
+                    self._together(edge_choice.cross_fitted(events, settings, own, advance=advance))
+                )
         together = self._together(seen)
         notes = list(together.notes())
         outside = sum(int((events.nominal.score >= edges[name][-1]).sum()) for name, events in self.events.items())
@@ -473,12 +488,15 @@ class _Run:
             notes.append(f"{outside:,} simulated events lie at or above the last edge and are in no category")
         limits, filled = self._limits(), Histograms()
         binning = self._binning(edges, limits)
+        shown = Histograms()
         for template in self.templates:
-            if template.needs_score and not (template.is_data and template.region in self.hidden):
-                events_of = self.scorer.events.get(template.key)
+            if template.needs_score:
+                is_hidden = template.is_data and template.region in self.hidden
+                events_of = (self.scorer.shown if is_hidden else self.scorer.events).get(template.key)
                 empty = (np.empty(0), np.empty(0))
                 score, weight = empty if events_of is None else (events_of.score, events_of.arrays()[2])
-                filled[template.key] = fill_histogram(binning[template.region], score, weight)
+                into = shown if is_hidden else filled
+                into[template.key] = fill_histogram(binning[template.region], score, weight)
         workspace_checks.check_relative(self.templates, filled)
         found = {
             "edges": {name: list(map(repr, own.tolist())) for name, own in edges.items()},
@@ -492,15 +510,8 @@ class _Run:
             "b": {name: part.yields(signal=False).tolist() for name, part in seen.items()},
             "notes": notes,
         }
-        return [write_histograms(self.folder / "chosen.npz", filled)], found
-
-    def _cross_fitted(
-        self, events: Mapping[str, RegionEvents], edges: Mapping[str, Array], advance: Callable[[int, str], None]
-    ) -> dict[str, YieldShifts]:
-        settings = self.analysis.settings
-        return {
-            name: edge_choice.cross_fitted(own, settings, edges[name], advance=advance) for name, own in events.items()
-        }
+        files = {"chosen.npz": filled, "shown.npz": shown}
+        return [write_histograms(self.folder / name, made) for name, made in files.items()], found
 
     def _described_value(self, shifts: YieldShifts) -> dict[str, Any]:
         """What is quoted, and how it comes about."""
@@ -533,17 +544,16 @@ class _Run:
         folder = self.folder / cab.HISTOGRAMS
         folder.mkdir(exist_ok=True)
         with bar(2, bool(self.verbose), "workspace") as advance:
-            fitted = cab.without_regions(config, [names.regions[name] for name in self.analysis.settings.validation])
             shown, said = cab.build_workspace(config, names, histograms, folder)
-            workspace, _ = cab.build_workspace(fitted, names, histograms, folder) if fitted != config else (shown, [])
             workspace_checks.check_workspace(shown, self.analysis, names, histograms)
-            workspace_checks.check_same_channels(workspace, shown)
+            validation = [names.regions[name] for name in self.analysis.settings.validation]
+            workspace, config = (cab.without_regions(whole, validation) for whole in (shown, config))
             files = [
-                cab.write_config(fitted, self.folder / "cabinetry.yml"),
+                cab.write_config(config, self.folder / "cabinetry.yml"),
                 cab.write_workspace_file(workspace, self.folder / "workspace.json"),
                 counting.write_csv(self.folder / "templates.csv", table_of(histograms, binning)),
             ]
-            if fitted != config:
+            if validation:
                 files.append(cab.write_workspace_file(shown, self.folder / "validation.json"))
             advance(1, "fit")
             found = cab.fit_workspace(workspace, self.goal)
@@ -585,23 +595,76 @@ class _Run:
         return ordered
 
     def report(self) -> _Result:
-        """Write a page for each chosen region, and tables."""
+        """Draw the figures, and write a page for each chosen region, and tables."""
         found, fit = self.record["categorise"], self.record["workspace"]
-        section = expectation_section(found, fit, goal=self.goal, blind=bool(self.hidden))
+        album = Album(self.folder / FIGURES, self.analysis.settings.label)
+        notes: list[str] = []
+        with bar(2 * len(self.events) + 1, bool(self.verbose), "report") as advance:
+            read = {name: self._read_events(name) for name in self.events} if self.models else {}
+            if self.analysis.settings.figures:
+                notes = self._draw_fit(album)
+                advance(1, "figures")
+                for branch, model in self.models.items():
+                    own = Events.concatenate([read[region["Name"]] for region in self.analysis.models[branch]])
+                    suffix, by = branch.removeprefix(SCORE), self.analysis.settings.event_number
+                    notes += draw_overtraining(album, suffix, model, own, by)
+                for name, events in read.items():
+                    self._draw_features(album, name, events)
+                    advance(1, "features")
+            section = expectation_section(found, fit, goal=self.goal, blind=bool(self.hidden))
+            section = replace(section, notes=tuple(notes), figures=tuple(album.shown))
+            files = [*album.files]
+            for name, events_of in self.events.items():
+                files.append(self._page(name, events_of, read.get(name, events_of.nominal), section))
+                advance(1, name)
         tables = {"yields.tex": yields_table(self.record["read"]["yields"])}
         tables["waterfall.tex"] = waterfall_table(found["cross_fitted"]["waterfall"], QUANTITY[self.goal])
-        files = []
-        with bar(len(self.events), bool(self.verbose), "report") as advance:
-            for name, events in self.events.items():
-                files.append(self._page(name, events, section))
-                advance(1, name)
         for file, text in tables.items():
             with written_whole(self.folder / file) as beside:
                 beside.write_text(text, encoding="utf-8")
             files.append(self.folder / file)
-        return files, {}
+        return files, {"notes": notes}
 
-    def _page(self, name: str, events: RegionEvents, section: Section) -> Path:
+    def _draw_fit(self, album: Album) -> list[str]:
+        """Draw all regions before and after the fit; of blinded ones those data that may be looked at."""
+        names, binning, settings = self.safe_names.regions, self.binning, self.analysis.settings
+        workspace = json.loads((self.folder / "workspace.json").read_text(encoding="utf-8"))
+        shown = self.folder / "validation.json"
+        shown = json.loads(shown.read_text(encoding="utf-8")) if settings.validation else workspace
+        below = {key[0]: filled for key, filled in read_histograms(self.folder / "shown.npz").items()}
+        visible, axes = {}, {}
+        for item in shown["observations"]:
+            region = next(region for region in self.analysis.regions if names[region["Name"]] == item["name"])
+            name, edges = region["Name"], binning[region["Name"]]
+            visible[item["name"]] = np.array(item["data"])
+            axes[item["name"]] = edges, region.get("Variable", "")
+            if name in settings.regions:
+                axes[item["name"]] = np.arange(float(len(edges))), CATEGORIES
+            if name in self.record["workspace"]["expected_data"]:
+                visible[item["name"]] = np.full(len(edges) - 1, np.nan)
+            if name in below and settings.blind_above is not None:
+                seen = edges[1:] <= settings.blind_above
+                visible[item["name"]][seen] = below[name].yields[seen]
+        signal = [self.safe_names.samples[name] for name in self.analysis.signal]
+        return draw_fit(album, workspace, shown, visible=visible, binning=axes, signal=signal)
+
+    def _read_events(self, name: str, *, data: bool = False) -> Events:
+        """Simulated events, or data, of a chosen region with their features."""
+        own = [t for t in self.templates if t.region == name and t.systematic is None and t.is_data is data]
+        return Events.concatenate(training_events(self.reader, self.analysis, own))
+
+    def _draw_features(self, album: Album, name: str, events: Events) -> None:
+        """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for."""
+        below, model = self.analysis.settings.blind_above, self.models[self.analysis.score_of(name)]
+        data, text = None, self.safe_names.regions[name]
+        if self.analysis.data is not None and (name not in self.hidden or below is not None):
+            data = self._read_events(name, data=True)
+        if data is not None and name in self.hidden:
+            text += f", score < {below:g}"
+            events, data = (one[np.flatnonzero(model.predict_proba(one)[:, 1] < below)] for one in (events, data))
+        draw_features(album, self.safe_names.regions[name], text, events, data, self.analysis.signal)
+
+    def _page(self, name: str, events: RegionEvents, shown_events: Events | ScoredEvents, section: Section) -> Path:
         settings = self.analysis.settings
         # One cut, which the page shows, cannot measure a free yield.
         known = {key: value for key, value in events.variations.items() if not getattr(value, "free", False)}
@@ -615,6 +678,6 @@ class _Run:
             if len(self.events) == 1 and self.goal == "discovery":
                 shown["cross_fitted"] = self.record["categorise"]["cross_fitted"]["significance"]
         title = f"{self.analysis.config['General']['Measurement']}, region {name}"
-        page = report(model, events.nominal, title=title, sections=[section], **shown)
-        safe = cab.SafeNames.of(self.analysis.config).regions[name]
-        return page.write(self.folder / ("report.html" if len(self.events) == 1 else f"report_{safe}.html"))
+        page = report(model, shown_events, title=title, sections=[section], **shown)
+        ending = "" if len(self.events) == 1 else f"_{self.safe_names.regions[name]}"
+        return page.write(self.folder / f"report{ending}.html")

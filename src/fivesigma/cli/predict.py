@@ -24,8 +24,13 @@ from fivesigma.errors import InputError
 @click.command(epilog="Example: fivesigma predict model test.root -o scores.parquet")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="SCORES",
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="SCORES",
               help="Write the scores to this file, which must end in .csv, .parquet or .root.")  # fmt: skip
+@click.option("--in-place", is_flag=True,
+              help="Add the branches score and selected to the trees of FILE... in place of -o; a copy gets them and "
+              "then takes the name of the file, so that no file is ever half-written.")  # fmt: skip
+@click.option("--branch", default="score", show_default=True, metavar="NAME",
+              help="With --in-place: call the branch of the score so, and the other NAME_selected.")  # fmt: skip
 @click.option("--label", metavar="COLUMN",
               help="Read labels from this column, or no labels with the word none; by default from the column of the "
               "training, if it is there.")  # fmt: skip
@@ -55,7 +60,9 @@ def predict(
     *,
     model: Path,
     files: tuple[str, ...],
-    output: Path,
+    output: Path | None,
+    in_place: bool,
+    branch: str,
     label: str | None,
     weight: str | None,
     process: str | None,
@@ -72,16 +79,25 @@ def predict(
 
     SCORES gets the columns id (the row number if the events have none), score, selected (at the model's cut), and
     label, weight and process where the events have them. If it ends in .root it gets TTrees with score, selected and
-    the kept columns, entry by entry in the order of the one file that is read.
+    the kept columns, entry by entry in the order of the one file that is read. --in-place adds them to FILE...
     """
     from fivesigma import load
     from fivesigma.datasets.stream import ROWS
     from fivesigma.scored.scored_events import check_ending
 
     source = source_options(files, **samples)
-    if output.suffix.lower() == ".root":
+    if (output is None) != in_place:
+        raise click.UsageError("Give -o SCORES or --in-place, one of them.")
+    if output is None or output.suffix.lower() == ".root":
         if samples["samples"]:
             raise InputError("scores in ROOT files belong to one file each; name it instead of --sample")
+        if output is None:
+            if friend or keep:
+                raise InputError("--in-place adds to the file itself; leave --friend and --keep out")
+            fitted = load(model, untrusted=untrusted)
+            for file in files:
+                _to_root(fitted, (file,), None, trees, keep, branch=branch, where=where)
+            return
         check_output(output, force=force)
         _to_root(load(model, untrusted=untrusted), files, output, trees, keep, friend=friend, where=where)
         return
@@ -109,24 +125,26 @@ def _score(fitted: Any, stream: Any, output: Path) -> None:
 def _to_root(
     fitted: Any,
     files: tuple[str, ...],
-    output: Path,
+    output: Path | None,
     trees: tuple[str, ...],
     keep: tuple[str, ...],
     *,
-    friend: bool,
+    friend: bool = False,
+    branch: str = "score",
     where: str | None,
 ) -> None:
-    """Score every entry of some trees of one ROOT file."""
+    """Score every entry of some trees of one ROOT file, in a file of its own or in place."""
     import numpy as np
 
     from fivesigma import ScoredEvents
     from fivesigma.datasets import load_events
     from fivesigma.datasets.columns import Columns
     from fivesigma.datasets.root import RootTree
-    from fivesigma.datasets.write import write_trees
+    from fivesigma.datasets.write import add_branches, write_trees
 
     if len(files) != 1 or not files[0].lower().endswith(".root"):
-        raise InputError(f"scores in {output.name} belong to one ROOT file; {len(files)} files were given")
+        where_to = files[0] if output is None else output.name
+        raise InputError(f"scores in {where_to} belong to one ROOT file; {len(files)} files were given")
     if where is not None:
         raise InputError("every entry gets a score in a ROOT file; leave --where out, or write .csv or .parquet")
     names = trees or RootTree.trees_of(Path(files[0]))
@@ -139,11 +157,15 @@ def _to_root(
             wanted = tuple(dict.fromkeys((*trained.keep, *keep)))
             events = load_events(files[0], features=trained.features, keep=wanted, tree=name, **roles)
             found = ScoredEvents.of(fitted, events)
-            columns: dict[str, Any] = {"score": np.asarray(found.score, dtype=np.float64), "selected": found.selected}
+            other = "selected" if branch == "score" else f"{branch}_selected"
+            columns: dict[str, Any] = {branch: np.asarray(found.score, dtype=np.float64), other: found.selected}
             counts.append(len(events))
             yield name, columns if friend else columns | {key: events.kept[key] for key in keep}
 
-    write_trees(output, scored())
+    if output is None:
+        add_branches(Path(files[0]), scored())
+    else:
+        write_trees(output, scored())
     for name, n in zip(names, counts, strict=True):
         click.echo(f"{n:,} entries of {name} scored")
-    click.echo(f"scores in {output}")
+    click.echo(f"scores in {output or files[0]}")

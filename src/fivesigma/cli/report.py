@@ -23,8 +23,10 @@ from fivesigma.cli.options import (
 from fivesigma.cli.systematics import (
     check_processes,
     narrow_source,
+    of_patterns,
     of_scores,
     parsed,
+    split_patterns,
     systematic_option,
     variations,
 )
@@ -85,7 +87,8 @@ def report_command(
     from fivesigma import ScoredEvents, load
     from fivesigma.reporting import report
 
-    asked = parsed(systematics)
+    patterns, texts = split_patterns(systematics)
+    asked = parsed(texts)
     samples = {name: reading.pop(name) for name in _SAMPLES}
     source = source_options(files, **samples)
     check_processes(asked, from_samples=bool(samples["samples"]))
@@ -108,6 +111,7 @@ def report_command(
         # Normalisations need no scores.
         nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
         varied = variations(asked, nominal, lambda file, of: read({of: (file,)} if of else (file,)))
+        varied = (of_patterns(patterns, source["path"], events) | (varied or {})) or None
     found = report(
         fitted,
         events,

@@ -27,7 +27,8 @@ systematic_option = click.option(
     help="Let the background move along this systematic: files of the events one standard deviation up and down, or "
     "SIZE%@PROCESS for the normalisation of one process, such as ttbar=6%@ttbar, SIZE% for that of all, or "
     "free@PROCESS for one without a constraint; may be repeated. Without DOWN yields move down by as much as up. A "
-    "process that a file lacks is as in the nominal events.",
+    "process that a file lacks is as in the nominal events. Of events, a pattern finds all systematics of an ntuple: "
+    "'*_NOSYS' for varied branches, 'weight_*_up' for weights.",
 )
 
 
@@ -65,6 +66,26 @@ def parsed(texts: tuple[str, ...], option: str = "--systematic") -> list[Asked]:
             raise click.UsageError(f"{option} {name!r} has files for down of some processes only.")
         found[name, one.process] = one
     return list(found.values())
+
+
+def split_patterns(texts: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """Patterns of branches among the options, such as ``weight_*_up``, and the others."""
+    return [t for t in texts if "=" not in t and "*" in t], tuple(t for t in texts if "=" in t or "*" not in t)
+
+
+def of_patterns(patterns: list[str], path: Any, events: Any) -> dict[str, Any]:
+    """Variations that the branches of the nominal files hold; what was found is said."""
+    if not patterns:
+        return {}
+    from fivesigma.datasets import load_variations
+
+    found = load_variations(path, events, patterns)
+    said = [
+        f"{name} ({'branches' if hasattr(up, 'X') else 'weight'}{', up only' * (down is None)})"
+        for name, (up, down) in found.items()
+    ]
+    click.echo(f"note: Systematics found by {', '.join(patterns)}: {', '.join(said)}.", err=True)
+    return dict(found)
 
 
 def _share(option: str, text: str, size: str) -> float:

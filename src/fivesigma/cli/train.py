@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,16 @@ from fivesigma.cli.options import (
     utility_options,
     where_option,
 )
-from fivesigma.cli.systematics import Asked, check_processes, narrow_source, parsed, systematic_option, variations
+from fivesigma.cli.systematics import (
+    Asked,
+    check_processes,
+    narrow_source,
+    of_patterns,
+    parsed,
+    split_patterns,
+    systematic_option,
+    variations,
+)
 from fivesigma.errors import InputError, did_you_mean, shortened
 
 # Those of `fivesigma.estimators.make`, which is too heavy for help.
@@ -158,11 +168,12 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
                 f"{checkpoint} holds a run that was interrupted: add --resume to resume it or --force to start anew"
             )
         shutil.rmtree(checkpoint)
-    asked = parsed(options.pop("systematics"))
+    patterns, texts = split_patterns(options.pop("systematics"))
+    asked = parsed(texts)
     check_processes(asked, from_samples=bool(options["samples"]))
-    if asked and options["model"] not in ("auto", "profiled"):
+    if (asked or patterns) and options["model"] not in ("auto", "profiled"):
         raise InputError(f"--model {options['model']} does not know systematics: leave --systematic or --model out")
-    if asked:
+    if asked or patterns:
         options["model"] = "profiled"
     elif options["goal"] != "discovery" and options["model"] != "profiled":
         raise InputError(f"--goal {options['goal']} needs --systematic")
@@ -194,7 +205,8 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     try:
         with _cluster(options.pop("dask")) as client:
             model = _made_model(checkpoint, client=client, **options)
-            model.fit(events, **(_varied(asked, events, source, columns) if asked else {}))
+            varied = _varied(asked, patterns, events, source, columns) if asked or patterns else {}
+            model.fit(events, **varied)
     except KeyboardInterrupt:  # the estimator has said what is kept, in one line
         click.get_current_context().exit(INTERRUPTED)
     for note in () if in_memory else events.notes:  # known when all was read
@@ -206,7 +218,9 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
     click.echo(_summary(model, events, output))
 
 
-def _varied(asked: list[Asked], events: Any, source: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
+def _varied(
+    asked: list[Asked], patterns: list[str], events: Any, source: dict[str, Any], columns: dict[str, Any]
+) -> dict[str, Any]:
     """Systematics for `fit`, from files that are read as those of the nominal events."""
     import numpy as np
 
@@ -218,7 +232,8 @@ def _varied(asked: list[Asked], events: Any, source: dict[str, Any], columns: di
         return load_events(narrowed.pop("path"), **{"signal": events.signal, **narrowed, **columns})
 
     nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
-    return {"systematics": variations(asked, nominal, read)}
+    found = of_patterns(patterns, source["path"], events) | (variations(asked, nominal, read) or {})
+    return {"systematics": found}
 
 
 @contextmanager
@@ -320,13 +335,17 @@ def _made_model(
 
 
 def _summary(model: Any, events: Any, output: Path) -> str:
+    from fivesigma import Events
+
     made, chosen = getattr(model, "choice_", None), "pulls" if hasattr(model, "pulls_") else "u"
     if made is None:
         last = model.history_[-1]
         made = f"{len(model.history_)} rounds" + ("" if last.u is None else f", last u {last.u:.5g}")
+    # Notes were printed before the training.
+    shown: Any = replace(events, notes=()) if isinstance(events, Events) else events
     return "\n".join(
         [
-            repr(events),
+            repr(shown),
             f"{type(model).__name__}: {made}, {model.utility_!r}",
             f"cut {model.cut_:.6g} keeps {model.selected_fraction_:.2%} of the held-out events, which chose it",
             f"these events chose cut and {chosen}: quote the significance of others",

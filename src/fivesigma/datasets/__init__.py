@@ -8,6 +8,7 @@ from fivesigma.datasets.htautau import make_htautau
 from fivesigma.datasets.load import column_names, load_events
 from fivesigma.datasets.memory import from_arrays, from_frame
 from fivesigma.datasets.stream import EventStream
+from fivesigma.datasets.variations import find_variations, load_variations
 from fivesigma.datasets.write import write_events
 
 __all__ = [
@@ -15,9 +16,11 @@ __all__ = [
     "EventStream",
     "Events",
     "column_names",
+    "find_variations",
     "from_arrays",
     "from_frame",
     "load_events",
+    "load_variations",
     "make_htautau",
     "write_events",
 ]

@@ -18,7 +18,7 @@ from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.errors import InputError, did_you_mean, shortened
 
-__all__ = ["Expression", "is_jagged", "split_definition"]
+__all__ = ["Expression", "is_jagged", "one_per_event", "split_definition"]
 
 MOST_CHARACTERS = 10_000
 
@@ -308,7 +308,7 @@ class Expression:
             return value[:, position] if inside else np.full(len(value), np.nan)
         awkward = need("awkward")
         enough = position + 1 if position >= 0 else -position
-        return _flat(awkward.mask(value, awkward.num(value) >= enough)[:, position])
+        return one_per_event(awkward.mask(value, awkward.num(value) >= enough)[:, position])
 
     def _picked_each(self, value: Any, position: AnyArray) -> Any:
         """The value at a position of its own in each event; missing where there is none, as at -1."""
@@ -320,7 +320,7 @@ class Expression:
         at = np.where(there, position, 0).astype(np.int64)
         padded = awkward.pad_none(value, 1)
         picked = padded[np.arange(len(at)), at]
-        return _flat(awkward.mask(picked, there))
+        return one_per_event(awkward.mask(picked, there))
 
     def _call(self, name: str, args: list[Any]) -> Any:
         name = _OTHER_NAMES.get(name, name)
@@ -337,6 +337,8 @@ class Expression:
             raise self._error(f"there is no function {shortened(name)!r}{known}")
         if any(_kind(arg) not in "biuf" for arg in args):
             raise self._error(f"{name} takes numbers")
+        if name != "where":  # NumPy would make float16 of truth, which awkward does not have
+            args = [arg * 1.0 if _kind(arg) == "b" else arg for arg in args]
         try:
             return _FUNCTIONS[name](*args)
         except Exception as err:  # awkward raises many kinds
@@ -355,7 +357,7 @@ class Expression:
         awkward = need("awkward")
         if name == "count":
             return np.asarray(awkward.num(value, axis=1))
-        return _flat(getattr(awkward, name)(value, axis=1))
+        return one_per_event(getattr(awkward, name)(value, axis=1))
 
     def _apply(self, op: type[ast.AST], *args: Any) -> Any:
         if op not in _OPERATORS:
@@ -455,11 +457,20 @@ def _kind(value: Any) -> str:
     return "U"
 
 
-def _flat(value: Any) -> Any:
-    """An array of NumPy if there is one value per event; missing numbers are NaN, missing truths false."""
+def one_per_event(value: Any, *, gaps: bool = False) -> Any:
+    """An array of NumPy if there is one value per event; missing numbers are NaN, missing truths false, or all None."""
     awkward = need("awkward")
-    if value.ndim != 1:
+    kind = str(value.type).partition("* ")[2]
+    if value.fields or kind.startswith("union"):
         return value
+    if value.ndim != 1:
+        if "option" in kind or "?" in kind:  # as polars and pyarrow have it: a list that is missing is empty
+            value = awkward.fill_none(value, [], axis=0)
+            number = _kind(value) in "iuf"
+            value = awkward.fill_none(awkward.values_astype(value, np.float64), np.nan, axis=-1) if number else value
+        return value
+    if kind.strip("?") == "string" or (gaps and "?" in kind):
+        return np.array([*value.to_list(), None], dtype=object)[:-1]
     if _kind(value) == "b":
         return np.asarray(awkward.fill_none(value, False))
     if "?" in str(value.type):

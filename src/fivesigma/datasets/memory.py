@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
-from fivesigma.datasets.columns import Columns, Kind, asks
+from fivesigma.datasets.columns import Columns, Kind, as_kind, asks
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.sources import Input
 from fivesigma.datasets.stream import EventStream
@@ -21,7 +22,25 @@ from fivesigma.errors import InputError, shortened
 __all__ = ["from_arrays", "from_frame"]
 
 
-class _Frame:
+class _InMemory:
+    """What needs no opening and does not change."""
+
+    name: str
+
+    def open(self, tree: str | None = None) -> Any:  # noqa: ARG002 - as of a file
+        """It is open."""
+        return self
+
+    def absolute(self) -> Any:
+        """It has no place."""
+        return self
+
+    def state(self) -> tuple[Any, ...]:
+        """It does not change."""
+        return ()
+
+
+class _Frame(_InMemory):
     """A pandas, polars or pyarrow table, or a mapping of arrays; none of these libraries is imported."""
 
     def __init__(self, frame: Any, name: str | None = None) -> None:
@@ -48,18 +67,6 @@ class _Frame:
         if array.dtype.kind == "O" and str(getattr(column, "dtype", "")).startswith(("Int", "UInt", "Float")):
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
         return array
-
-    def open(self, tree: str | None = None) -> _Frame:  # noqa: ARG002 - as of a file
-        """It is open."""
-        return self
-
-    def absolute(self) -> _Frame:
-        """It has no place."""
-        return self
-
-    def state(self) -> tuple[Any, ...]:
-        """It does not change."""
-        return ()
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Hand over the columns at once; text where numbers belong is refused."""
@@ -93,6 +100,48 @@ class _Frame:
         )
 
 
+class _Records(_InMemory):
+    """Records of awkward, or a partition of dask-awkward; a field of a field has a name such as ``Jet.pt``."""
+
+    def __init__(self, array: Any, name: str) -> None:
+        self.array, self.name = array, name
+        types = getattr(array, "_meta", array)  # dask-awkward has types before it has values
+        self._paths = {".".join(path): path for path in _leaves(types)}
+        if not self._paths:
+            raise InputError(f"{name} has no fields: give an array of records")
+        kinds = {name: str(types[path].type).partition("* ")[2] for name, path in self._paths.items()}
+        self.names = tuple(self._paths)
+        self.numbers = tuple(n for n, kind in kinds.items() if re.fullmatch(r"\??(bool|u?int\d+|float\d+)", kind))
+
+    def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+        """Hand over the columns at once; of dask-awkward they are computed now, and no others."""
+        columns = {name: self.array[self._paths[name]] for name in kinds}
+        if hasattr(self.array, "compute"):
+            (columns,) = need("dask").compute(columns)
+        yield {name: as_kind(columns[name], name, self.name, kind) for name, kind in kinds.items()}
+
+
+def _leaves(array: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Paths to all that is no record."""
+    for field in array.fields:
+        inner = array[field]
+        yield from _leaves(inner, (*path, field)) if inner.fields else [(*path, field)]
+
+
+def _places(frame: Any) -> list[_Frame | _Records]:
+    """What a frame is to the reader: partitions, records, or columns."""
+    library, name = type(frame).__module__.partition(".")[0], f"the {type(frame).__name__}"
+    if library == "dask_awkward":
+        return [_Records(frame.partitions[k], f"partition {k} of {name}") for k in range(frame.npartitions)]
+    if library == "polars" and any(dtype.is_nested() for dtype in frame.dtypes):
+        frame, library = frame.to_arrow(), "pyarrow"
+    if library == "pyarrow" and any(field.type.num_fields for field in frame.schema):
+        return [_Records(need("awkward").from_arrow(frame), name)]
+    if hasattr(frame, "layout") and hasattr(frame, "fields"):  # of awkward, or of a library that builds on it
+        return [_Records(need("awkward").Array(frame.layout), name)]
+    return [_Frame(frame)]
+
+
 def _is_number(value: Any) -> bool:
     try:
         float(value)
@@ -103,9 +152,9 @@ def _is_number(value: Any) -> bool:
 
 @asks(Columns)
 def from_frame(frame: Any, columns: Columns) -> Events:
-    """Take events from a pandas, polars or pyarrow table, or from a dict of arrays.
+    """Take events from a pandas, polars or pyarrow table, from records of awkward or dask-awkward, or a dict of arrays.
 
-    The parameters and checks are those of `load_events`.
+    The parameters and checks are those of `load_events`. What is in a record has a name with a dot: ``"Jet.pt[0]"``.
 
     Examples
     --------
@@ -115,10 +164,10 @@ def from_frame(frame: Any, columns: Columns) -> Events:
     s     1             0.1        1.0
     b     1               5        1.0
     """
-    for name in ("tree", "luminosity", "cross_section", "sum_of_weights", "varied"):
+    for name in ("tree", "luminosity", "cross_section", "sum_of_weights"):
         if getattr(columns, name):
             raise InputError(f"{name} is for files, and this is a frame; leave it out")
-    return EventStream.of_inputs([Input(_Frame(frame))], columns).load()
+    return EventStream.of_inputs([Input(place, varied=columns.varied) for place in _places(frame)], columns).load()
 
 
 def from_arrays(

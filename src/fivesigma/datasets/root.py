@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma.datasets.columns import Kind, some
-from fivesigma.datasets.expression import is_jagged
+from fivesigma.datasets.columns import Kind, as_kind, some
 from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import FivesigmaError, InputError, did_you_mean, shortened
 
@@ -60,7 +59,7 @@ class RootTree:
         with self._opened() as file:
             tree = file[self.tree]
             for piece in tree.iterate(list(kinds), step_size=rows or _STEP, library="ak" if several else "np"):
-                chunk = {name: self._typed(piece[name], name, kind) for name, kind in kinds.items()}
+                chunk = {name: as_kind(piece[name], name, self.name, kind) for name, kind in kinds.items()}
                 lengths = {len(column) for column in chunk.values()}
                 if len(lengths) > 1:
                     raise InputError(f"branches of {self.tree!r} in {self.name} differ in their number of entries")
@@ -68,31 +67,6 @@ class RootTree:
                 yield chunk
             if n_rows != int(tree.num_entries):
                 raise InputError(f"{self.name} gave {n_rows:,} of the {int(tree.num_entries):,} entries of its tree")
-
-    def _typed(self, column: Any, name: str, kind: Kind) -> Any:
-        if is_jagged(column):
-            column = self._unpacked(column)
-        if kind == "raw":
-            return column
-        text = column.dtype.kind == "O" and kind == "value" and isinstance(next(iter(column), ""), str)
-        if column.ndim != 1 or (column.dtype.kind == "O" and name not in self._numbers and not text):
-            what = "value" if kind == "value" else "number"
-            jagged = column.dtype.kind == "O"
-            inside = ["var", getattr(next(iter(column), None), "dtype", "?")] if jagged else [column.dtype]
-            shape = " * ".join(map(str, (*column.shape, *inside)))
-            raise InputError(
-                f"branch {name!r} of {self.name} does not hold one {what} per event but the shape {shape}; pick one "
-                f"with '{name}[0]', or use sum, max, min, count, any, all"
-            )
-        with np.errstate(over="ignore"):
-            return column if kind == "value" else column.astype(kind)
-
-    def _unpacked(self, column: Any) -> Any:
-        """One number or one text per event as NumPy has it; what has several stays as it is."""
-        kind = str(column.type).partition("* ")[2]
-        if column.ndim == 1 and kind != "string":
-            return need("awkward").to_numpy(column)
-        return np.array(column.to_list(), dtype=object) if kind == "string" else column
 
     def _choose(self, classes: Mapping[str, str], tree: str | None) -> str:
         trees = [name for name, kind in classes.items() if kind in _TREES]

@@ -17,7 +17,7 @@ from fivesigma.datasets.columns import NEVER_FEATURES, Kind, matches
 from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
-    from polars import LazyFrame, QueryOptFlags, Series
+    from polars import Expr, LazyFrame, QueryOptFlags, Series
 
 __all__ = ["CsvFile", "ParquetFile"]
 
@@ -35,8 +35,24 @@ class _Table:
         if path.stat().st_size == 0:
             raise InputError(f"{self.name} is empty")
         with self._reading():
-            self.schema: dict[str, Any] = dict(self._scan({}).collect_schema())
+            columns = dict(self._scan({}).collect_schema())
+        leaves = [leaf for name, kind in columns.items() for leaf in self._leaves(name, kind, self.polars.col(name))]
+        self.schema: dict[str, Any] = {name: kind for name, kind, _ in leaves}
+        self._select = {name: column for name, _, column in leaves}
         self.names = tuple(self.schema)
+
+    def _leaves(self, name: str, kind: Any, column: Expr) -> Iterator[tuple[str, Any, Expr]]:
+        """A column by its name; of records, as coffea writes them, each field under a name such as ``Jet.pt``."""
+        pl = self.polars
+        if isinstance(kind, pl.Struct):
+            for field in kind.fields:
+                yield from self._leaves(f"{name}.{field.name}", field.dtype, column.struct.field(field.name))
+        elif isinstance(kind, pl.List) and isinstance(kind.inner, pl.Struct):
+            for field in kind.inner.fields:
+                inner = column.list.eval(pl.element().struct.field(field.name))
+                yield from self._leaves(f"{name}.{field.name}", pl.List(field.dtype), inner)
+        else:
+            yield name, kind, column.alias(name)
 
     def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:
         raise NotImplementedError
@@ -52,7 +68,7 @@ class _Table:
                 raise InputError(msg)
         types = {"float32": self.polars.Float32, "float64": self.polars.Float64}
         wanted = [
-            self.polars.col(name).cast(types[kind]) if kind in types else self.polars.col(name)
+            self._select[name].cast(types[kind]) if kind in types else self._select[name]
             for name, kind in kinds.items()
         ]
         try:
@@ -79,19 +95,25 @@ class _Table:
 
     def _raw(self, series: Series) -> Any:
         """Numbers in their own type (floats with NaN where cells are empty), truth, text, or several per event."""
-        if series.dtype.is_nested():
-            return need("awkward").from_arrow(series.to_arrow())
+        if isinstance(series.dtype, self.polars.List):
+            return self._jagged(series)
         if series.dtype.is_numeric() and series.dtype not in (self.polars.Int128, self.polars.UInt128):
             return np.asarray(series.to_numpy())
         return self._values(series)
 
+    def _jagged(self, series: Series) -> Any:
+        """Lists as awkward has them; a list that is missing is empty."""
+        awkward, lengths = need("awkward"), series.list.len().fill_null(0)
+        inside = series.filter(lengths > 0).explode()
+        text = inside.dtype == self.polars.String
+        return awkward.unflatten(awkward.Array(inside.to_list()) if text else self._raw(inside), lengths.to_numpy())
+
     def _values(self, series: Series) -> AnyArray:
         """Values in their own type; None where a cell is empty, NaN among floats."""
         pl = self.polars
-        if series.null_count() and not series.dtype.is_float():
+        wide = series.dtype in (pl.Int128, pl.UInt128)  # which NumPy does not have
+        if wide or (series.null_count() and not series.dtype.is_float()):
             return np.array(series.to_list(), dtype=object)
-        if series.dtype in (pl.Int128, pl.UInt128):
-            return self._narrowed(series)
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum) or series.is_empty():
             return np.asarray(series.to_numpy())
         series = series.cast(pl.String)
@@ -101,20 +123,12 @@ class _Table:
         codes = series.replace_strict(words, range(len(words)), return_dtype=pl.UInt32)
         return np.take(np.array(words.to_list(), dtype=str), codes.to_numpy())
 
-    def _narrowed(self, series: Series) -> AnyArray:
-        """Integers of 128 bits in one of 64, which is all that NumPy has, or as text."""
-        for dtype in (self.polars.Int64, self.polars.UInt64):
-            numbers = series.cast(dtype, strict=False)
-            if numbers.null_count() == 0:
-                return np.asarray(numbers.to_numpy())
-        return np.array(list(map(str, series.to_list())))
-
     def _find_text(self, kinds: Mapping[str, Kind]) -> None:
         """After a failed read, say which cell of which number column is not a number."""
         pl = self.polars
         numbers = [name for name, kind in kinds.items() if kind in ("float32", "float64")]
         with self._reading():
-            scanned = self._scan(dict.fromkeys(kinds, "value"))
+            scanned = self._scan(dict.fromkeys(kinds, "value")).select(self._select[name] for name in kinds)
             schema = scanned.collect_schema()
             texts = [name for name in numbers if schema[name] in (pl.String, pl.Categorical, pl.Enum)]
             words = [pl.col(n).cast(pl.String) for n in texts]
@@ -137,7 +151,7 @@ class _Table:
                 continue
             try:
                 with self._reading():
-                    self._scan(kinds).select(self.polars.col(name).cast(types[kind])).head(1).collect()
+                    self._scan(kinds).select(self._select[name].cast(types[kind])).head(1).collect()
             except InputError as err:
                 if not re.search("cast|conver", str(err.__cause__)):
                     return  # it is the file, not the type

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_with_digest
+from fivesigma._tools.files import digest_path, written_whole, written_with_digest
 from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.events import Events
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, shortened
 
-__all__ = ["write_events", "write_trees"]
+__all__ = ["add_branches", "write_events", "write_trees"]
 
 NamedArrays = Mapping[str, AnyArray]
 
@@ -126,3 +127,42 @@ def write_trees(path: str | Path, trees: Iterable[tuple[str, NamedArrays]]) -> P
             file.mktree(name, {key: values.dtype for key, values in columns.items()})
             file[name].extend(dict(columns))
     return path
+
+
+def add_branches(path: Path, trees: Iterable[tuple[str, NamedArrays]]) -> None:
+    """Add branches to TTrees of a ROOT file: a copy beside it gets them, is checked, and takes the file's name."""
+    uproot = need("uproot")
+    if not path.is_file():
+        raise InputError(f"{path} is no file of this machine, so that nothing can be added to it; write a friend tree")
+    write = written_with_digest if digest_path(path).exists() else written_whole
+    with write(path) as beside:
+        shutil.copyfile(path, beside)
+        shutil.copymode(path, beside)
+        before, new = _contents(path), {}
+        for name, columns in trees:
+            there = [column for column in columns if column in before[name]]
+            if there:
+                raise InputError(f"{name} in {path.name} has a branch {there[0]!r} already; choose another name")
+            try:
+                with uproot.update(beside) as file:
+                    file[name].add_branches(dict(columns))
+            except OSError:
+                raise
+            except Exception as err:  # RNTuples, split objects, baskets of different sizes, and what else it cannot
+                why = shortened(str(err).splitlines()[0], 120) if str(err) else type(err).__name__
+                raise InputError(
+                    f"uproot cannot add branches to {name} in {path.name} ({why}); write a friend tree"
+                ) from err
+            new[name] = {column: len(values) for column, values in columns.items()}
+        if _contents(beside) != {name: found | new.get(name, {}) for name, found in before.items()}:
+            raise InputError(f"the branches that were there would be lost from {path.name}; write a friend tree")
+
+
+def _contents(path: Path) -> dict[str, dict[str, int]]:
+    """Objects of a ROOT file, trees with the entries of their branches."""
+    found: dict[str, dict[str, int]] = {}
+    with need("uproot").open({path: None}) as file:
+        for name, kind in file.classnames(recursive=True, cycle=False).items():
+            branches = file[name].branches if kind.startswith(("TTree", "TNtuple")) else ()
+            found[name] = {branch.name: int(branch.num_entries) for branch in branches}
+    return found

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fivesigma._tools.extras import installed, need
 from fivesigma._tools.threads import threads_for
@@ -17,6 +18,7 @@ from fivesigma.estimators.blended import BlendedClassifier, Choice, choose_blend
 from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.member_fits import MemberFit, Task, fit_task, keep_fit, plan, run_fits
+from fivesigma.estimators.net_classifier import NetClassifier
 from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.retrained import CascadeClassifier
@@ -26,7 +28,6 @@ from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import EVERY, PlainSearch, find_tree_count
 from fivesigma.learners import LIBRARIES, Binding, check_library, default_regressor
 from fivesigma.learners.libraries import HISTOGRAM, check_mapping, installed_library, make_classifier, tree_parameters
-from fivesigma.learners.net.classifier import NetClassifier
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -34,6 +35,7 @@ PLAIN, CASCADE, DECOMPOSED, NET = "plain", "cascade", "decomposed", "net"
 MORE_TREES = 1.5  # than are best for one model, where several on different folds are averaged
 BINS = {"xgboost": {"max_bin": 128}}  # as good as its 256, and half the time with ten thousand events
 WEIGHT_TREES = 30, 0.3, 3  # number, learning rate and depth: as good as 100, 0.1 and 4, for less time
+FEWEST_FOR_NET = 1_000  # events with which a net is tried
 WEIGHT_BINS = 32  # mean weights are smooth
 CHOICES = ("auto", *LIBRARIES, HISTOGRAM)
 
@@ -177,7 +179,8 @@ class AutoClassifier(BlendedClassifier):
         self.n_trees_, ready = self._count_trees(sample, first, library, params, more=more, checkpoint=checkpoint)
         members = _members(library, params, self.n_trees_, round(self.n_trees_ / more), plain_only=self.fast)
         if not self.fast and self._takes_net(sample):
-            members[NET] = CascadeClassifier(NetClassifier(momenta="auto"), cascade=False, cut="zero")
+            net = make_net(min(train.size for train, _ in splits), sample.feature_names)
+            members[NET] = CascadeClassifier(net, cascade=False, cut="zero")
         tasks = plan(list(members), lambda _: splits, root)
         fits = run_fits(self, list(members.values()), tasks, sample, checkpoint, ready=ready)
         choice = self._choose(sample, fits, root)
@@ -233,14 +236,34 @@ class AutoClassifier(BlendedClassifier):
         return choose_blend({name: score[rows] for name, score in scores.items()}, gauge, root)
 
     def _takes_net(self, sample: TrainingSample) -> bool:
-        if self.net == "auto":
-            return installed("torch") and isinstance(sample.X, np.ndarray)
-        if self.net:
+        if self.net is True:
             need("torch")
-        return bool(self.net)
+        if self.net != "auto":
+            return bool(self.net)
+        if not installed("torch") or issparse(sample.X) or sample.signal.size < FEWEST_FOR_NET:
+            return False
+        try:
+            return not np.isinf(np.asarray(sample.X, dtype=np.float64)).any()
+        except (TypeError, ValueError):  # text or categories
+            return False
 
     def _learners(self) -> tuple[()]:
         return ()
+
+
+def make_net(n_events: int, names: Any) -> NetClassifier:
+    """A net for so many training events: smaller steps for few, and fewer epochs for very many, which bounds its time.
+
+    Steps and epochs were chosen on toys of 1,500 and 5,000 events.
+    """
+    epochs = int(np.clip(40_000 // n_events, 15, 30)) if n_events < 150_000 else max(3, 2_000_000 // n_events)
+    return NetClassifier(
+        momenta="auto",
+        names=None if names is None else [str(name) for name in names],
+        epochs=epochs,
+        batch_size=int(np.clip(n_events // 32, 128, 1024)),
+        weight_groups=4 if n_events >= 30_000 else 1,
+    )
 
 
 def _checked_params(library: str, params: dict[str, Any] | None) -> dict[str, Any]:
@@ -249,12 +272,10 @@ def _checked_params(library: str, params: dict[str, Any] | None) -> dict[str, An
         return check_library(library, params)
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    given = check_mapping(params)
-    for name in ("max_iter", "early_stopping", "warm_start", "random_state", "class_weight", "loss"):
-        if name in given:
-            raise InputError(f"params[{name!r}] cannot be set: AutoClassifier sets it")
-    known = HistGradientBoostingClassifier().get_params()
+    given, known = check_mapping(params), HistGradientBoostingClassifier().get_params()
     for name in given:
+        if name in ("max_iter", "early_stopping", "warm_start", "random_state", "class_weight", "loss"):
+            raise InputError(f"params[{name!r}] cannot be set: AutoClassifier sets it")
         if name not in known:
             hint = did_you_mean(str(name), known)
             raise InputError(f"params[{name!r}] is not a parameter of HistGradientBoostingClassifier{hint}")

@@ -56,15 +56,13 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     cut : {"model", "plateau", "peak", "smooth", "zero"} or float, default="model"
         Cut of `predict`: tuned on held-out events by a rule of `fivesigma.scan`, equal probabilities at balanced
         classes, or a number on the scale of ``predict_proba``.
-    pos_label : label, optional
-        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    pos_label, verbose
+        As in `CascadeClassifier`.
     negative_weights : {"error", "zero", "abs"}, default="error"
         What the learners see of negative weights; s and b always keep the sign. With ``"zero"`` such events are left
         out of the classifier and the regressions, whose product then is the ratio of the positive parts.
     refit : bool, default=False
         Whether to train once more on all events. If not, the models of the splits are averaged.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
     checkpoint : path, optional
         Folder to which the models of each finished split are written; the same call resumes from there.
     random_state : int, RandomState or None, default=None
@@ -84,10 +82,6 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
     classes_ : array of shape (2,)
         (background, signal).
-    utility_ : Utility
-        What the cut maximised.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
 
     See Also
     --------

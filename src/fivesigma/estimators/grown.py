@@ -84,14 +84,10 @@ class GrownCascadeClassifier(SignificanceClassifier):
         after which growth stops; the trees up to the best are kept. Off by default.
     refit : bool, default=False
         Whether to grow one booster on all events along the same path of u, in place of those of the splits.
-    pos_label : label, optional
-        The signal. By default the larger number, or the signal of a known pair such as s/b.
-    negative_weights : {"error", "zero", "abs"}, default="error"
-        What the learner sees of negative weights; s and b always keep the sign.
+    pos_label, negative_weights, verbose
+        As in `CascadeClassifier`.
     monitor_every : int, default=0
         Rounds between two looks at the yields of the training events; 0 for none.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
     checkpoint : path, optional
         Folder to which the run is written every `checkpoint_every` trees; the same call resumes from there.
     checkpoint_every : int, default=50
@@ -127,10 +123,6 @@ class GrownCascadeClassifier(SignificanceClassifier):
         Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
     classes_ : array of shape (2,)
         (background, signal).
-    utility_ : Utility
-        What was maximised.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
 
     See Also
     --------

@@ -70,12 +70,10 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         Cut of `predict`, tuned on the blended held-out scores; ``"zero"``, the sign of the margin, is not for ranks.
         A bagged pool keeps the tuned share of events rather than the score: the mean of all fits of a member is
         narrower than the scores of one fit on which the share was tuned.
-    pos_label : label, optional
-        The signal. By default the larger number, or the signal of a known pair such as s/b.
+    pos_label, verbose
+        As in `CascadeClassifier`.
     negative_weights : {"error", "zero", "abs"}, default="error"
         What learners see of negative weights; s and b always keep the sign. It decides for all members.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
     checkpoint : path, optional
         Folder to which each finished fit is written, and every 50 trees of a grown one; the same call resumes from
         there.

@@ -112,10 +112,6 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
     classes_ : array of shape (2,)
         (background, signal).
-    utility_ : Utility
-        What was maximised.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
 
     See Also
     --------

@@ -13,13 +13,13 @@ from fivesigma.blend import TINY as TINY_BLEND
 from fivesigma.blend import Blend
 from fivesigma.errors import InputError
 from fivesigma.estimators.blended import BlendedClassifier
+from fivesigma.estimators.net_classifier import NetClassifier
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.graph import Graph
 from fivesigma.exporting.trees import add_forest, lightgbm_probability, regression, staircase, xgboost_probability
 from fivesigma.learners.decomposition import TINY as TINY_RATIO
 from fivesigma.learners.decomposition import MeanWeight, RatioModel
 from fivesigma.learners.lightgbm import LightGBMModel
-from fivesigma.learners.net.classifier import NetClassifier
 from fivesigma.learners.net.inputs import FAR, NO_COLUMN, STEEP, Inputs, symmetric_copies
 from fivesigma.learners.sklearn import SklearnModel
 from fivesigma.learners.xgboost import XGBoostModel

@@ -44,6 +44,8 @@ class Section:
     tables : tuple of (str, heads, rows)
         Caption, heads of the columns, and rows of text.
     notes : tuple of str
+    figures : tuple of (str, bytes)
+        Caption, and the picture as PNG.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Section:
     waterfall: Sequence[tuple[str, float]] = ()
     tables: tuple[tuple[str, Sequence[str], Sequence[Sequence[str]]], ...] = ()
     notes: tuple[str, ...] = ()
+    figures: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from fivesigma.store.archive import (
     write_archive,
 )
 from fivesigma.store.codecs import CODECS, STORABLE
+from fivesigma.store.codecs.estimators import ends_in_ours
 from fivesigma.store.migrations import FORMAT, migrate
 from fivesigma.store.packing import Packer, Unpacker
 from fivesigma.store.probe import check_probe, rehearse, score_probe
@@ -39,9 +40,9 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     ----------
     model : estimator
         A fitted `AutoClassifier`, `GrownCascadeClassifier`, `CascadeClassifier`, `DecomposedClassifier`,
-        `ProfiledClassifier`, `CascadePool` or `NetClassifier`; or `Categories` or `ScoreCategories`, of which edges,
-        yields and variations are kept, and no events: they assign and evaluate others, and have no interval of their
-        own.
+        `ProfiledClassifier`, `CascadePool` or `NetClassifier`, or a Pipeline that ends in one of them; or `Categories`
+        or `ScoreCategories`, of which edges, yields and variations are kept, and no events: they assign and evaluate
+        others, and have no interval of their own.
     path : path
         Where to save it; its folder must be there.
     force : bool, default=False
@@ -69,7 +70,7 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow
     >>> bool((again.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
-    if type(model).__name__ not in STORABLE:
+    if not _is_storable(model):
         raise StoreError(f"a {type(model).__name__} cannot be saved; known are {', '.join(STORABLE)}")
     return _write(model, Path(path), force=force, allow_pickle=allow_pickle, probed=hasattr(model, "predict_proba"))
 
@@ -108,11 +109,15 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted:
             raise StoreError("a pickle runs code of its author; leave out allow_pickle=True for an untrusted model")
         rehearse(Path(path))
     model, content = _read(Path(path), allow_pickle=allow_pickle)
-    if type(model).__name__ not in STORABLE:
+    if not _is_storable(model):
         raise StoreError(f"{MANIFEST} in {path} describes no estimator and no categories")
     if hasattr(model, "predict_proba"):
         check_probe(model, content.get("probe"), content["versions"], str(path))
     return model
+
+
+def _is_storable(model: Any) -> bool:
+    return type(model).__name__ in STORABLE or ends_in_ours(model)
 
 
 def save_value(value: Any, path: str | os.PathLike[str], *, force: bool = False) -> Path:

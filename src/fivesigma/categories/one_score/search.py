@@ -284,7 +284,7 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
 ) -> Categories:
     """Choose the edges with the largest profiled F, by the modelled yields and by the events as they are."""
     optimum = search(cells, n_categories)
-    chosen, said = (optimum, ()) if real is None else _judged(optimum, cells, real)
+    chosen, said = (optimum, ()) if real is None else judge(optimum, cells, real)
     edges = edges_at(ranking, cuts[chosen.edges - 1])
     bound, value = (figure(F) for F in (optimum.bound, chosen.objective))
     return filled(
@@ -297,7 +297,7 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     )
 
 
-def _judged(optimum: Optimum, cells: Cells, real: Cells) -> tuple[Optimum, tuple[str, ...]]:
+def judge(optimum: Optimum, cells: Cells, real: Cells) -> tuple[Optimum, tuple[str, ...]]:
     """Take the candidate that is best where it is worst: by the modelled yields, or by the events as they are.
 
     The model may hide a boundary that the events have; the events alone would reward noise.

@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
@@ -20,6 +22,8 @@ FAR = 10.0  # standard deviations beyond which an event is as far out as any
 _SKEWED = 1.0  # skewness from which a column has a heavy tail
 STEEP = 20.0  # pseudorapidity beyond which sinh would only overflow
 _SYMMETRIES = 4  # mirrored or not, flipped or not
+_ENOUGH_ROWS, _FEW_ROWS = 20_000, 10  # of which correlations are formed
+_BY_CHANCE = 6.0  # standard deviations that no correlation has by chance
 LARGEST = 1e150  # of which a square does not overflow
 NO_COLUMN = -1  # stands for the pseudorapidity that missing momentum has not
 
@@ -138,12 +142,11 @@ def find_named_momenta(names: Sequence[str] | None, X: Array) -> NamedMomenta:
             momenta.append((pt, parts.get("eta"), parts["phi"]))
     if names is None or not momenta:
         return NamedMomenta([], "no columns are named as the pt and phi of a particle")
-    used = {k for triple in momenta for k in triple}
-    for k, name in enumerate(names):
-        if k not in used and _turns_with(X[:, k], X[:, momenta[0][2]]):
-            return NamedMomenta(
-                [], f"column {name!r} turns with the event and is part of no momentum: momenta are not used"
-            )
+    turning = turning_column(X, find_momenta(momenta, X.shape[1], names))
+    if turning is not None:
+        return NamedMomenta(
+            [], f"column {names[turning]!r} turns with the event and is part of no momentum: momenta are not used"
+        )
     told = ", ".join(names[pt] for pt, _, _ in momenta)
     return NamedMomenta(momenta, f"momenta by name: {told}")
 
@@ -154,14 +157,29 @@ def _is_angle(x: Array) -> bool:
     return bool(known.size and np.abs(known).max() <= most and np.ptp(known) <= most)
 
 
-def _turns_with(x: Array, phi: Array) -> bool:
-    """Whether a column is correlated with the direction of a momentum, which no symmetric quantity is."""
-    known = np.isfinite(x) & np.isfinite(phi)
-    if np.count_nonzero(known) < 10 or np.ptp(x[known]) == 0:
-        return False
-    ranks = np.argsort(np.argsort(x[known], kind="stable"), kind="stable")
-    directions = (np.cos(phi[known]), np.sin(phi[known]))
-    return bool(max(abs(np.corrcoef(ranks, d)[0, 1]) for d in directions) > 6.0 / np.sqrt(ranks.size))
+def turning_column(X: Array, momenta: IntArray, columns: IntArray | None = None) -> int | None:
+    """First column, part of no momentum, that changes when an event is rotated, mirrored or flipped; None if none does.
+
+    It is found by its correlation with what changes so and has, in symmetric events, none with anything that does not:
+    azimuths and their doubles, pseudorapidities, and the sines of differences of azimuths. A column that has none
+    either is independent of the directions, as far as the events tell, and may stay as it is.
+    """
+    rows = X[:: len(X) // _ENOUGH_ROWS + 1]
+    azimuths = [rows[:, k].astype(np.float64) for k in momenta[:, 2]]
+    odd = [rows[:, k].astype(np.float64) for k in momenta[:, 1] if k != NO_COLUMN]
+    odd += [turn(n * phi) for phi in azimuths for turn in (np.cos, np.sin) for n in (1, 2)]
+    odd += [np.sin(one - other) for one, other in combinations(azimuths, 2)]
+    for k in np.setdiff1d(np.arange(X.shape[1]) if columns is None else columns, momenta):
+        known = np.isfinite(rows[:, k])
+        rank = rankdata(rows[known, k])
+        for direction in odd if rank.size else ():
+            both = np.isfinite(direction[known])
+            of_both = rank[both], direction[known][both]
+            if np.count_nonzero(both) < _FEW_ROWS or any(np.ptp(v) == 0 for v in of_both):
+                continue
+            if abs(np.corrcoef(*of_both)[0, 1]) > _BY_CHANCE / np.sqrt(np.count_nonzero(both)):
+                return int(k)
+    return None
 
 
 def find_columns(columns: Any, n_features: int, names: Sequence[str] | None) -> IntArray | None:

@@ -6,9 +6,10 @@ left as it was.
 
 from __future__ import annotations
 
+import io
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -105,54 +106,74 @@ def find_device(device: str) -> str:
     return device
 
 
-def train(
-    events: TrainingEvents,
-    *,
-    width: int,
-    depth: int,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    weight_decay: float,
-    dropout: float,
-    device: str,
-    seed: int,
-    report: Callable[[float], None],
-) -> list[Floats]:
-    """Train a net and return its weights, layer by layer; `report` is called with the mean loss of each epoch."""
-    device = find_device(device)
-    order_of, chance = (torch.Generator(device=d).manual_seed(seed) for d in ("cpu", device))
-    x, v, y, w = (torch.from_numpy(a).to(device) for a in events[:4])
-    group = None if events.group is None else torch.from_numpy(events.group).to(device)
-    n_outputs = 1 if events.group is None else 2 + int(events.group.max())
-    net = DenseNet(x.shape[1] + 3 * v.shape[1], [width] * depth + [n_outputs], dropout)
-    net.initialise(order_of)
-    net.to(device)
-    n_batches = math.ceil(y.shape[0] / batch_size)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=device == "cpu")
-    cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=max(2, epochs * n_batches))
-    loss_of = torch.nn.functional.binary_cross_entropy_with_logits
-    with torch.enable_grad():
-        for _ in range(epochs):
-            total = torch.zeros((), device=device)
-            order = torch.randperm(y.shape[0], generator=order_of).to(device)
-            for rows in torch.tensor_split(order, n_batches):
-                inputs = x[rows]
-                if v.shape[1]:
-                    inputs = torch.cat([inputs, _randomly_turned(v[rows], chance)], 1)
-                outputs = net(inputs, chance)
-                loss = loss_of(outputs[:, 0], y[rows], w[rows])
+class NetTraining:
+    """The training of a net, epoch by epoch.
+
+    `settings` has width, depth, epochs, batch_size, learning_rate, weight_decay, dropout and device of a
+    `NetClassifier`.
+    """
+
+    def __init__(self, events: TrainingEvents, settings: Any, seed: int) -> None:
+        device = find_device(settings.device)
+        self._order, self._chance = (torch.Generator(device=d).manual_seed(seed) for d in ("cpu", device))
+        self._x, self._v, self._y, self._w = (torch.from_numpy(a).to(device) for a in events[:4])
+        self._group = None if events.group is None else torch.from_numpy(events.group).to(device)
+        n_outputs = 1 if events.group is None else 2 + int(events.group.max())
+        n_inputs = self._x.shape[1] + 3 * self._v.shape[1]
+        self._net = DenseNet(n_inputs, [settings.width] * settings.depth + [n_outputs], settings.dropout)
+        self._net.initialise(self._order)
+        self._net.to(device)
+        self._n_batches = math.ceil(self._y.shape[0] / settings.batch_size)
+        rate, steps = settings.learning_rate, max(2, settings.epochs * self._n_batches)
+        options = {"lr": rate, "weight_decay": settings.weight_decay, "fused": device == "cpu"}
+        self._optimizer = torch.optim.AdamW(self._net.parameters(), **options)
+        self._cycle = torch.optim.lr_scheduler.OneCycleLR(self._optimizer, rate, total_steps=steps)
+        self.losses: list[float] = []
+
+    def run_epoch(self) -> float:
+        """Pass over the events once; return the mean loss."""
+        loss_of, cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits, torch.nn.functional.cross_entropy
+        total = torch.zeros((), device=self._y.device)
+        order = torch.randperm(self._y.shape[0], generator=self._order).to(self._y.device)
+        with torch.enable_grad():
+            for rows in torch.tensor_split(order, self._n_batches):
+                inputs = self._x[rows]
+                if self._v.shape[1]:
+                    inputs = torch.cat([inputs, _randomly_turned(self._v[rows], self._chance)], 1)
+                outputs = self._net(inputs, self._chance)
+                loss = loss_of(outputs[:, 0], self._y[rows], self._w[rows])
                 total += loss.detach()
-                if group is not None:
-                    by_event = torch.nn.functional.cross_entropy(outputs[:, 1:], group[rows], reduction="none")
-                    loss = loss + (w[rows] * by_event).mean()
-                optimizer.zero_grad()
+                if self._group is not None:
+                    by_event = cross_entropy(outputs[:, 1:], self._group[rows], reduction="none")
+                    loss = loss + (self._w[rows] * by_event).mean()
+                self._optimizer.zero_grad()
                 loss.backward()
-                optimizer.step()
-                cycle.step()
-            report(float(total) / n_batches)
-    arrays = net.arrays()
-    return [*arrays[:-2], arrays[-2][:1], arrays[-1][:1]]  # the outputs of the groups have done their work
+                self._optimizer.step()
+                self._cycle.step()
+        self.losses.append(float(total) / self._n_batches)
+        return self.losses[-1]
+
+    def weights(self) -> list[Floats]:
+        """Weights and offsets, layer by layer; the outputs of the groups have done their work."""
+        arrays = self._net.arrays()
+        return [*arrays[:-2], arrays[-2][:1], arrays[-1][:1]]
+
+    def dump(self) -> bytes:
+        """Return all that the next epochs depend on."""
+        parts = (self._net, self._optimizer, self._cycle)
+        state = [[p.state_dict() for p in parts], [g.get_state() for g in (self._order, self._chance)], self.losses]
+        content = io.BytesIO()
+        torch.save(state, content)
+        return content.getvalue()
+
+    def restore(self, dumped: bytes) -> None:
+        """Go on from what `dump` returned."""
+        states, generators, losses = torch.load(io.BytesIO(dumped), weights_only=True)
+        for part, state in zip((self._net, self._optimizer, self._cycle), states, strict=True):
+            part.load_state_dict(state)
+        for generator, state in zip((self._order, self._chance), generators, strict=True):
+            generator.set_state(state)
+        self.losses = [float(loss) for loss in losses]
 
 
 def net_log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augment: int) -> Array:

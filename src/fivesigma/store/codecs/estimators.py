@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 import fivesigma
 from fivesigma._tools.extras import need
@@ -135,7 +136,27 @@ def _unpack_net(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     return model
 
 
+def ends_in_ours(value: Any) -> bool:
+    """Whether a value is a Pipeline whose last step is an estimator of ours."""
+    return type(value) is Pipeline and _is_ours(_stored_form(value.steps[-1][1]), (*ESTIMATORS, NET))
+
+
+def _pack_pipeline(packer: Packer, value: Pipeline, where: str) -> dict[str, Any]:
+    last = packer.pack(value.steps[-1][1], where)  # as a model of its own: it must be fitted
+    return {"names": [name for name, _ in value.steps], "before": packer.pack([*value[:-1]], where), "last": last}
+
+
+def _unpack_pipeline(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Pipeline:
+    names, before = (unpacker.typed(fields, name, list, where) for name in ("names", "before"))
+    last = unpacker.unpack(fields.get("last"), where)
+    model = Pipeline(list(zip(names, [*before, last], strict=True)))
+    if not ends_in_ours(model):
+        raise StoreError(f"{where} in the manifest is a Pipeline whose last step is no estimator of fivesigma")
+    return model
+
+
 CODECS = (
+    Codec("pipeline", ends_in_ours, _pack_pipeline, _unpack_pipeline, "sklearn"),
     Codec("estimator", lambda value: _is_ours(_stored_form(value), ESTIMATORS), _pack, _unpack),
     Codec("net", lambda value: _is_ours(value, (NET,)), _pack_net, _unpack_net, "torch"),
 )

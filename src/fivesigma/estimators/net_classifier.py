@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import joblib
 import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -12,18 +14,21 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fivesigma._tools.progress import step_bar
-from fivesigma._types import AnyArray, Array
+from fivesigma._tools.progress import end_if_given_up, step_bar
+from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, is_number
+from fivesigma.estimators.parameters import one_of, whole
 from fivesigma.learners.net.inputs import (
     Inputs,
     find_columns,
     find_momenta,
     find_named_momenta,
     groups_of_weight,
+    turning_column,
 )
 from fivesigma.significance import Utility, resolve_utility
+from fivesigma.store.checkpoint import Checkpoint
 from fivesigma.yields import (
     balanced_class_weights,
     check_weights,
@@ -32,6 +37,8 @@ from fivesigma.yields import (
     signal_and_background,
     significance_of,
 )
+
+_STATE = "training"  # name of the file in a checkpoint
 
 
 @dataclass(repr=False, eq=False)
@@ -67,14 +74,18 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         Columns that are inputs, by name or number; all by default. Momenta are inputs in any case.
     momenta : "auto" or sequence of (pt, eta or None, phi), optional
         Columns of each particle, by name or number; eta is None where only the transverse momentum is known. pt stays
-        an input by itself, eta and phi do not. All other columns must not change when the event is turned. ``"auto"``
-        finds columns that are named like lep_pt, lep_eta, lep_phi or MET, MET_phi, and takes none if another column
-        turns with the events; `notes_` says which.
+        an input by itself, eta and phi do not. A column that is none of them and turns with the event, such as px, is
+        refused. ``"auto"`` finds columns that are named like lep_pt, lep_eta, lep_phi or MET, MET_phi, and takes none
+        if another column turns; `notes_` says which.
+    names : sequence of str, optional
+        Names of the columns for ``momenta="auto"`` where X, as an array, has none.
     n_augment : int, default=8
         Copies of an event in a prediction: 1 or a multiple of four, for then a mirrored event has the same score.
     device : {"cpu", "cuda", "mps", "auto"}, default="cpu"
         Where the net is trained; ``"auto"`` takes the first that is there of cuda, mps and cpu. Scores are computed on
         the CPU, in double precision, so that they do not depend on it.
+    checkpoint : path, optional
+        Folder to which the training is written after every epoch; the same call resumes from there.
     random_state : int, RandomState or None, default=None
         Seed.
     n_jobs : int, optional
@@ -120,8 +131,10 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     weight_groups: int = 1
     columns: Any = None
     momenta: Any = None
+    names: Any = None
     n_augment: int = 8
     device: str = "cpu"
+    checkpoint: str | os.PathLike[str] | None = None
     random_state: Any = None
     n_jobs: int | None = None
     verbose: int = 0
@@ -148,9 +161,6 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        # torch is imported where it is used, so that the class itself can be looked at without it.
-        from fivesigma.learners.net.model import TrainingEvents, limited_threads, train
-
         self.__fivesigma_check__()
         names = None
         if isinstance(X, Events):
@@ -168,38 +178,65 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         weight = _mean_one(sample_weight, target)
         names = getattr(self, "feature_names_in_", None)
         table = (self.n_features_in_, None if names is None else names.tolist())
-        given = self.momenta
-        if isinstance(given, str):
-            named = find_named_momenta(table[1], X)
-            given, self.notes_ = named.momenta, (named.note,)
-        momenta, columns = find_momenta(given, *table), find_columns(self.columns, *table)
+        columns = find_columns(self.columns, *table)
+        if isinstance(self.momenta, str):
+            told = table[1] if self.names is None else list(self.names)
+            if told is not None and len(told) != self.n_features_in_:
+                raise InputError(f"names has {len(told)} entries for {self.n_features_in_} columns")
+            named = find_named_momenta(told, X)
+            momenta, self.notes_ = find_momenta(named.momenta, *table), (named.note,)
+        else:
+            momenta = find_momenta(self.momenta, *table)
+            turning = turning_column(X, momenta, columns)
+            if turning is not None:
+                name = turning if names is None else repr(str(names[turning]))
+                raise InputError(
+                    f"column {name} turns with the event and is part of no momentum, so that turned events would be "
+                    "wrong; leave it out with columns=, or give no momenta"
+                )
+        checkpoint = None if self.checkpoint is None else Checkpoint.of(self, 1, joblib.hash((X, target, weight)))
+        try:
+            self._train(X, target, weight, momenta, columns, checkpoint)
+        finally:
+            if checkpoint:
+                checkpoint.release()
+        return self
+
+    def _train(  # noqa: PLR0917 - what `fit` has checked
+        self,
+        X: Array,
+        target: IntArray,
+        weight: Array,
+        momenta: IntArray,
+        columns: IntArray | None,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        # torch is imported where it is used, so that the class itself can be looked at without it.
+        from fivesigma.learners.net.model import NetTraining, TrainingEvents, limited_threads
+
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        losses: list[float] = []
         with limited_threads(self.n_jobs), step_bar(self.epochs, "net", visible=bool(self.verbose)) as advance:
-
-            def report(loss: float) -> None:
-                losses.append(loss)
-                advance(f"loss {loss:.4f}")
-
             self.inputs_ = Inputs.learn(X, weight, momenta, columns)
             arrays = (self.inputs_.scalars(X), self.inputs_.vectors(X))
             groups = groups_of_weight(target, weight, self.weight_groups)
             events = TrainingEvents(*arrays, target.astype(np.float32), weight.astype(np.float32), groups)
-            self.weights_ = train(
-                events,
-                width=self.width,
-                depth=self.depth,
-                epochs=self.epochs,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                dropout=self.dropout,
-                device=self.device,
-                seed=seed,
-                report=report,
-            )
-        self.loss_ = np.array(losses)
-        return self
+            training = NetTraining(events, self, seed)
+            if checkpoint and (saved := checkpoint.read()):
+                with checkpoint.resuming():
+                    training.restore(saved[1][_STATE])
+                for loss in training.losses:
+                    advance(f"loss {loss:.4f}")
+            try:
+                while len(training.losses) < self.epochs:
+                    end_if_given_up()
+                    advance(f"loss {training.run_epoch():.4f}")
+                    if checkpoint:
+                        checkpoint.write({}, {_STATE: training.dump()})
+            except KeyboardInterrupt:
+                if checkpoint:
+                    checkpoint.say_interrupted(len(training.losses), len(training.losses), "epoch")
+                raise
+        self.weights_, self.loss_ = training.weights(), np.array(training.losses)
 
     def decision_function(self, X: Any) -> Array:
         """Log-odds of the second class.
@@ -262,7 +299,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
     ) -> float:
         """Significance of the events that `predict` selects.
 
-        The net has no tuned cut: ``CascadeClassifier(NetClassifier(), cascade=False)`` has one, and a checkpoint.
+        The net has no tuned cut: ``CascadeClassifier(NetClassifier(), cascade=False)`` has one.
 
         Parameters
         ----------
@@ -289,14 +326,11 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
 
     def __fivesigma_check__(self) -> None:
         """Refuse parameters that no net can have."""
-        if self.device not in ("auto", "cpu", "cuda", "mps"):
-            raise InputError(f"device must be auto, cpu, cuda or mps, got {self.device!r}")
+        one_of(("auto", "cpu", "cuda", "mps"))("device", self.device)
         if isinstance(self.momenta, str) and self.momenta != "auto":
             raise InputError(f"momenta must be 'auto' or triples of columns, got {self.momenta!r}")
         for name in ("width", "depth", "epochs", "batch_size", "weight_groups", "n_augment"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} must be a positive integer, got {value!r}")
+            whole(1)(name, getattr(self, name))
         if self.n_augment != 1 and self.n_augment % 4:
             raise InputError(f"n_augment must be 1 or a multiple of 4, got {self.n_augment!r}")
         for name, low, high in (("learning_rate", 0, np.inf), ("weight_decay", 0, np.inf), ("dropout", 0, 1)):

@@ -1,0 +1,204 @@
+"""Figures for the note: regions before and after the fit, features, pulls, ranking, and the check of overtraining."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fivesigma._tools.drawing import draw_data, draw_label, legend_above
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_whole
+from fivesigma._types import Array, BoolArray
+from fivesigma.analysis.cabinetry_workspace import fitting
+from fivesigma.datasets.events import Events
+from fivesigma.errors import shortened
+from fivesigma.plot import BACKGROUNDS, SIGNALS
+from fivesigma.reporting.histogram import overtraining_of
+from fivesigma.scored.scored_events import ScoredEvents
+
+__all__ = ["CATEGORIES", "Album", "draw_features", "draw_fit", "draw_overtraining"]
+
+CATEGORIES = "category of the score"
+_BINS = 20  # of a feature
+_MOST_FEATURES = 30
+_MOST_RANKED = 20
+_REPLICAS = 100
+_MOST_EVENTS = 200_000  # of the check of overtraining
+
+
+class Album:
+    """Figures as PDF in a folder, and as PNG for the report."""
+
+    def __init__(self, folder: Path, label: str) -> None:
+        self.folder, self.label = folder, label
+        self.files: list[Path] = []
+        self.shown: list[tuple[str, bytes]] = []
+        folder.mkdir(exist_ok=True)
+
+    def axes(self) -> Any:
+        """New axes on a figure of their own."""
+        return need("matplotlib.figure").Figure(figsize=(6.0, 5.0), layout="constrained").subplots()
+
+    def add(self, figure: Any, name: str, caption: str) -> None:
+        """Write a figure; the file appears whole or not at all."""
+        path, png = self.folder / f"{name}.pdf", io.BytesIO()
+        with written_whole(path) as beside:
+            figure.savefig(beside, format="pdf", metadata={"CreationDate": None})
+        figure.savefig(png, format="png", dpi=80)
+        self.files.append(path)
+        self.shown.append((caption, png.getvalue()))
+
+    def stack(
+        self,
+        edges: Array,
+        yields: Mapping[str, Array],
+        signal: Collection[str],
+        *,
+        error: Array,
+        data: Array | None,
+        axis: str,
+        text: str,
+    ) -> Any:
+        """Draw yields of samples upon each other, the signal on top, with data; a count that is NaN is hidden."""
+        ax, bottom = self.axes(), np.zeros(len(edges) - 1)
+        names = sorted(yields, key=lambda name: (name in signal, float(yields[name].sum())))
+        for k, name in enumerate(names):
+            colours = SIGNALS if name in signal else BACKGROUNDS
+            top = bottom + yields[name]
+            ax.stairs(top, edges, baseline=bottom, fill=True, color=colours[k % len(colours)], label=name)
+            bottom = top
+        band = {"fill": True, "facecolor": "none", "edgecolor": "black", "hatch": "////", "linewidth": 0}
+        ax.stairs(bottom + error, edges, baseline=bottom - error, label="uncertainty", **band)
+        ax.set(ylabel="events", xlabel=axis, xlim=(edges[0], edges[-1]))
+        ax.xaxis.get_major_locator().set_params(integer=axis == CATEGORIES)
+        ax.set_ylim(bottom=0.0)
+        highest = float((bottom + error).max())
+        if data is not None and not np.isnan(data).all():
+            lower = draw_data(ax, edges, data, bottom, error=error)
+            lower.set_xlabel(axis)
+            highest = max(highest, float(np.nanmax(data + np.sqrt(data))))
+        if self.label:
+            draw_label(ax, experiment=self.label, data=data is not None)
+        legend_above(ax, 1.03 * highest, title=text)
+        return ax.figure
+
+
+def draw_fit(
+    album: Album,
+    workspace: dict[str, Any],
+    shown: dict[str, Any],
+    *,
+    visible: Mapping[str, Array],
+    binning: Mapping[str, tuple[Array, str]],
+    signal: Collection[str],
+) -> list[str]:
+    """Draw every region of a workspace before and after the fit of another one, and pulls and ranking of that.
+
+    `visible` has the data of each channel, NaN where they are hidden; `binning` its edges and the name of its axis.
+    """
+    cabinetry = need("cabinetry")
+    with fitting():
+        model, data = cabinetry.model_utils.model_and_data(workspace)
+        found = cabinetry.fit.fit(model, data)
+        all_regions, _ = cabinetry.model_utils.model_and_data(shown)
+        after = cabinetry.model_utils.match_fit_results(all_regions, found)
+        for text, results in (("before the fit", None), ("after the fit", after)):
+            prediction = cabinetry.model_utils.prediction(all_regions, fit_results=results)
+            channels = all_regions.config.channels
+            for channel, rows, errors in zip(
+                channels, prediction.model_yields, prediction.total_stdev_model_bins, strict=True
+            ):
+                edges, axis = binning[channel]
+                samples = dict(zip(all_regions.config.samples, np.array(rows), strict=True))
+                drawn = album.stack(
+                    edges, samples, signal, error=np.array(errors[-1]), data=visible[channel], axis=axis,
+                    text=f"{channel}, {text}",
+                )  # fmt: skip
+                when = "postfit" if results else "prefit"
+                album.add(drawn, f"{channel}_{when}", f"Region {channel} {text}")
+        options = {"figure_folder": album.folder, "save_figure": False, "close_figure": True}
+        album.add(cabinetry.visualize.pulls(found, **options), "pulls", "Pulls of the fit")
+        try:
+            ranked = cabinetry.fit.ranking(model, data, fit_results=found)
+        except Exception as err:  # of pyhf, where a parameter is at the edge of its range
+            why = shortened(" ".join(str(err).split()), 200)
+            return [f"there is no ranking, because a fit with a shifted parameter failed ({type(err).__name__}: {why})"]
+        drawn = cabinetry.visualize.ranking(ranked, max_pars=_MOST_RANKED, **options)
+        album.add(drawn, "ranking", "Impact of the parameters on the signal strength")
+        return []
+
+
+def draw_features(  # noqa: PLR0917 - what there is of a region
+    album: Album, region: str, text: str, events: Events, data: Events | None, signal: Collection[str]
+) -> None:
+    """Draw features of simulated events, and of those data events that may be looked at."""
+    for name in events.feature_names[:_MOST_FEATURES]:
+        values = events.column(name).astype(np.float64)
+        known = np.isfinite(values)
+        low, high = np.quantile(values[known], [0.005, 0.995]) if known.any() else (0.0, 0.0)
+        if not low < high:
+            continue
+        edges = np.linspace(low, high, _BINS + 1)
+        process = np.asarray(events.process)
+        filled = {
+            sample: np.histogram(values[process == sample], edges, weights=events.weight[process == sample])[0]
+            for sample in dict.fromkeys(process.tolist())
+        }
+        error = np.sqrt(np.histogram(values, edges, weights=events.weight**2)[0])
+        seen = None if data is None else np.histogram(data.column(name), edges)[0].astype(np.float64)
+        drawn = album.stack(edges, filled, signal, error=error, data=seen, axis=name, text=text)
+        safe = "".join(letter if letter.isalnum() else "_" for letter in name)
+        album.add(drawn, f"{region}_feature_{safe}", f"Feature {name} in region {text}, before the fit")
+
+
+def draw_overtraining(album: Album, name: str, model: Any, events: Events, by: str) -> list[str]:
+    """Compare the scores of events by a fit that has seen them with those by the fit that has not.
+
+    Both are scores of one fit for each event, so that they differ by nothing but what the fit has seen. The error is
+    that of the paired difference, by a bootstrap of the events. A model without folds of its own has no such check.
+    """
+    if getattr(model, "by", None) != by:
+        return []
+    if len(events) > _MOST_EVENTS:
+        events = events[np.random.default_rng(0).permutation(len(events))[:_MOST_EVENTS]]
+    seen = replace(events, kept={by: events.kept[by] + 1})  # the next fold's fit, which was trained on this fold
+    unseen = ScoredEvents.of(model, events)
+    found = overtraining_of(model, model, unseen, seen, model.utility_)
+    assert found is not None  # there are training events
+    scores = [np.asarray(model.predict_proba(one)[:, 1]) for one in (seen, events)]
+    weight, signal = np.maximum(events.weight, 0.0), events.is_signal
+    rng = np.random.default_rng(0)
+    drawn = [np.ones(len(events)), *rng.poisson(1.0, (_REPLICAS, len(events))).astype(np.float64)]
+    areas = np.array([_areas(score, signal, weight, drawn) for score in scores])
+    difference, error = areas[0, 0] - areas[1, 0], float((areas[0, 1:] - areas[1, 1:]).std(ddof=1))
+    ax, centre, highest = album.axes(), (found.edges[:-1] + found.edges[1:]) / 2, 0.0
+    for one, colour in zip(found.classes, (SIGNALS[0], BACKGROUNDS[0]), strict=True):
+        ax.stairs(one.training, found.edges, fill=True, alpha=0.3, color=colour, label=f"{one.name}, in fold")
+        bars = {"fmt": "o", "color": colour, "markersize": 3}
+        ax.errorbar(centre, one.here, one.here_error, label=f"{one.name}, out of fold", **bars)
+        highest = max(highest, float(one.training.max()), float((one.here + one.here_error).max()))
+    ax.set(xlabel="score", ylabel="density")
+    ax.set_ylim(bottom=0.0)
+    legend_above(ax, 1.03 * highest, title=f"area {areas[0, 0]:.3f} in fold, {areas[1, 0]:.3f} out of fold")
+    album.add(ax.figure, f"overtraining{name}", "Overtraining: scores by fits that have seen the events, and have not")
+    area = f"area under the ROC curve {areas[0, 0]:.4f} in fold and {areas[1, 0]:.4f} out of fold"
+    return [f"overtraining{name.replace('_', ' of ', 1)}: {area}, a difference of {difference:.4f} +- {error:.4f}"]
+
+
+def _areas(score: Array, signal: BoolArray, weight: Array, replicas: Collection[Array]) -> list[float]:
+    """Area under the ROC curve of each replica; events of equal score count half."""
+    order = np.argsort(score, kind="stable")
+    first = np.append(True, np.diff(score[order]) > 0)
+    group, is_signal = np.cumsum(first) - 1, signal[order]
+    out = []
+    for replica in replicas:
+        w = (weight * replica)[order]
+        s, b = (np.bincount(group, np.where(c, w, 0.0)) for c in (is_signal, ~is_signal))
+        below = np.cumsum(b) - b / 2
+        out.append(float((s * below).sum() / (s.sum() * b.sum())))
+    return out

@@ -1,0 +1,92 @@
+"""Figures for the note: what is drawn, which data are hidden, and the check of overtraining."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fivesigma.analysis import analyse
+from fivesigma.analysis.figures import Album, _areas
+from tests.analysis.conftest import Small
+from tests.analysis.ntuples import branches
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("mplhep")
+roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:jsonschema.RefResolver:DeprecationWarning", "ignore::fivesigma.errors.SmallSampleWarning"
+)
+
+
+class Seen:
+    """What was drawn, by the text of the legend."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {}
+        self.total: dict[str, Any] = {}
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    out, real = Seen(), Album.stack
+
+    def stack(self: Album, edges: Any, yields: Any, signal: Any, **more: Any) -> Any:
+        key = f"{more['text']} {more['axis']}"
+        out.data[key], out.total[key] = more["data"], sum(yields.values())
+        return real(self, edges, yields, signal, **more)
+
+    monkeypatch.setattr(Album, "stack", stack)
+    return out
+
+
+def test_figures_of_a_blinded_analysis(small: Small, seen: Seen, tmp_path: Path) -> None:
+    given = copy.deepcopy(small.config)
+    low, high = (float(edge) for edge in small.record["categorise"]["edges"]["Signal_region"][:2])
+    given["Fivesigma"]["Figures"] = {"Label": "ATLAS Internal", "BlindAbove": high}
+    said: list[str] = []
+    record = analyse(given, tmp_path / "out", n_jobs=1, say=said.append)
+    names = {path.stem for path in (tmp_path / "out" / "figures").iterdir()}
+    assert {"Signal_region_prefit", "Control_region_postfit", "pulls", "overtraining"} <= names
+    assert {"Signal_region_feature_x", "Signal_region_feature_pt"} <= names
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("data:image/png;base64") == len(names)
+    # The first category is below the score from which on data are hidden, and holds the data of that score.
+    shown = seen.data["Signal_region, before the fit category of the score"]
+    data = branches("data", 600)
+    assert np.isnan(shown[1])
+    assert 0 < shown[0] < (data["lep_charge"] > 0).sum()
+    assert seen.data[f"Signal_region, score < {high:g} x"].sum() > 0.95 * shown[0]  # the figure leaves out the tails
+    assert seen.total[f"Signal_region, score < {high:g} x"].sum() < 0.999 * (75.2 + 721.3)
+    control = seen.data["Control_region, after the fit jet_pt"]
+    rows = data["lep_charge"] < 0
+    np.testing.assert_array_equal(control, np.histogram(data["jet_pt"][rows], [30, 60, 100, 200, 600])[0])
+    assert any(note.startswith("overtraining: area under the ROC curve") for note in record["report"]["notes"])
+    assert any("overtraining: area" in line for line in said)
+    assert low < high
+
+
+def test_nothing_of_a_blinded_region_is_drawn_unless_asked_for(small: Small, seen: Seen, tmp_path: Path) -> None:
+    given = copy.deepcopy(small.config)
+    given["Fivesigma"] |= {"Figures": True, "Features": ["x"]}
+    analyse(given, tmp_path / "out", n_jobs=1, say=None)
+    assert np.isnan(seen.data["Signal_region, before the fit category of the score"]).all()
+    assert "Signal_region x" in seen.data
+    hidden = seen.data.pop("Signal_region x")
+    assert hidden is None
+    again = analyse(given, tmp_path / "out", n_jobs=1, say=None, unblind=True)
+    assert not np.isnan(seen.data["Signal_region, before the fit category of the score"]).any()
+    rows = branches("data", 600)["lep_charge"] > 0
+    assert 0.95 * rows.sum() < seen.data["Signal_region x"].sum() <= rows.sum()
+    assert not again.steps["train"].ran
+
+
+def test_areas_are_those_of_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    score, signal, weight = rng.integers(0, 20, 500) / 20, rng.random(500) < 0.4, rng.uniform(0.5, 2, 500)
+    replicas = [np.ones(500), rng.poisson(1.0, 500).astype(np.float64)]
+    expected = [roc_auc_score(signal, score, sample_weight=weight * replica) for replica in replicas]
+    assert _areas(score, signal, weight, replicas) == pytest.approx(expected, rel=1e-12)
