@@ -22,7 +22,7 @@ import numpy as np
 from fivesigma._types import Array
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.fair_universe import Templates, read_events, score_intervals
-from fivesigma.fair_universe.comparison import Arm, Run, make_arms, split_events, vary
+from fivesigma.fair_universe.comparison import ARMS, Arm, Run, make_arms, split_events, vary
 from fivesigma.likelihood.shifts import yield_shifts
 from fivesigma.likelihood.terms import interpolate
 
@@ -62,7 +62,12 @@ def run(folder: Path) -> None:
     for k in done.missing(arms, test):
         print("set", k, flush=True)
         of_all = (time.process_time() - started) * SETTINGS["sets"] / (k + 1 - before)
-        save(comparison=asdict(done.judge(arms, {"training and templates": seconds, "experiments": of_all})))
+        widths = {
+            name: [float(np.mean(np.subtract(one[name]["high"], one[name]["low"]))) for one in done.found]
+            for name in ARMS
+        }
+        judged = done.judge(arms, {"training and templates": seconds, "experiments": of_all})
+        save(comparison=asdict(judged), widths=widths)
 
 
 def eliminate(folder: Path, n: int = 1000) -> None:
