@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -28,7 +27,6 @@ from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import EVERY, PlainSearch, find_tree_count
 from fivesigma.learners import LIBRARIES, Binding, check_library, default_regressor
 from fivesigma.learners.libraries import HISTOGRAM, check_mapping, installed_library, make_classifier, tree_parameters
-from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
 PLAIN, CASCADE, DECOMPOSED, NET = "plain", "cascade", "decomposed", "net"
@@ -139,8 +137,6 @@ class AutoClassifier(BlendedClassifier):
     """
 
     _: KW_ONLY
-    utility: str | Utility = "ams2"
-    b_reg: float | None = None
     cv: Any = 5
     by: str | None = None
     fast: bool = False
@@ -150,13 +146,6 @@ class AutoClassifier(BlendedClassifier):
     learning_rate: float | None = None
     max_depth: int | None = None
     params: dict[str, Any] | None = None
-    cut: str | float = "model"
-    pos_label: Any = None
-    negative_weights: str = "error"
-    verbose: int = 0
-    checkpoint: str | os.PathLike[str] | None = None
-    random_state: Any = None
-    n_jobs: int | None = None
 
     _checks: ClassVar = {
         **SignificanceClassifier._checks,
@@ -233,7 +222,8 @@ class AutoClassifier(BlendedClassifier):
             return Choice(tuple(scores), {})
         rows = np.flatnonzero(np.isfinite([*scores.values()]).all(axis=0))
         gauge = TuningEvents.of(sample, rows, self.utility_)
-        return choose_blend({name: score[rows] for name, score in scores.items()}, gauge, root)
+        extra = NET if NET in scores else None
+        return choose_blend({name: score[rows] for name, score in scores.items()}, gauge, root, extra=extra)
 
     def _takes_net(self, sample: TrainingSample) -> bool:
         if self.net is True:
