@@ -27,6 +27,7 @@ from tests.estimators.blobs import YIELDS, make_blobs
 
 X, Y, W = make_blobs()
 SMALL: dict[str, Any] = {"n_trees": 8, "cv": 3, "random_state": 1, "n_jobs": 1, "params": {"learning_rate": 0.3}}
+SMALL["net"] = False
 MEMBERS = ("plain", "cascade", "decomposed")
 
 
