@@ -35,7 +35,7 @@ from fivesigma.categories.one_score.profiled_cells import Cells, DiscoveryCells,
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.likelihood.profile import Counts, lowest
 from fivesigma.likelihood.shifts import Systematics, Varied, YieldShifts, yield_shifts
-from fivesigma.yields.processes import class_sums
+from fivesigma.yields import class_sums
 
 RESULTS = Path(__file__).with_suffix(".json")
 N_CATEGORIES = (1, 3, 5, 10, 20)

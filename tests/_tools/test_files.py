@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fivesigma._tools.files import name_beside, read_text, written_whole
+from fivesigma._tools.files import name_beside, read_text, temporary_folder, written_whole
 from fivesigma.errors import InputError
 
 
@@ -118,3 +118,18 @@ def test_what_killed_processes_left_is_removed_by_the_next_write(tmp_path: Path)
         beside.write_text("whole")
     assert len(list(tmp_path.iterdir())) == 2, "the file of a process that lives stays"
     assert (tmp_path / "a.txt").read_text() == "whole"
+
+
+def test_temporary_folders_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache of ``memory="disk"`` is such a folder, as large as the bins of all events."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = "import os, fivesigma._tools.files as f; (f.temporary_folder('cache') / 'bins').touch(); os._exit(9)"
+    killed = subprocess.run([sys.executable, "-c", code], check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert killed.returncode == 9
+    (left,) = tmp_path.iterdir()
+    other = tmp_path / left.name.replace("cache-", "cache-another", 1)  # machine
+    other.mkdir()
+    first = temporary_folder("cache")
+    assert set(tmp_path.iterdir()) == {first, other}
+    assert temporary_folder("cache") != first
+    assert first.exists()

@@ -16,6 +16,7 @@ from fivesigma.errors import InputError
 from tests.analysis.conftest import Small
 from tests.analysis.ntuples import branches
 
+cabinetry = pytest.importorskip("cabinetry")
 uproot = pytest.importorskip("uproot")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:jsonschema.RefResolver:DeprecationWarning", "ignore::fivesigma.errors.SmallSampleWarning"
@@ -92,7 +93,9 @@ def test_a_model_for_each_region(small: Small, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "model" / "fivesigma_score_SR_few" / "model.json").exists()
 
 
-def test_a_region_of_validation_is_not_fitted(both: Record, small: Small, tmp_path: Path) -> None:
+def test_a_region_of_validation_is_not_fitted(
+    both: Record, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = two(small, Validation="VR")
     given["Regions"].append({"Name": "VR", "Filter": "lep_charge < 0", "Variable": "x", "Binning": [-3, 0, 3]})
     record = run(given, tmp_path / "out")
@@ -102,6 +105,9 @@ def test_a_region_of_validation_is_not_fitted(both: Record, small: Small, tmp_pa
         json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in ("workspace", "validation")
     )
     assert {channel["name"] for channel in shown["channels"]} - {c["name"] for c in fitted["channels"]} == {"VR"}
+    monkeypatch.chdir(tmp_path / "out")
+    config = cabinetry.configuration.load("cabinetry.yml")
+    assert cabinetry.workspace.build(config) == fitted
     events = branches("data", 600)
     rows = events["lep_charge"] < 0
     observed = next(item["data"] for item in shown["observations"] if item["name"] == "VR")

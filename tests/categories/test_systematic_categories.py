@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fivesigma
-from fivesigma import AMS2, AMS3, GaussianBackground, RelativeBackground, Varied, scan, yield_shifts
+from fivesigma import AMS2, AMS3, GaussianBackground, Normalisation, RelativeBackground, Varied, scan, yield_shifts
 from fivesigma._types import Array, IntArray
 from fivesigma.categories import Categories
 from fivesigma.categories.one_score.dual import search
@@ -190,6 +190,17 @@ def test_evaluate_needs_the_variations_of_its_events() -> None:
     assert found.shifts is not None
     before, after = (c.shifts.background_shifts()[1][0] / c.b for c in (found, twice) if c.shifts is not None)
     np.testing.assert_allclose(after, before)
+
+
+def test_an_interval_says_what_speaks_against_it() -> None:
+    sample, process, systematics = events()
+    found = categorise(*sample, 3, systematics=systematics, process=process)
+    assert "these events chose the edges" in found.interval(n_boot=5).note
+    other = found.evaluate(*sample, systematics=systematics, process=process)
+    assert "their noise passes for a shape" in other.interval(n_boot=5).note
+    assert not found.evaluate(*sample, systematics={}, process=process).interval(n_boot=5).note
+    scaled = {"norm": Normalisation("ttbar", 0.1)}
+    assert not found.evaluate(*sample, systematics=scaled, process=process).interval(n_boot=5).note
 
 
 def test_intervals_hold_the_significance() -> None:

@@ -181,7 +181,7 @@ def test_every_kind_scores_as_the_library_does(kind: str, tmp_path: Path) -> Non
     np.testing.assert_allclose(one_by_one, score[:3], rtol=0, atol=tolerance)
     # The same model for programs that have single precision: its score is a rounding of float32 off, no more.
     rounded, half = new.astype(np.float32).astype(np.float64), tolerance + 2.0**-24
-    written = export(model, path, precision="float32")
+    written = export(model, path, precision="float32", force=True)
     assert (written.precision, written.comparison.n_moved) == ("float32", 0)
     assert written.largest_difference <= half
     score, selected = run(path, new, "float32")
@@ -204,7 +204,7 @@ def test_an_imputer_that_was_fitted_in_single_precision(tmp_path: Path) -> None:
     X, y, w = make_events()
     model = linear(StandardScaler()).fit(X.astype(np.float32), y, w)
     assert export(model, tmp_path / "model.onnx", events=X).largest_difference <= 1e-12
-    assert export(model, tmp_path / "model.onnx").largest_difference <= 1e-12
+    assert export(model, tmp_path / "model.onnx", force=True).largest_difference <= 1e-12
 
 
 def test_margins_of_a_resumed_lightgbm_run_add_up(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ class TestTheCheckCanFail:
         path = folder / "model.onnx"
         path.write_text("what was there before")
         with pytest.raises(InputError, match=r"they may differ by 1e-05, so nothing was written$"):
-            export(model, path)
+            export(model, path, force=True)
         assert path.read_text() == "what was there before"
         assert list(folder.iterdir()) == [path]
 
@@ -328,7 +328,7 @@ def test_steep_ranks_are_exact_because_scores_are(library: str, tmp_path: Path) 
     assert np.diff(steps).min() < 1e-6
     path = tmp_path / "model.onnx"
     assert export(model, path).largest_difference <= 1e-9
-    assert export(model, path, events=test).largest_difference <= 1e-9
+    assert export(model, path, events=test, force=True).largest_difference <= 1e-9
 
 
 @GLIBC
@@ -339,7 +339,7 @@ def test_xgboost_scores_are_the_same_numbers(tmp_path: Path) -> None:
         CascadeClassifier(xgboost.XGBClassifier(n_estimators=20), **ROUNDS),
         CascadeClassifier(xgboost.XGBClassifier(n_estimators=20, base_score=0.123), **ROUNDS),
     ):
-        assert export(model.fit(X, y, w), tmp_path / "model.onnx").largest_difference == 0.0
+        assert export(model.fit(X, y, w), tmp_path / "model.onnx", force=True).largest_difference == 0.0
 
 
 @GLIBC
@@ -377,7 +377,7 @@ def test_what_lightgbm_separates_from_missing_values_has_no_end(tmp_path: Path) 
     assert np.isinf(thresholds[0]).any()
     X[:, 0] = [1.5e300, -1.5e300, np.nan] * 400
     assert export(model, tmp_path / "model.onnx", events=X).largest_difference <= DOUBLE
-    assert export(model, tmp_path / "model.onnx").largest_difference <= DOUBLE
+    assert export(model, tmp_path / "model.onnx", force=True).largest_difference <= DOUBLE
 
 
 def test_simulated_events_lie_on_and_beside_thresholds_and_some_are_missing() -> None:
@@ -648,6 +648,8 @@ def test_the_ending_decides_the_format(name: str, asked: str | None, said: str, 
     with pytest.raises(InputError, match=said):
         export(xgboost_model(), tmp_path / name, asked)
     assert export(xgboost_model(), tmp_path / "model.JSON").format == "xgboost-json"
+    with pytest.raises(InputError, match=r"model\.JSON is there already; .* force=True"):
+        export(xgboost_model(), tmp_path / "model.JSON")
     assert [path.name for path in tmp_path.iterdir()] == ["model.JSON"]
 
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import fivesigma
-from fivesigma.datasets import Events, make_htautau
+from fivesigma import Normalisation, ProfiledClassifier
+from fivesigma.datasets import Events, from_arrays, make_htautau
 from fivesigma.errors import InputError
+from fivesigma.estimators.held_out_bins import bin_edges
 from fivesigma.estimators.varied import scored_variations
 from fivesigma.likelihood.shifts import Varied, with_variations
 
@@ -97,3 +100,41 @@ def test_what_a_variation_must_not_be(cascade: Any, test_events: Events) -> None
     ):
         with pytest.raises(InputError, match=sentence):
             fivesigma.report(cascade, test_events, systematics={"x": (moved, None)}, n_boot=10)
+
+
+def test_a_score_that_knows_the_systematics_shows_what_it_relies_on() -> None:
+    rng = np.random.default_rng(0)
+    process = np.repeat(["H", "W", "Z"], 3000)
+
+    def sample() -> Events:
+        X = rng.normal(size=(9000, 2)) + np.repeat([[2, 0], [0, 0], [2, 1]], 3000, axis=0)
+        return from_arrays(X, process == "H", np.where(process == "H", 0.05, 1.0), process=process)
+
+    train, test = sample(), sample()
+    systematics = {"Z": Normalisation("Z", 0.1), "W": Normalisation("W", 0.02)}
+    model = ProfiledClassifier(LogisticRegression(), cv=2, random_state=0, n_jobs=1)
+    model.fit(train, systematics=systematics)
+    page = fivesigma.report(model, test, systematics=systematics, n_boot=5)
+    found = page.data.profiled
+    assert found is not None
+    plain, t = found.panels
+    assert found.pulls == model.pulls_
+    assert not plain.control.any()
+    assert t.control[0]
+    lowest = [panel.shares[panel.backgrounds.index("Z"), 0] for panel in (plain, t)]
+    assert lowest[1] > 0.8 > 2 * lowest[0]  # the control region is almost pure Z
+    np.testing.assert_allclose(t.shares.sum(axis=0), 1.0)
+    scored = fivesigma.ScoredEvents.of(model, test)
+    edges = bin_edges(scored.score, *scored.arrays()[1:])
+    shifts = fivesigma.yield_shifts(edges, scored, systematics=systematics)
+    assert t.waterfall == shifts.waterfall()
+    assert t.constraints == shifts.constraints()
+    before_simulation = [panel.waterfall[-2][1] for panel in (plain, t)]
+    assert before_simulation[1] > before_simulation[0] + 0.1
+    assert "Z" in found.narrow
+    for part in ('id="profiled-waterfall-1"', 'id="profiled-waterfall-2"', "control regions:", 'id="table-pulls"'):
+        assert part in page.html
+    alone = fivesigma.report(model, scored, systematics=systematics, n_boot=5).data.profiled
+    assert alone is not None
+    assert [panel.name for panel in alone.panels] == ["score t"]  # without features the plain score is not known
+    assert fivesigma.report(model, test, n_boot=5).data.profiled is None

@@ -21,7 +21,6 @@ from fivesigma.store import migrations
 from fivesigma.store.checkpoint import FORMAT as CHECKPOINT_FORMAT
 from fivesigma.store.codecs import STORABLE
 from fivesigma.store.codecs.categories_records import RECORDS, STORABLE_RECORDS
-from fivesigma.store.codecs.plain import _from_npy
 from tests.estimators.blobs import make_blobs
 from tests.store.test_store import forge
 
@@ -280,24 +279,6 @@ class TestArrays:
         np.testing.assert_array_equal(again, array)
         assert again.dtype == array.dtype
         again[0] = again[1]  # it may be written to
-
-    @pytest.mark.parametrize(
-        ("header", "sentence"),
-        [
-            (
-                "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }",
-                "does not hold the 1000000000000",
-            ),
-            ("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -2), }", "does not hold"),
-            ("{'descr': '|O', 'fortran_order': False, 'shape': (2,), }", "which no model needs"),
-            ("{'descr': '<U99999', 'fortran_order': False, 'shape': (2,), }", "which no model needs"),
-        ],
-    )
-    def test_a_header_that_lies_is_refused(self, header: str, sentence: str) -> None:
-        text = header.encode().ljust(117) + b"\n"
-        content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(16)
-        with pytest.raises(StoreError, match=sentence):
-            _from_npy(content, "model.x")
 
 
 def test_a_net_alone_can_be_saved(tmp_path: Path) -> None:

@@ -297,18 +297,20 @@ def test_values_with_which_a_model_cannot_score(
     refused(path, words)
 
 
-def test_wide_texts_do_not_swell(copy: Callable[[str], Path]) -> None:
-    path = copy("xgboost")
-    wide = {"$": "array", "dtype": "<U9999", "shape": [60_000], "data": [""] * 60_000}
-    forge(path, lambda manifest: manifest["model"]["fitted"].update(extra_=wide))
-    refused(path, "is <U9999, far more than its 60000 texts need")
+HEADERS = {
+    "too long": b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000,), }",
+    "longer than the file": b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000,), }",
+    "objects": b"{'descr': '|O', 'fortran_order': False, 'shape': (2,), }",
+    "code": b"__import__('os').system('true')",
+}
 
 
-def test_values_of_no_size_are_refused(copy: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+def test_headers_of_arrays_that_lie_are_refused(copy: Callable[[str], Path], header: bytes) -> None:
     path = copy("pool")
-    text = b"{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117) + b"\n"
-    rewrite(path, ".npy", lambda _: b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
-    refused(path, "<U0, which no model needs")
+    text = header.ljust(117) + b"\n"
+    rewrite(path, ".npy", lambda _: b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(16))
+    refused(path, "in the manifest cannot be made a array")
 
 
 def test_versions_of_a_wrong_type_are_refused(copy: Callable[[str], Path]) -> None:

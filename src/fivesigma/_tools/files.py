@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape
@@ -54,13 +55,27 @@ def refuse_special(path: Path) -> None:
 
 def name_beside(path: Path) -> Path:
     """Temporary name beside a target; what killed processes of this machine left for it is removed."""
-    machine = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]  # other ones may share the folder
+    machine = _machine()
     for left in path.parent.glob(f".[0-9]*-{machine}-{escape(path.name)}"):
         pid = left.name[1:].partition("-")[0]
         only_copy = (left / "old").exists() and not path.exists()
         if not only_copy and (pid == str(os.getpid()) or not is_running(pid)):  # a number may come again
             remove(left)
     return path.with_name(f".{os.getpid()}-{machine}-{path.name}")
+
+
+def temporary_folder(name: str) -> Path:
+    """Make a folder among the temporary ones; those that killed processes of this machine left are removed."""
+    start = f"{name}-{_machine()}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{start}[0-9]*-*"):
+        if not is_running(left.name.removeprefix(start).partition("-")[0]):
+            remove(left)
+    return Path(tempfile.mkdtemp(prefix=f"{start}{os.getpid()}-"))
+
+
+def _machine() -> str:
+    """Word for this machine: others may share a folder with it, whose processes cannot be asked for."""
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
 def remove(path: Path) -> None:

@@ -49,25 +49,12 @@ def steps(total: int, visible: bool, what: str = "pool", done: int = 0) -> Itera
     if not visible:
         yield lambda _, __: None
         return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    ]
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    columns = ("{task.description}", bars.BarColumn(), bars.MofNCompleteColumn(), "{task.fields[state]}")
+    times = bars.TimeElapsedColumn(), bars.TimeRemainingColumn()
+    with bars.Progress(*columns, *times, console=Console(stderr=True)) as progress:
         task = progress.add_task(what, total=total, completed=done, state="")
         yield lambda steps, state: progress.update(task, advance=steps, state=state)
         progress.update(task, total=progress.tasks[task].completed)  # a run may stop before its last round

@@ -13,7 +13,7 @@ from fivesigma.analysis.histograms import Histograms
 from fivesigma.likelihood.measurement import profile_measurement, uncertainty_of
 from fivesigma.likelihood.shifts import Normalisation, YieldShifts, counts_of, derivatives_of, profiled_value
 from fivesigma.significance import AMS2
-from fivesigma.yields.processes import ProcessYields
+from fivesigma.yields import ProcessYields
 
 __all__ = ["combine", "norm_widths", "normalisations", "shifts_of_region", "value_as_pyhf"]
 

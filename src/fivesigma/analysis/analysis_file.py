@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import fnmatch
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,7 +48,10 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
     if block is None:
         raise InputError(f"{where} has no block {BLOCK!r}{did_you_mean(BLOCK, map(str, rest))}")
     _let_cabinetry_check(rest, where)
-    analysis = Analysis(rest, AnalysisSettings.read(block))
+    settings = AnalysisSettings.read(block)
+    names = [region["Name"] for region in rest["Regions"]]
+    validation = dict.fromkeys(name for text in settings.validation for name in fnmatch.filter(names, text) or [text])
+    analysis = Analysis(rest, replace(settings, validation=tuple(validation)))
     _check_names(analysis)
     _check_regions(analysis)
     _check_samples(analysis)
@@ -133,6 +137,12 @@ def _check_names(analysis: Analysis) -> None:
 
 def _check_regions(analysis: Analysis) -> None:
     names, settings = [region["Name"] for region in analysis.regions], analysis.settings
+    path = analysis.config["General"]["InputPath"]
+    if ".root:" in path and settings.ntuples is None:
+        raise InputError(
+            f"the InputPath {path!r} leads to histograms, and categories are made of events: give an InputPath of "
+            f"ntuples, and their Tree, in the block {BLOCK}"
+        )
     for key, own in (("Region", settings.regions), ("Validation", settings.validation)):
         for name in own:
             if name not in names:
@@ -155,7 +165,7 @@ def _check_regions(analysis: Analysis) -> None:
             )
     for region in analysis.regions:
         for key in ("Variable", "Binning"):
-            if region["Name"] not in settings.regions and key not in region:
+            if region["Name"] not in settings.regions and key not in region and not analysis.is_filled(region):
                 raise InputError(f"region {region['Name']!r} needs a {key}; only {settings.regions[0]!r} gets its own")
         if any(low >= high for low, high in pairwise(region.get("Binning", []))):
             raise InputError(f"the Binning of region {region['Name']!r} must ascend, got {region['Binning']}")

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -115,9 +115,14 @@ def cabinetry_config(analysis: Analysis, binning: Mapping[str, Array]) -> tuple[
     return config, names
 
 
-def without_regions(config: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The configuration of the fit, without regions that only validate it."""
-    return config | {"Regions": [region for region in config["Regions"] if region["Name"] not in names]}
+def without_regions(content: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """A configuration or a workspace without regions that only validate the fit."""
+    return {
+        key: [item for item in value if item.get("Name", item.get("name")) not in names]
+        if key in ("Regions", "channels", "observations")
+        else value
+        for key, value in content.items()
+    }
 
 
 def write_config(config: dict[str, Any], path: Path) -> Path:

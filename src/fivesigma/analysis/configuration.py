@@ -163,6 +163,10 @@ class Analysis:
         """Regions whose categories are made."""
         return [find_named(self.regions, name) for name in self.settings.regions]
 
+    def is_filled(self, region: Mapping[str, Any]) -> bool:
+        """Whether the histograms of a region exist already, and are read as they are."""
+        return self.settings.ntuples is not None and region["Name"] not in self.settings.regions
+
     def score_of(self, region: str) -> str:
         """Branch of the score of a chosen region."""
         if not self.settings.each:

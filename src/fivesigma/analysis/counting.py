@@ -17,7 +17,7 @@ import numpy as np
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.analysis.configuration import Analysis
-from fivesigma.analysis.histograms import Filled, Histograms, Key, fill_histogram
+from fivesigma.analysis.histograms import Filled, Histograms, Key, fill_histogram, read_filled
 from fivesigma.analysis.ntuple_reader import Entries, Reader, check_finite, texts_of
 from fivesigma.analysis.templates import Template, by_tree
 from fivesigma.errors import InputError, shortened
@@ -99,6 +99,16 @@ def count(
                     out.folds[key] += np.bincount(numbers, minlength=n_folds)
             out.shared += _shared([t for t in users if t.region not in analysis.settings.validation], inside)
             advance(1, tree.file.name)
+    for template in [template for template in templates if template.histogram is not None]:
+        found_edges, filled = read_filled(template.files[0], str(template.histogram), template.owner)
+        if not np.array_equal(found_edges, edges[template.region]):
+            raise InputError(
+                f"{template.histogram!r} in {template.files[0]} has other bins than the nominal histograms of region "
+                f"{template.region!r} ({template.owner})"
+            )
+        n = filled.entries.sum()
+        out.filled[template.key] = filled
+        out.sums[template.key] = np.array([n, filled.yields.sum(), filled.squares.sum(), n])
     _check_counts(analysis, templates, out)
     return out
 

@@ -10,11 +10,21 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 
-__all__ = ["Filled", "Histograms", "Key", "fill_histogram", "read_histograms", "table_of", "write_histograms"]
+__all__ = [
+    "Filled",
+    "Histograms",
+    "Key",
+    "fill_histogram",
+    "read_filled",
+    "read_histograms",
+    "table_of",
+    "write_histograms",
+]
 
 #: Region, sample, systematic and direction.
 Key = tuple[str, str, str | None, str | None]
@@ -44,6 +54,21 @@ def fill_histogram(edges: Array, values: Array, weight: Array) -> Filled:
         np.bincount(place, w, n_bins).astype(np.float64) for w in (weight, weight**2, np.ones_like(weight))
     ]
     return Filled(*sums)
+
+
+def read_filled(file: Any, name: str, owner: str) -> tuple[Array, Filled]:
+    """Edges and contents of a histogram that exists already."""
+    uproot = need("uproot")
+    try:
+        with uproot.open(str(file)) as opened:
+            found = opened[name]
+            edges, values, squares = found.axis().edges(), found.values(), found.variances()
+    except (OSError, ValueError, TypeError, AttributeError, uproot.exceptions.KeyInFileError) as err:
+        raise InputError(f"there is no histogram {name!r} in {file} ({owner})") from err
+    if values.ndim != 1 or squares is None or not (np.isfinite(values).all() and np.isfinite(squares).all()):
+        raise InputError(f"{name!r} in {file} is not a histogram of one axis with finite contents and errors ({owner})")
+    entries = np.divide(values**2, squares, out=np.zeros(len(values)), where=squares > 0)
+    return edges, Filled(values.astype(np.float64), squares.astype(np.float64), np.round(entries))
 
 
 def write_histograms(path: Path, histograms: Histograms) -> Path:

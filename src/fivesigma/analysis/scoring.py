@@ -143,7 +143,7 @@ def _plain_branch(branch: str) -> str:
 def ntuple_names(templates: Sequence[Template]) -> dict[File, str]:
     """Names of the outputs: those of the inputs, with a number where folders hold files of one name."""
     found: dict[File, str] = {}
-    for file in dict.fromkeys(file for template in templates for file in template.files):
+    for file in by_tree(templates):
         taken = {name.casefold() for name in found.values()}
         stem, dot, ending = file.name.lstrip(".").partition(".")
         numbered = (f"{stem}_{k}{dot}{ending}" for k in range(2, len(taken) + 3))

@@ -27,6 +27,7 @@ from fivesigma.analysis.histograms import (
     Filled,
     Histograms,
     fill_histogram,
+    read_filled,
     read_histograms,
     table_of,
     write_histograms,
@@ -170,6 +171,11 @@ class _Run:
         self.analysis = analysis
         self.unblind, self.friends, self.n_jobs, self.verbose = unblind, friends, n_jobs, verbose
         self.templates = templates_of(analysis)
+        for region in analysis.regions:  # whose bins are those of their histograms
+            if analysis.is_filled(region):
+                first = next(template for template in self.templates if template.region == region["Name"])
+                edges, _ = read_filled(first.files[0], str(first.histogram), first.owner)
+                region |= {"Binning": edges.tolist(), "Variable": region.get("Variable", region["Name"])}
 
     # What each step depends on.
 
@@ -224,7 +230,8 @@ class _Run:
 
     def look_at_files(self) -> None:
         """Form the digests of all files, which are then known: large ones take a while."""
-        files, folder = list(by_tree(self.templates)), self.folder.resolve()
+        files = list(dict.fromkeys(file for template in self.templates for file in template.files))
+        folder = self.folder.resolve()
         with bar(len(files), bool(self.verbose), "files") as advance:
             for file in files:
                 if isinstance(file, Path) and file.resolve().is_relative_to(folder):
@@ -537,17 +544,16 @@ class _Run:
         folder = self.folder / cab.HISTOGRAMS
         folder.mkdir(exist_ok=True)
         with bar(2, bool(self.verbose), "workspace") as advance:
-            fitted = cab.without_regions(config, [names.regions[name] for name in self.analysis.settings.validation])
             shown, said = cab.build_workspace(config, names, histograms, folder)
-            workspace, _ = cab.build_workspace(fitted, names, histograms, folder) if fitted != config else (shown, [])
             workspace_checks.check_workspace(shown, self.analysis, names, histograms)
-            workspace_checks.check_same_channels(workspace, shown)
+            validation = [names.regions[name] for name in self.analysis.settings.validation]
+            workspace, config = (cab.without_regions(whole, validation) for whole in (shown, config))
             files = [
-                cab.write_config(fitted, self.folder / "cabinetry.yml"),
+                cab.write_config(config, self.folder / "cabinetry.yml"),
                 cab.write_workspace_file(workspace, self.folder / "workspace.json"),
                 counting.write_csv(self.folder / "templates.csv", table_of(histograms, binning)),
             ]
-            if fitted != config:
+            if validation:
                 files.append(cab.write_workspace_file(shown, self.folder / "validation.json"))
             advance(1, "fit")
             found = cab.fit_workspace(workspace, self.goal)

@@ -88,7 +88,7 @@ def by_tree(templates: Sequence[Template]) -> dict[File, dict[Tree, list[Templat
     """Templates by the files and trees that they read."""
     found: dict[File, dict[Tree, list[Template]]] = {}
     for template in templates:
-        for tree in template.trees:
+        for tree in template.trees if template.histogram is None else ():
             found.setdefault(tree.file, {}).setdefault(tree, []).append(template)
     return found
 
@@ -130,6 +130,10 @@ class _Resolver:
         who = f"sample {sample['Name']!r}"
         if systematic is not None:
             who = f"systematic {systematic['Name']!r} {direction}"
+        if analysis.is_filled(region):
+            return self.histogram(
+                region, sample, varied, (None, None) if systematic is None else (systematic["Name"], direction), who
+            )
         replaced = replacements(varied.get("Variable"), who)
         variable = analysis.score_of(region["Name"]) if chosen else region["Variable"]
         if varied.get("Variable") is not None and not replaced:
@@ -165,6 +169,29 @@ class _Resolver:
             is_data=bool(sample.get("Data", False)),
         )
 
+    def histogram(
+        self,
+        region: dict[str, Any],
+        sample: dict[str, Any],
+        varied: dict[str, Any],
+        name: tuple[str | None, str | None],
+        who: str,
+    ) -> Template:
+        """A histogram that exists already, at the place where cabinetry would find it."""
+        general = self.analysis.config["General"]
+        if varied and not _PATHS & varied.keys():
+            raise InputError(
+                f"{who} has no VariationPath, so that its histogram in region {region['Name']!r} would be the nominal "
+                "one: give one, or keep it out with Regions"
+            )
+        location = self.paths(str(general["InputPath"]), region, sample, varied, who)[0]
+        path, colon, inside = location.rpartition(":")
+        if not colon:
+            raise InputError(f"the InputPath {general['InputPath']!r} must say which histogram, as in 'file.root:name'")
+        files = self.found((path,), who)
+        own = (region["Name"], sample["Name"], *name)
+        return Template(*own, files, "", (), "0", "True", None, 1.0, bool(sample.get("Data", False)), None, inside)
+
     def condition(self, text: str | None, who: str) -> str:
         """Preselection and filter as one condition."""
         if text is not None:
@@ -175,8 +202,18 @@ class _Resolver:
         self, region: dict[str, Any], sample: dict[str, Any], varied: dict[str, Any], who: str
     ) -> tuple[File, ...]:
         """Files of a template; paths are relative to the current folder, as in cabinetry."""
+        pattern = self.analysis.settings.ntuples or str(self.analysis.config["General"]["InputPath"])
+        found = self.found(self.paths(pattern, region, sample, varied, who), who)
+        for file in found:
+            if file.suffix.lower() != ".root":
+                raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({who})")
+        return found
+
+    def paths(
+        self, pattern: str, region: dict[str, Any], sample: dict[str, Any], varied: dict[str, Any], who: str
+    ) -> tuple[str, ...]:
+        """Paths of a template, with the parts of region, sample and variation in place."""
         general = self.analysis.config["General"]
-        pattern = str(general["InputPath"])
         given = {
             "RegionPath": varied.get("RegionPath", region.get("RegionPath")),
             "SamplePath": varied.get("SamplePath", sample.get("SamplePath")),
@@ -193,15 +230,15 @@ class _Resolver:
         for key in ("RegionPath", "VariationPath"):
             pattern = pattern.replace(f"{{{key}}}", given[key] or "")
         parts = listed(given["SamplePath"]) if "{SamplePath}" in pattern else [""]
-        paths = tuple(pattern.replace("{SamplePath}", part) for part in parts)
+        return tuple(pattern.replace("{SamplePath}", part) for part in parts)
+
+    def found(self, paths: tuple[str, ...], who: str) -> tuple[File, ...]:
+        """Files by their paths."""
         if paths not in self._files:
             try:
                 self._files[paths] = tuple(target.path for target in find_targets(paths))
             except (InputError, ValueError) as err:  # a name with a zero byte is no name
                 raise InputError(f"{err} ({who})") from err
-        for file in self._files[paths]:
-            if file.suffix.lower() != ".root":
-                raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({who})")
         return self._files[paths]
 
     def normalised(self, sample: dict[str, Any], files: tuple[File, ...], *, own_files: bool, who: str) -> Normalised:

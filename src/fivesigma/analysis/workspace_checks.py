@@ -34,16 +34,6 @@ def check_workspace(workspace: dict[str, Any], analysis: Analysis, names: SafeNa
             _check_sample(found, analysis, region, sample, names=names, histograms=histograms)
 
 
-def check_same_channels(workspace: dict[str, Any], shown: dict[str, Any]) -> None:
-    """Refuse a workspace of the fit whose channels are not those of the one with all regions."""
-    for key in ("channels", "observations"):
-        ours = {item["name"]: item for item in shown[key]}
-        if any(item != ours[item["name"]] for item in workspace[key]):
-            raise InputError(
-                f"the {key} of the workspace differ with and without regions of validation; please report this"
-            )
-
-
 def _check_sample(
     found: dict[str, Any],
     analysis: Analysis,

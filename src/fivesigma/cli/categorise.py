@@ -162,9 +162,9 @@ def categorise(
         other = kind(quote, signal, yields)
         found = found.evaluate(other, systematics=of_scores(needed, other, yields))
     if stream:
-        interval = found.significance - found.error, found.significance + found.error
+        interval, note = (found.significance - found.error, found.significance + found.error), ""
     else:
-        interval = found.interval(n_boot=replicas).significance
+        interval, _, note = found.interval(n_boot=replicas)
     if pyhf is not None:
         fivesigma.write_workspace(fivesigma.to_pyhf(found), pyhf)
     if combine is not None:
@@ -193,3 +193,5 @@ def categorise(
         click.echo(
             f"note: these events chose the edges: the interval is too {wrong} and too narrow; give --quote", err=True
         )
+    elif note:
+        click.echo(f"note: {note}", err=True)

@@ -55,7 +55,7 @@ def export(
         events = load_events(
             files, features=trained.features, label=None, weight=None, missing=trained.missing, tree=tree
         )
-    written = fivesigma.export(fitted, output, format=kind, events=events, categories=edges, precision=precision)
+    written = fivesigma.export(fitted, output, kind, events, edges, precision=precision, force=force)
     seen = written.comparison
     click.echo(
         f"largest difference of a score {seen.largest_difference:.2g} on {seen.n_events:,} "

@@ -118,6 +118,7 @@ def scan(
     valid = _valid(ranking, floor)
     shifts = shifts_of(ranking, scored, systematics, free)
     notes = check_shifts(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+    notes += tuple(said for name in shifts.up for said in shifts.large_moves(name))
     profiled = ProfiledCuts.of(ranking, shifts, utility, systematics, smooth=rule == "model", mc=mc_statistics)
     z = np.full(valid.size, np.nan)
     z[valid] = profiled.value(np.flatnonzero(valid), ranking.s[valid], ranking.b[valid])

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from fivesigma.cut.binned import RULES_OF_BINS
+from fivesigma.cut.rules import RULES
 from fivesigma.dask.launch import Listener, connect, run_group
 from fivesigma.dask.watch import Member, find_workers
 from fivesigma.dask.worker import SAMPLE, Job
@@ -109,8 +111,8 @@ class GrownCascadeClassifier(Ordinary):
             )
         if self.refit:
             raise InputError("refit=True cannot be used on a cluster, where every pass reads all files; leave it out")
-        if self.cut == "smooth":
-            raise InputError("cut='smooth' averages over all events in one place; use 'model', 'plateau' or 'peak'")
+        if self.cut in RULES and self.cut not in RULES_OF_BINS:
+            raise InputError(f"cut={self.cut!r} needs all events in one place; use {' or '.join(RULES_OF_BINS)}")
         if self.cache is not None:
             raise InputError("cache is a folder of one machine; workers use their own scratch folders: leave it out")
 

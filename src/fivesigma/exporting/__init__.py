@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import fivesigma
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import refuse_special, written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets.columns import Columns
 from fivesigma.errors import InputError
@@ -76,6 +76,7 @@ def export(
     categories: Any = None,
     *,
     precision: str = "float64",
+    force: bool = False,
 ) -> Exported:
     """Write a trained model as a file that other programs read, after comparing its scores with the model's.
 
@@ -83,8 +84,7 @@ def export(
     ----------
     model : trained classifier of fivesigma
     path : path
-        File to write, which ends in ``.onnx`` or ``.json``; it appears whole or not at all, and one that is there is
-        replaced.
+        File to write, which ends in ``.onnx`` or ``.json``; it appears whole or not at all.
     format : {"onnx", "xgboost-json"}, optional
         What the ending says by default: an ONNX graph with the input ``features`` (NaN is missing) and the outputs
         ``score`` and ``selected``; or, if the model is one XGBoost booster, XGBoost's own JSON.
@@ -95,6 +95,8 @@ def export(
     precision : {"float64", "float32"}, default="float64"
         Of the input and the score of an ONNX graph; programs in C++ often have float32. In between all is float64. The
         comparison is made with features that were rounded so.
+    force : bool, default=False
+        Whether to replace a file that is there.
 
     Returns
     -------
@@ -121,6 +123,9 @@ def export(
         raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write {path.name} to")
+    refuse_special(path)
+    if path.exists() and not force:
+        raise InputError(f"{path} is there already; choose another name, or replace it with force=True")
     if not isinstance(model, (SignificanceClassifier, NetClassifier)):
         raise InputError(f"a {type(model).__name__} cannot be exported; give a trained classifier of fivesigma")
     check_is_fitted(model)

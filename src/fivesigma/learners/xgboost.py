@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._tools.extras import need
+from fivesigma._tools.files import temporary_folder
 from fivesigma._tools.threads import note_threads
 from fivesigma._types import AnyArray, Array
 from fivesigma.errors import InputError
@@ -244,7 +244,7 @@ def cache_folder(memory: str, given: Any, shape: tuple[int, int]) -> Iterator[Pa
             raise InputError(f"cache={str(given)!r} is for memory='disk', and memory is {memory!r}; leave cache out")
         yield None
         return
-    folder = Path(tempfile.mkdtemp(prefix="fivesigma-")) if given is None else Path(given)
+    folder = temporary_folder("fivesigma") if given is None else Path(given)
     if given is not None:
         try:
             folder.mkdir()

@@ -30,6 +30,7 @@ from fivesigma.yields import (
 __all__ = ["Normalisation", "Varied", "YieldShifts", "profiled_significance", "yield_shifts"]
 
 
+_CERTAIN = 5.0  # standard errors by which scores tell signal from background beyond doubt
 _LARGE = 0.5  # share of the yield of a process by which one standard deviation hardly moves it
 
 
@@ -251,6 +252,18 @@ class YieldShifts:
         )
         return up, down
 
+    def vary_in_shape(self) -> bool:
+        """Whether a variation moves the categories of a process by different shares, as varied events do."""
+        ratios = (
+            np.divide(
+                side[name][key], rows.sum_of_weights, out=np.ones(self.edges.size - 1), where=rows.sum_of_weights > 0
+            )
+            for side in (self.up, self.down)
+            for name in side
+            for key, rows in self.nominal.items()
+        )
+        return any(np.ptp(ratio) > 1e-9 for ratio in ratios)
+
     def _moves(self, name: str, process: str) -> bool:
         nominal = self.nominal[process].sum_of_weights
         return not all(np.array_equal(side[name][process], nominal) for side in (self.up, self.down))
@@ -266,7 +279,7 @@ class YieldShifts:
                 continue
             notes += notes_of([name], [(up, down)])
             if name not in self.free:
-                notes += self._large(name)
+                notes += self.large_moves(name)
             for side, shift in (("up", up), ("down", down)):
                 negative = np.flatnonzero((b > 0) & (b + shift < 0))
                 if negative.size:
@@ -277,7 +290,7 @@ class YieldShifts:
                     )
         return tuple(notes)
 
-    def _large(self, name: str) -> list[str]:
+    def large_moves(self, name: str) -> list[str]:
         """Return a sentence for each process whose yield moves by more than half."""
         out = []
         for key, rows in self.nominal.items():
@@ -635,6 +648,11 @@ class _Nominal(NamedTuple):
             weight = check_weights(nominal if varied.weight is None else varied.weight, n_events)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
+        if own and _separation(score, self.processes) * _separation(values, processes) <= -(_CERTAIN**2):
+            raise InputError(
+                f"the signal of {name} has lower scores than its background where that of the nominal events has "
+                "higher ones, or the reverse: its labels are swapped"
+            )
         return values, weight, processes
 
     def _own(self, name: str, varied: Varied) -> Processes:
@@ -670,6 +688,17 @@ class _Nominal(NamedTuple):
                     f"{name} has the process {key!r} as signal or background where the nominal events do not"
                 )
         return self.processes._replace(codes=codes[found.codes])
+
+
+def _separation(score: AnyArray, processes: Processes) -> float:
+    """How far signal has higher scores than background, in standard errors, at most `_CERTAIN`; zero without both."""
+    signal = processes.signal[processes.codes]
+    if not 1 < np.count_nonzero(signal) < signal.size - 1:
+        return 0.0
+    sides = score[signal].astype(np.float64), score[~signal].astype(np.float64)
+    error = float(np.sqrt(sum(side.var() / side.size for side in sides)))
+    difference = float(sides[0].mean() - sides[1].mean())
+    return float(np.clip(difference / error, -_CERTAIN, _CERTAIN)) if np.isfinite(error) and error > 0 else 0.0
 
 
 def profiled_significance(

@@ -24,6 +24,7 @@ from fivesigma.reporting.histogram import (
     score_histogram,
 )
 from fivesigma.reporting.minorants import Progress, progress_of
+from fivesigma.reporting.profiled_score import ProfiledPicture, profiled_picture
 from fivesigma.reporting.provenance import (
     Provenance,
     data_hash,
@@ -63,6 +64,7 @@ class ReportData:
     processes: list[ProcessRow]
     categories: CategoryTable | None
     systematics: ShiftTable | None
+    profiled: ProfiledPicture | None
     importance: Importance | None
     overtraining: Overtraining | None
     provenance: Provenance
@@ -231,6 +233,7 @@ def report(
             processes=process_rows(weight, selected, processes),
             categories=category_table(categories, cross_fitted),
             systematics=shift_table(scored, float(final.cut_), varied),
+            profiled=profiled_picture(model, events, scored, varied, systematics),
             importance=rank_features(model, final, feature_names_of(model, final, events), events),
             overtraining=overtraining_of(model, final, scored, trained_on, utility),
             provenance=provenance_of(model, final, events, trained_on, again if command is None else command),

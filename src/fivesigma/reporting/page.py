@@ -16,8 +16,10 @@ from fivesigma._tools.extras import need
 if TYPE_CHECKING:
     from fivesigma.reporting import ReportData
     from fivesigma.reporting.histogram import ClassOverlay
+    from fivesigma.reporting.profiled_score import ScorePanel
 
 _MINUS = "−"
+COLOURS = ("#3f90da", "#ffa90e", "#94a4a2", "#832db6", "#a96b59", "#b9ac70", "#717581")  # of backgrounds, as in plot
 DIGITS = 8  # significant digits that are sent
 _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
 Table = tuple[list[str], list[list[str]]]
@@ -49,6 +51,7 @@ def render_page(data: ReportData) -> str:
             "scores": scores_table(data),
         },
         has_rounds=has_rounds,
+        panels=[] if data.profiled is None else [stacked(panel) for panel in data.profiled.panels],
         overlays=[] if data.overtraining is None else [overlay(one) for one in data.overtraining.classes],
         has_path=any((s.u == s.u).any() for s in data.progress.series),
         style=safe(style),
@@ -115,6 +118,19 @@ def overlay(one: ClassOverlay) -> dict[str, Any]:
         for k, (v, e) in enumerate(zip(one.here, one.here_error, strict=True))
     ]
     return {"line": f"M{'L'.join(steps)}", "points": points}
+
+
+def stacked(panel: ScorePanel) -> list[tuple[str, str, str]]:
+    """Name, colour and outline of the share of each background in the bins of a score, 360 by 160."""
+    width = 360 / panel.shares.shape[1]
+    upper = np.cumsum(panel.shares, axis=0)
+    out = []
+    for k, name in enumerate(panel.backgrounds):
+        low = upper[k] - panel.shares[k]
+        steps = [f"{i * width:.1f} {160 - 150 * v:.1f}H{(i + 1) * width:.1f}" for i, v in enumerate(upper[k])]
+        back = [f"{(i + 1) * width:.1f} {160 - 150 * low[i]:.1f}H{i * width:.1f}" for i in reversed(range(low.size))]
+        out.append((name, COLOURS[k % len(COLOURS)], f"M{'L'.join(steps)}L{'L'.join(back)}Z"))
+    return out
 
 
 def yields_as_latex(data: ReportData) -> str:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from fivesigma.yields.checks import check_counts, check_size, check_weights, name_rows
-from fivesigma.yields.labels import KNOWN_PAIRS, split_labels
-from fivesigma.yields.processes import (
+from fivesigma.yields.checks import KNOWN_PAIRS, check_counts, check_size, check_weights, name_rows, split_labels
+from fivesigma.yields.selection import (
     Processes,
+    ProcessYield,
     ProcessYields,
+    Yields,
     class_sums,
+    effective_count,
     number_processes,
     process_sums,
     process_yields,
-)
-from fivesigma.yields.selection import (
-    ProcessYield,
-    Yields,
-    effective_count,
     signal_and_background,
     significance_of,
     significance_or_nan,

@@ -62,10 +62,14 @@ DOMINATED = 3.0  # effective signal events below which a few heavy ones make the
 
 
 class CategoriesInterval(NamedTuple):
-    """Intervals (low, high) of the significance and of every edge, the latter of shape (2, n_categories + 1)."""
+    """Intervals (low, high) of the significance and of every edge, the latter of shape (2, n_categories + 1).
+
+    The note says in which way the first cannot be believed; it is empty if nothing is known against it.
+    """
 
     significance: tuple[float, float]
     edges: Array
+    note: str = ""
 
 
 class _Events(NamedTuple):
@@ -375,7 +379,9 @@ class Categories:
         edges are chosen anew by the same rule, under the same floors, among at most 256; the yields of a replica are
         modelled at the fractions of the sample. The intervals cover the statistics of the simulated events only. On the
         events that chose the edges (`held_out` is False) they are too high and too narrow: quote those of `evaluate`.
-        With ``goal="measurement"`` the first interval is that of the uncertainty of mu.
+        Shifts of varied events are the same in all replicas, so that with systematics the intervals are too narrow in
+        any case. The `note` of the result says so. With ``goal="measurement"`` the first interval is that of the
+        uncertainty of mu.
 
         Parameters
         ----------
@@ -428,7 +434,19 @@ class Categories:
                 chosen = best_edges(replica, sums, self.floors, best, len(self))
                 edges.append(edges_at(ranking, cuts[chosen - 1]))
         refusal = f"no replica of these events allows {len(self)} categories"
-        return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal))
+        return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal), self._against())
+
+    def _against(self) -> str:
+        """What is known against the interval of the significance."""
+        wrong = "low" if self.goal == "measurement" else "high"
+        if not self.held_out:
+            return f"these events chose the edges: the interval is too {wrong} and too narrow; quote evaluate on others"
+        if self.shifts is not None and self.shifts.vary_in_shape():
+            return (
+                "the shifts of the variations are taken as exact, and their noise passes for a shape that a fit could "
+                f"measure: the interval is too {wrong} and too narrow, unless varied events are many"
+            )
+        return ""
 
     def replicas(self, n_boot: int = 200, random_state: int = 0) -> Array:
         """Significance of these edges in bootstrap replicas of the events; NaN where a category is not valid.

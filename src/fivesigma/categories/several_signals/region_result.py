@@ -17,7 +17,7 @@ from fivesigma.categories.several_signals.region_rules import Rule
 from fivesigma.categories.workspace import histogram_of, to_pyhf
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.yields.processes import Processes, ProcessYields, process_yields
+from fivesigma.yields import Processes, ProcessYields, process_yields
 
 
 class Bound(NamedTuple):

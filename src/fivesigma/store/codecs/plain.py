@@ -14,16 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._types import AnyArray
 from fivesigma.cascade.rounds import History, Round
 from fivesigma.errors import StoreError
 from fivesigma.significance import UTILITIES
 from fivesigma.store.packing import Codec, Packer, Unpacker
 
 _NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
-_TEXT = re.compile(r"[<>]U(\d{1,4})")
+_TEXT = re.compile(r"[<>]U\d{1,4}")
 _INLINE = 64  # numbers that may stand in the manifest
-_ROOM = 1 << 18  # characters that an array of texts may have beside those that are written
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -46,7 +44,7 @@ def _pack_array(packer: Packer, value: Any, where: str) -> dict[str, Any] | None
 
 def _unpack_array(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
     if "file" in fields:
-        return _from_npy(unpacker.file(fields, where), where)
+        return np.lib.format.read_array(io.BytesIO(unpacker.file(fields, where)), allow_pickle=False)
     dtype = unpacker.typed(fields, "dtype", str, where)
     shape = unpacker.typed(fields, "shape", list, where)
     data = unpacker.typed(fields, "data", list, where)
@@ -55,32 +53,8 @@ def _unpack_array(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any
         raise StoreError(f"{where}.dtype in the manifest is {dtype[:40]!r}, which no model needs")
     if not all(isinstance(item, str if text else int | float) for item in data):
         raise StoreError(f"{where}.data in the manifest does not hold {'text' if text else 'numbers'} only")
-    if width := _TEXT.fullmatch(dtype):  # each text takes as much as the longest may
-        _check_width(int(width[1]), data, where)
     array = np.array(data, dtype=object if dtype == "text" else dtype).reshape([int(n) for n in shape])
     return array if array.ndim or dtype == "text" else array[()]
-
-
-def _check_width(width: int, data: list[str], where: str) -> None:
-    """Refuse an array of texts that would take much more than what is written."""
-    if width * len(data) > _ROOM + 16 * sum(map(len, data)):
-        raise StoreError(f"{where}.dtype in the manifest is <U{width}, far more than its {len(data)} texts need")
-
-
-def _from_npy(content: bytes, where: str) -> AnyArray:
-    """Read an array whose header and length agree; nothing is allocated on the word of the header alone."""
-    stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
-    if version != (1, 0):
-        raise StoreError(f"{where} names a file of NumPy's format {version}, which no model needs")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    start, count = stream.tell(), math.prod(shape)
-    if not (_NUMBERS.fullmatch(dtype.str) or _TEXT.fullmatch(dtype.str)) or not dtype.itemsize:
-        raise StoreError(f"{where} names a file of {str(dtype)[:40]}, which no model needs")
-    if min(shape, default=0) < 0 or count * dtype.itemsize != len(content) - start:
-        raise StoreError(f"{where} names a file that does not hold the {count} values that its header says")
-    flat = np.frombuffer(content, dtype=dtype, offset=start)
-    return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
 
 
 def _unpack_utility(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
