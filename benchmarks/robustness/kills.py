@@ -32,7 +32,7 @@ common = {"b_reg": 10, "checkpoint": folder, "random_state": 3, "n_jobs": 1}
 trees = {"params": {"max_depth": 4, "learning_rate": 0.1}, "checkpoint_every": 15}
 if kind == "reproduce":
     from fivesigma.higgsml import load, write_simulated
-    from fivesigma.higgsml.recipes import find_recipe
+    from fivesigma.higgsml.reproduce import find_recipe
     from fivesigma.higgsml.reproduce import reproduce
     file = Path(folder).parent / "events.csv.gz"
     if not file.exists():

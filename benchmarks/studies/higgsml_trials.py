@@ -36,8 +36,7 @@ from fivesigma.challenge import B_REG
 from fivesigma.datasets import Events
 from fivesigma.higgsml import engineer, load
 from fivesigma.higgsml.data import FEATURES
-from fivesigma.higgsml.features import ALL_SETS
-from fivesigma.higgsml.orientation import MOMENTA
+from fivesigma.higgsml.features import ALL_SETS, MOMENTA
 from fivesigma.learners import default_regressor
 
 RESULTS = Path(__file__).parent / "higgsml_trials.json"

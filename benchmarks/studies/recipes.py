@@ -24,8 +24,7 @@ from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, Array
 from fivesigma.datasets import Events
 from fivesigma.higgsml import ChallengeEvents, load
-from fivesigma.higgsml.recipes import Recipe, find_recipe
-from fivesigma.higgsml.reproduce import fit_recipe, select
+from fivesigma.higgsml.reproduce import Recipe, find_recipe, fit_recipe, select
 
 RECIPES = ("plain", "paper-ten", "best")
 SEEDS = range(2)

@@ -34,7 +34,7 @@ def train(pattern: str, n_workers: int, most: int) -> Trained:
 
     def work(rank: int) -> None:
         with collective.CommunicatorContext(**tracker.worker_args(), dmlc_task_id=f"{rank:06d}", dmlc_timeout=60):
-            own = range(rank, stream.n_files, n_workers)
+            own = range(rank, len(stream.files), n_workers)
             found.append(train_share(job, stream.only(own), Group(f"worker {rank}")))
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(n_workers)]

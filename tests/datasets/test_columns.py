@@ -191,3 +191,17 @@ class TestRecord:
         assert events.kept["runNumber"].tolist() == HUGE.tolist()
         assert events.columns is not None
         assert events.columns.keep == ("eventNumber", "runNumber")
+
+
+def test_a_condition_can_be_the_label(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,x,Weight\n3,1,2\n5,2,3\n0,3,4\n")
+    events = load_events(path, label="id > 2")
+    assert events.y.tolist() == [True, True, False]
+    assert events.signal is True
+    assert events.feature_names == ("x",)  # what the label is made of is no feature
+    assert events.is_signal.tolist() == load_events(path, label="id<=2", signal=False).is_signal.tolist()
+    with pytest.raises(InputError, match=r"no column 'ix > 2' in x\.csv"):
+        load_events(path, label="ix > 2")
+    with pytest.raises(InputError, match="must hold two labels; it holds True"):
+        load_events(path, label="id > -1")

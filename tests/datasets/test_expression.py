@@ -210,3 +210,15 @@ def test_text_is_bounded() -> None:
         Expression("n" * (MOST_CHARACTERS + 1), "cut")
     with pytest.raises(InputError, match="must be text, got int"):
         Expression(3, "cut")  # type: ignore[arg-type]
+
+
+def test_functions_of_conditions_and_of_objects() -> None:
+    ak = pytest.importorskip("awkward")
+    jets = ak.Array([[0.5, 2.0, 3.0], []])
+    found = Expression("sum(sqrt(jet > 1))", "feature").number({"jet": jets})
+    assert found.tolist() == [2.0, 0.0]
+    assert Expression("sqrt(a > 1) + abs(a > 1)", "feature").number({"a": np.array([0.0, 2.0])}).tolist() == [0.0, 2.0]
+    for momenta in (ak.Array([[{"fE": 1.0}], []]), ak.Array([[1.0, "text"], []])):
+        with pytest.raises(InputError, match=r"^the feature 'm' 'jetp4\[0\]' cannot be used: ") as caught:
+            Expression("jetp4[0]", "feature 'm'").number({"jetp4": momenta})
+        assert "\n" not in str(caught.value)

@@ -16,8 +16,7 @@ from fivesigma._types import AnyArray, Array
 from fivesigma.datasets import Events, load_events, make_htautau
 from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED, derive
 from fivesigma.errors import InputError
-from fivesigma.higgsml.features import ALL_SETS, engineer
-from fivesigma.higgsml.orientation import ANGLES, MOMENTA, orient, transform
+from fivesigma.higgsml.features import ALL_SETS, ANGLES, MOMENTA, engineer, orient, transform
 
 #: Angles as they are measured, to three decimals; zeros come often, so that ties do.
 _phi = st.integers(-3142, 3141).map(lambda k: k / 1000) | st.just(0.0)

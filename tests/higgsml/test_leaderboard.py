@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fivesigma.higgsml.leaderboard import PRIVATE, standing
+from fivesigma.higgsml.submission import PRIVATE, standing
 
 
 @pytest.mark.parametrize(

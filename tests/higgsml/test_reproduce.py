@@ -18,8 +18,7 @@ from fivesigma.cli import main
 from fivesigma.errors import InputError
 from fivesigma.higgsml import ChallengeEvents, load, score_submission, write_simulated
 from fivesigma.higgsml.data import Census
-from fivesigma.higgsml.recipes import RECIPES, find_recipe
-from fivesigma.higgsml.reproduce import ALL, WITH, WITHOUT, reproduce
+from fivesigma.higgsml.reproduce import ALL, RECIPES, WITH, WITHOUT, find_recipe, reproduce
 
 N_EVENTS = 6000
 

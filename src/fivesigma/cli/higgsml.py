@@ -101,7 +101,7 @@ def reproduce(
     paper-full and best need fivesigma[torch], paper-full fivesigma[store] as well.
     """  # noqa: D301 - click wants the character, not a backslash
     from fivesigma.higgsml.data import load
-    from fivesigma.higgsml.recipes import find_recipe
+    from fivesigma.higgsml.reproduce import find_recipe
     from fivesigma.higgsml.reproduce import reproduce as run
 
     recipe = find_recipe(name)

@@ -191,7 +191,7 @@ class GrownCascadeClassifier(Ordinary):
             if checkpoint:
                 checkpoint.release()
         if isinstance(X, EventStream):
-            X.add_counts(trained.counts)
+            X.counts.update(trained.counts)
         for message in trained.warnings:
             warnings.warn(message, SmallSampleWarning, stacklevel=2)
         self.__dict__.update(trained.fitted)

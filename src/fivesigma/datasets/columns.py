@@ -127,16 +127,10 @@ class Columns:
 
         return replace(
             self,
-            label=found(self.label or "Label"),
-            weight=self.weight if self._can_weigh(names) else found("Weight"),
+            label=self.label if _can_be_read(self.label, names) else found("Label"),
+            weight=self.weight if _can_be_read(self.weight, names) else found("Weight"),
             process=found(self.process or "Process"),
         )
-
-    def _can_weigh(self, names: Collection[str]) -> bool:
-        """Whether the weight is one of these columns, or an expression of them."""
-        if self.weight is None or self.weight in names:
-            return self.weight is not None
-        return Expression(self.weight, "weight").columns <= set(names)
 
     @property
     def named(self) -> dict[str, str]:
@@ -168,9 +162,12 @@ class Columns:
         there, numbers = frozenset(source.names), frozenset(source.numbers)
         ids = ("EventId" if "EventId" in there else None) if self.ids == "auto" else self.ids
         known = replace(self, ids=ids)
-        taken = {name: role for name, role in known.named.items() if role != "weight" or name in there}
-        for name, role in taken.items():
-            require(name, source, _IF_UNLABELLED if role == "label" else "")
+        of_columns = ("weight", "label")  # which may be expressions
+        taken = {name: role for name, role in known.named.items() if role not in of_columns or name in there}
+        for name in taken:
+            require(name, source)
+        if self.label is not None and not _can_be_read(self.label, there):
+            require(self.label, source, _IF_UNLABELLED)
         kept = _expanded(self.keep, source, source.names)
         left_out: tuple[str, ...] = ()
         held_back: tuple[str, ...] = ()
@@ -194,19 +191,23 @@ class Columns:
         return replace(known, features=features, keep=kept), left_out, held_back
 
     def _used(self, there: Collection[str]) -> list[Expression]:
-        """The cut, what is kept by definition, and the weight if it is an expression of columns and not one of them."""
+        """The cut, what is kept by definition, and weight and label if they are expressions of columns."""
         found = [] if self.cut is None else [Expression(self.cut, "cut")]
         found += _definitions(self.keep, "kept column").values()
-        if self.weight is not None and self.weight not in there:
-            found.append(Expression(self.weight, "weight"))
-        return found
+        others = {"weight": self.weight, "label": self.label}
+        return found + [
+            Expression(text, what) for what, text in others.items() if text is not None and text not in there
+        ]
 
     def reading(self, source: Source) -> Plan:
         """What is to be read of a source."""
         there = frozenset(source.names)
         derived = self.expressions
         kinds: dict[str, Kind] = dict.fromkeys([n for n in self.feature_names if n not in derived], "float32")
-        others = (self.label, self.process, self.ids, *(n for n in self.kept_names if n not in derived))
+        label = self.label
+        if label is not None and label not in there:
+            derived[label], label = Expression(label, "label"), None
+        others = (label, self.process, self.ids, *(n for n in self.kept_names if n not in derived))
         kinds |= dict.fromkeys([name for name in others if name is not None], "value")
         cut = None if self.cut is None else Expression(self.cut, "cut")
         if self.weight is not None and self.weight in there:
@@ -243,6 +244,16 @@ def asks(record: Callable[P, Columns]) -> Callable[[Callable[[A, Columns], R]], 
         return call
 
     return decorate
+
+
+def _can_be_read(text: str | None, names: Collection[str]) -> bool:
+    """Whether it is one of these columns, or an expression of them."""
+    if text is None or text in names:
+        return text is not None
+    try:
+        return Expression(text, "column").columns <= set(names)
+    except InputError:
+        return False
 
 
 #: Under which a weight that is an expression is read; no column can be called so.

@@ -337,6 +337,8 @@ class Expression:
             raise self._error(f"there is no function {shortened(name)!r}{known}")
         if any(_kind(arg) not in "biuf" for arg in args):
             raise self._error(f"{name} takes numbers")
+        if name != "where":  # NumPy would make float16 of truth, which awkward does not have
+            args = [arg * 1.0 if _kind(arg) == "b" else arg for arg in args]
         try:
             return _FUNCTIONS[name](*args)
         except Exception as err:  # awkward raises many kinds

@@ -35,7 +35,8 @@ def load_events(path: Paths | Mapping[str, Paths], columns: Columns) -> Events:
         `fivesigma.datasets.NEVER_FEATURES` (run and event numbers, weights, flags, truth, varied copies); the notes
         name what was taken.
     label : str, optional
-        Column of the two labels; None for events without labels.
+        Column of the two labels, or a condition such as ``"genTtbarId > 0"``, true for signal; None for events without
+        labels.
     signal : optional
         The label that means signal.  It must be given unless the labels are s/b, sig/bkg, signal/background
         (in any case), true/false, 1/0 or 1/-1. With a mapping of processes, one process or a list of them; an empty

@@ -22,7 +22,25 @@ from fivesigma.errors import InputError, shortened
 __all__ = ["from_arrays", "from_frame"]
 
 
-class _Frame:
+class _InMemory:
+    """What needs no opening and does not change."""
+
+    name: str
+
+    def open(self, tree: str | None = None) -> Any:  # noqa: ARG002 - as of a file
+        """It is open."""
+        return self
+
+    def absolute(self) -> Any:
+        """It has no place."""
+        return self
+
+    def state(self) -> tuple[Any, ...]:
+        """It does not change."""
+        return ()
+
+
+class _Frame(_InMemory):
     """A pandas, polars or pyarrow table, or a mapping of arrays; none of these libraries is imported."""
 
     def __init__(self, frame: Any, name: str | None = None) -> None:
@@ -49,18 +67,6 @@ class _Frame:
         if array.dtype.kind == "O" and str(getattr(column, "dtype", "")).startswith(("Int", "UInt", "Float")):
             array = np.asarray(column.to_numpy(dtype=float, na_value=np.nan))  # pandas' nullable numbers
         return array
-
-    def open(self, tree: str | None = None) -> _Frame:  # noqa: ARG002 - as of a file
-        """It is open."""
-        return self
-
-    def absolute(self) -> _Frame:
-        """It has no place."""
-        return self
-
-    def state(self) -> tuple[Any, ...]:
-        """It does not change."""
-        return ()
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Hand over the columns at once; text where numbers belong is refused."""
@@ -94,7 +100,7 @@ class _Frame:
         )
 
 
-class _Records:
+class _Records(_InMemory):
     """Records of awkward, or a partition of dask-awkward; a field of a field has a name such as ``Jet.pt``."""
 
     def __init__(self, array: Any, name: str) -> None:
@@ -106,18 +112,6 @@ class _Records:
         kinds = {name: str(types[path].type).partition("* ")[2] for name, path in self._paths.items()}
         self.names = tuple(self._paths)
         self.numbers = tuple(n for n, kind in kinds.items() if re.fullmatch(r"\??(bool|u?int\d+|float\d+)", kind))
-
-    def open(self, tree: str | None = None) -> _Records:  # noqa: ARG002 - as of a file
-        """It is open."""
-        return self
-
-    def absolute(self) -> _Records:
-        """It has no place."""
-        return self
-
-    def state(self) -> tuple[Any, ...]:
-        """It does not change."""
-        return ()
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Hand over the columns at once; of dask-awkward they are computed now, and no others."""

@@ -207,9 +207,12 @@ def _tried(url: str, action: Callable[[], T]) -> T:
             return action()
         except FivesigmaError:
             raise
-        except FileNotFoundError as err:
-            raise InputError(f"there is no file {url}") from err
         except Exception as err:  # each protocol raises kinds of its own
+            # fsspec also says so of a server that does not answer; the cause tells.
+            if isinstance(err, FileNotFoundError) and getattr(err.__cause__, "status", 404) == 404:
+                if err.__cause__ is None or hasattr(err.__cause__, "status"):
+                    raise InputError(f"there is no file {url}") from err
+                err = err.__cause__  # type: ignore[assignment]
             if attempt == _TRIES:
                 why = shortened(" ".join(str(err).split()) or type(err).__name__, 200)
                 raise InputError(f"{url} cannot be read after {_TRIES} attempts: {why}") from err

@@ -104,7 +104,7 @@ class EventStream:
         self._inputs, self._asked = list(inputs), columns
         self._normalised = list(notes)
         self._states = [item.target.state() for item in self._inputs]
-        self._counts: dict[int, tuple[int, int]] = {}  # events read and kept, by file
+        self.counts: dict[int, tuple[int, int]] = {}  # events read and kept, by the position of files read to their end
         self._sources: dict[int, Source] = {}
         self._plans: dict[int, Plan] = {}
         self._closed = list(range(len(self._inputs)))
@@ -123,14 +123,9 @@ class EventStream:
         self._last_ids: dict[int, Any] = {}
 
     def __repr__(self) -> str:
-        head = f"EventStream: {self.n_files} file{'s' * (self.n_files != 1)}, {len(self.feature_names)} features"
-        n = sum(counts[1] for counts in self._counts.values())
-        return f"{head}, {n:,} events" if len(self._counts) == self.n_files else head
-
-    @property
-    def n_files(self) -> int:
-        """Number of files."""
-        return len(self.files)
+        head = f"EventStream: {len(self.files)} file{'s' * (len(self.files) != 1)}, {len(self.feature_names)} features"
+        n = sum(counts[1] for counts in self.counts.values())
+        return f"{head}, {n:,} events" if len(self.counts) == len(self.files) else head
 
     def __iter__(self) -> Iterator[Chunk]:
         """Read all columns of all files once."""
@@ -195,7 +190,7 @@ class EventStream:
         """The events of some of the files, for a process that reads no others; the rest is as settled by all files."""
         out = copy.copy(self)
         out._sources, out._plans, out._closed = {}, {}, list(files)
-        out._counts, out._labels = {}, {}
+        out.counts, out._labels = {}, {}
         return out
 
     def __getstate__(self) -> dict[str, Any]:
@@ -235,15 +230,6 @@ class EventStream:
         """Labels that were seen so far."""
         return list(self._labels)
 
-    @property
-    def counts(self) -> dict[int, tuple[int, int]]:
-        """Events read and kept, by the position of the files that were read to their end."""
-        return dict(self._counts)
-
-    def add_counts(self, counts: Mapping[int, tuple[int, int]]) -> None:
-        """Take note of what others have read of other files."""
-        self._counts.update(counts)
-
     def add_labels(self, labels: Sequence[Any]) -> None:
         """Take note of labels that others have seen in other files."""
         self._labels = dict.fromkeys(labels, 0) | self._labels
@@ -273,9 +259,9 @@ class EventStream:
                 yield at, block
                 del block
             self._refuse_change(at)
-            if self._counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
+            if self.counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
                 raise InputError(has_changed(source.name))
-        if self._sources and not any(self._counts[at][0] for at in self._sources):
+        if self._sources and not any(self.counts[at][0] for at in self._sources):
             raise InputError(f"{self._where} holds no events")
 
     def _refuse_change(self, at: int) -> None:
@@ -410,13 +396,13 @@ class EventStream:
     def notes(self) -> tuple[str, ...]:
         """What was left out and how weights were normalised; the cut is among them after a pass over all events."""
         notes = list(self._normalised)
-        n_read, n = (sum(counts[k] for counts in self._counts.values()) for k in (0, 1))
+        n_read, n = (sum(counts[k] for counts in self.counts.values()) for k in (0, 1))
         if self.columns.cut is not None:
             cut = shortened(repr(self.columns.cut))
             notes.append(f"{n_read - n:,} of {n_read:,} events fail the cut {cut} and are left out.")
-        empty = [self.files[at] for at, counts in sorted(self._counts.items()) if counts[0] == 0]
+        empty = [self.files[at] for at, counts in sorted(self.counts.items()) if counts[0] == 0]
         if empty:
-            notes.append(f"{len(empty)} of {self.n_files} files hold no events: {some(empty)}.")
+            notes.append(f"{len(empty)} of {len(self.files)} files hold no events: {some(empty)}.")
         if self._held_back:
             taken, others = ", ".join(self.feature_names), ", ".join(self._held_back)
             notes.append(f"Features: {taken}; not by their name or use: {others}.")
@@ -450,7 +436,7 @@ class EventStream:
     def refuse_empty(self, n: int) -> None:
         """Refuse files of which no event is left."""
         if n == 0:
-            n_read = sum(counts[0] for counts in self._counts.values())
+            n_read = sum(counts[0] for counts in self.counts.values())
             raise InputError(f"none of {n_read:,} events passes the cut {shortened(repr(self.columns.cut))}")
 
     def _refuse_empty_process(self) -> None:
@@ -458,7 +444,7 @@ class EventStream:
         names = [item.process for item in self._inputs if item.process is not None]
         for name in dict.fromkeys(names):
             own = [at for at, item in enumerate(self._inputs) if item.process == name]
-            if not sum(self._counts[at][1] for at in own):
+            if not sum(self.counts[at][1] for at in own):
                 files = ", ".join(self.files[at] for at in own)
                 raise InputError(f"no event of the process {name!r} passes the cut ({files})")
         if names and all(name in self._asked.signal for name in names):

@@ -111,10 +111,9 @@ class _Table:
     def _values(self, series: Series) -> AnyArray:
         """Values in their own type; None where a cell is empty, NaN among floats."""
         pl = self.polars
-        if series.null_count() and not series.dtype.is_float():
+        wide = series.dtype in (pl.Int128, pl.UInt128)  # which NumPy does not have
+        if wide or (series.null_count() and not series.dtype.is_float()):
             return np.array(series.to_list(), dtype=object)
-        if series.dtype in (pl.Int128, pl.UInt128):
-            return self._narrowed(series)
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum) or series.is_empty():
             return np.asarray(series.to_numpy())
         series = series.cast(pl.String)
@@ -123,14 +122,6 @@ class _Table:
             return np.array(series.to_list(), dtype=str)
         codes = series.replace_strict(words, range(len(words)), return_dtype=pl.UInt32)
         return np.take(np.array(words.to_list(), dtype=str), codes.to_numpy())
-
-    def _narrowed(self, series: Series) -> AnyArray:
-        """Integers of 128 bits in one of 64, which is all that NumPy has, or as text."""
-        for dtype in (self.polars.Int64, self.polars.UInt64):
-            numbers = series.cast(dtype, strict=False)
-            if numbers.null_count() == 0:
-                return np.asarray(numbers.to_numpy())
-        return np.array(list(map(str, series.to_list())))
 
     def _find_text(self, kinds: Mapping[str, Kind]) -> None:
         """After a failed read, say which cell of which number column is not a number."""

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 _NAMES = {
     "data": "ChallengeEvents load",
     "download": "fetch",
-    "features": "ALL_SETS engineer",
-    "leaderboard": "standing",
-    "orientation": "MOMENTA transform",
-    "recipes": "RECIPES find_recipe",
+    "features": "ALL_SETS MOMENTA engineer transform",
+    "reproduce": "RECIPES find_recipe",
     "simulate": "write_simulated",
-    "submission": "SubmissionScore score_submission write_submission",
+    "submission": "SubmissionScore score_submission standing write_submission",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -24,14 +22,18 @@ __all__ = sorted(_HOME)  # noqa: PLE0605
 if TYPE_CHECKING:
     from fivesigma.higgsml.data import ChallengeEvents as ChallengeEvents, load as load
     from fivesigma.higgsml.download import fetch as fetch
-    from fivesigma.higgsml.features import ALL_SETS as ALL_SETS, engineer as engineer
-    from fivesigma.higgsml.leaderboard import standing as standing
-    from fivesigma.higgsml.orientation import MOMENTA as MOMENTA, transform as transform
-    from fivesigma.higgsml.recipes import RECIPES as RECIPES, find_recipe as find_recipe
+    from fivesigma.higgsml.features import (
+        ALL_SETS as ALL_SETS,
+        MOMENTA as MOMENTA,
+        engineer as engineer,
+        transform as transform,
+    )
+    from fivesigma.higgsml.reproduce import RECIPES as RECIPES, find_recipe as find_recipe
     from fivesigma.higgsml.simulate import write_simulated as write_simulated
     from fivesigma.higgsml.submission import (
         SubmissionScore as SubmissionScore,
         score_submission as score_submission,
+        standing as standing,
         write_submission as write_submission,
     )
 
