@@ -9,8 +9,8 @@ docs/validation/auto.md.
 is lowest, a quarter of the events held out, and a cut by the rule "model" on those. ``fast`` is the plain model on five
 folds, from the same fits as ``auto``; so are ``simplest`` and ``all``, other rules of what to blend. Real events are
 cross-fitted: trained on one half and tested on the other, both ways, and each seed is another pair of halves. A seed
-draws other training events everywhere, and no model has a net (`benchmarks.studies.auto_net`); test events stay, so that the error of a mean gain is sqrt(V + S^2 / K) as in
-`benchmarks.studies.protocol`.
+draws other training events everywhere; test events stay, so that the error of a mean gain is sqrt(V + S^2 / K) as in
+`benchmarks.studies.protocol`. No model has a net here; what it adds is in `benchmarks.studies.auto_net`.
 """
 
 from __future__ import annotations
