@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("likelihood", {"likelihood": "systematics, profiled"}),
     ("cut", {"cut": "the best cut", "learners": "how libraries take weights"}),
     ("categories", {"categories": "exact categories, several signals, HistFactory"}),
-    ("store", {"store": "saved models, checkpoints"}),
+    ("store", {"store": "saved models, checkpoints", "rebinning": "fine bins of workspaces merged"}),
     ("estimators", {"estimators": "cascades, decomposed, pool"}),
     ("figures", {"reporting": "the page", "plot": "figures for papers", "exporting": "ONNX, JSON"}),
     ("cluster", {"dask": "one model on several machines"}),

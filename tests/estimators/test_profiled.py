@@ -358,6 +358,11 @@ def test_varied_events_that_do_not_fit_are_refused_in_a_sentence(events: Events)
     refused("systematic 'a' is the same up as down", up, up)
     refused("systematic 'a' is the same up as the nominal events", events)
     refused("by more than itself", 3 * events.weight)
+    refused("a down makes the yield of 'Z' negative, -2000", np.where(events.process == "Z", 2.5, 1) * events.weight)
+    some = (events.process == "Z") & (events.column("x0") > 3)
+    refused("systematic 'a': sample_weight is negative", np.where(some, -1.0, 1.0) * events.weight)
+    refused("a up has NaN in feature 'x0', where the nominal events have none", np.full_like(events.X, np.nan))
+    refused("a up: could not convert string to float", np.full(events.X.shape, "x"))
     refused("by more than itself", replace(up, weight=-events.weight))
     refused("has no labels", replace(up, y=np.full(len(up), None), signal=None))
     refused("has the label 'b2'", replace(up, y=np.where(up.y == "b", "b2", "s")))
@@ -367,6 +372,68 @@ def test_varied_events_that_do_not_fit_are_refused_in_a_sentence(events: Events)
         small().fit(replace(events, process=None), systematics=Z)
     with pytest.warns(UserWarning, match="a up has no signal: it is taken as in the nominal events"):
         small().fit(events, systematics={"a": (up[~up.is_signal], None)})
+
+
+def test_a_sample_in_any_order_makes_the_same_score(events: Events) -> None:
+    up, down = shift(events, 0.2), shift(events, -0.2)
+    still = events.column("x1") > 0  # events that nothing moves are one row of both samples
+    up, down = (replace(e, X=np.where(still[:, None], events.X, e.X)) for e in (up, down))
+    order = np.random.default_rng(0).permutation(len(events))
+    one, other = (small().fit(events, systematics={"shift": s}) for s in ((up, down), (up[order], down[order])))
+    np.testing.assert_allclose(one.decision_function(events), other.decision_function(events), rtol=1e-4, atol=1e-6)
+
+
+def test_xgboost_sees_an_event_of_both_samples_once() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    first, second = 1 + 0.5 * np.tanh(X[:, 0]), 1 - 0.5 * np.tanh(X[:, 0])
+    first[:200] = second[1900:] = 0.0
+    trees = XGBClassifier(n_estimators=20, max_depth=3)
+    options: Any = {"negative": "error", "seed": 0, "n_threads": 1}
+    once = ContrastTrainer(trees, X, **options).fit(first, second)
+    both = np.concatenate([X, X])
+    n = len(X)
+    twice = ContrastTrainer(trees, both, **options).fit(np.append(first, np.zeros(n)), np.append(np.zeros(n), second))
+    np.testing.assert_allclose(once.signal_probability(X), twice.signal_probability(X), atol=2e-3)
+    other = ContrastTrainer(LogisticRegression(), X, **options).fit(first, second)
+    assert np.corrcoef(once.signal_probability(X), other.signal_probability(X))[0, 1] > 0.9
+
+
+def test_sides_that_are_not_opposite_have_a_classifier_each(events: Events, tmp_path: Path) -> None:
+    beside = replace(events, X=events.X + np.where(events.process == "Z", 1.0, 0.0)[:, None].astype(np.float32))
+    further = replace(events, X=events.X + np.where(events.process == "Z", 1.2, 0.0)[:, None].astype(np.float32))
+    model = small().fit(events, systematics={"bent": (beside, further)})
+    assert len(model.shift_terms_["bent"]) == 4  # a prior for each side
+    assert set(model.shift_models_[0]) >= {"bent", "bent (down)"}
+    place = at((3.5, 2.5))
+    up, down = (
+        np.mean([m[k].signal_probability(place.X) for m in model.shift_models_]) for k in ("bent", "bent (down)")
+    )
+    assert min(up, down) > 0.55  # both bring Z there
+    again = fivesigma.load(fivesigma.save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(again.decision_function(events), model.decision_function(events))
+
+
+def test_parts_that_the_score_would_do_without_are_left_out(events: Events) -> None:
+    heavier = {f"copy {k}": (np.where(events.process == "Z", 1 + 1e-3 * k, 1.0) * events.weight, None) for k in (8, 9)}
+    model = small().fit(events, systematics={**Z, **heavier})
+    assert "Z" not in model.left_out_
+    assert set(model.left_out_) == set(heavier)
+    assert set(model.shift_models_[0]) == {"Z"}
+    alone = small().fit(events, systematics=Z)
+    assert model.pulls_["Z"] == pytest.approx(alone.pulls_["Z"], rel=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:jsonschema.RefResolver:DeprecationWarning")  # pyhf 0.7.6 uses it
+def test_pyhf_finds_what_categories_of_the_score_quote(events: Events, fitted: ProfiledClassifier) -> None:
+    workspace = pytest.importorskip("fivesigma.categories.workspace")
+    pytest.importorskip("pyhf")
+    moved = scored_variations(fitted, events.is_signal, {**Z, "shift": (shift(events, 0.1), shift(events, -0.1))})
+    score = fitted.predict_proba(events)[:, 1]
+    scored = ScoredEvents(score, events.is_signal, events.weight, process=events.process)
+    best = categorise(scored, n_categories=6, systematics=moved, mc_statistics=False)
+    theirs = workspace.discovery_significance(workspace.to_pyhf(best, best.shifts, staterror=False))
+    assert theirs == pytest.approx(best.significance, rel=1e-6)
 
 
 def test_a_cv_that_holds_events_out_twice_is_refused(events: Events) -> None:

@@ -314,7 +314,7 @@ def test_many_processes_are_taken_together(test_events: Events, cascade: Any) ->
 
 
 def test_a_long_cascade_is_thinned(train: Events, test_events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fivesigma.reporting.minorants.MOST_ROUNDS", 10)
+    monkeypatch.setattr("fivesigma.reporting.cuts.MOST_ROUNDS", 10)
     model = grown(train[:4000], n_trees=37)
     (series,) = fivesigma.report(model, test_events, n_boot=10).data.progress.series
     assert len(series.round) <= 11

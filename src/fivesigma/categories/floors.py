@@ -19,17 +19,7 @@ _NEEDS_PROCESS = "floor_processes needs process, the name of the process of each
 
 @dataclass(frozen=True)
 class Floors:
-    """What every category must have.
-
-    Attributes
-    ----------
-    min_background : float
-        Background yield.
-    min_effective : float
-        Effective background count (sum of w)^2 / sum of w^2.
-    processes : tuple of str, optional
-        Backgrounds that count; by default all.
-    """
+    """What every category must have: background, effective counts (sum of w)^2 / sum of w^2, of which processes."""
 
     min_background: float = 0.0
     min_effective: float = 0.0

@@ -17,6 +17,7 @@ from fivesigma.cli.fair_universe import fair_universe
 from fivesigma.cli.higgsml import higgsml
 from fivesigma.cli.options import INTERRUPTED
 from fivesigma.cli.predict import predict
+from fivesigma.cli.rebin import rebin
 from fivesigma.cli.report import report_command
 from fivesigma.cli.scan import scan
 from fivesigma.cli.score import score
@@ -76,6 +77,7 @@ for _command in (
     score,
     scan,
     categorise,
+    rebin,
     report_command,
     analyse,
     export,

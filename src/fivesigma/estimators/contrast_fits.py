@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils import _safe_indexing
 from fivesigma._tools.progress import end_if_given_up
 from fivesigma._tools.threads import spread_threads, threads_for
 from fivesigma._types import Array
+from fivesigma.errors import InputError
 from fivesigma.estimators.auto import BINS
 from fivesigma.estimators.callbacks import PoolProgress
 from fivesigma.estimators.member_fits import derived_seed, finished, keep_value
@@ -128,7 +130,8 @@ def fit_contrasts(
                         options = {"seed": derived_seed(seed, numbers[names[0]], split), "n_threads": threads}
                         X = _safe_indexing(table.X, rows)
                         trainer = ContrastTrainer(learner, X, negative=estimator.negative_weights, **options)
-                    out[name] = trainer.fit(contrast.first[rows], contrast.second[rows])
+                    with _naming(name, systematic=stem != "plain"):
+                        out[name] = trainer.fit(contrast.first[rows], contrast.second[rows])
                     if checkpoint:
                         keep_value(checkpoint, key, out[name])
             return out
@@ -143,6 +146,15 @@ def fit_contrasts(
     for (_, split), found in zip(tasks, fits, strict=True):
         models[split] |= found
     return models
+
+
+@contextmanager
+def _naming(name: str, *, systematic: bool) -> Iterator[None]:
+    """Say in which systematic an error was found."""
+    try:
+        yield
+    except InputError as err:
+        raise (InputError(f"systematic {name!r}: {err}") if systematic else err) from None
 
 
 class HeldOutTables:

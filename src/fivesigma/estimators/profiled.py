@@ -582,6 +582,14 @@ def check_sizes(bins: HeldOutBins) -> None:
     """Refuse systematics that move the background by more than itself, before anything is trained."""
     one_bin = bins.fill({key: np.zeros(events.signal.size) for key, events in bins.samples().items()})
     check_shifts(one_bin.up, one_bin.yields(signal=False), one_bin.background_shifts())
+    for side, moved in (("up", one_bin.up), ("down", one_bin.down)):
+        for name, by in moved.items():
+            for process, at in by.items():
+                if at.sum() < 0 < one_bin.nominal[process].sum_of_weights.sum():
+                    raise InputError(
+                        f"{name} {side} makes the yield of {process!r} negative, {at.sum():.4g}; one standard "
+                        "deviation cannot be that large: check the weights of the variation"
+                    )
 
 
 def _fields(sample: TrainingSample) -> dict[str, Any]:
@@ -613,6 +621,8 @@ def _features(sample: TrainingSample, label: str, moved: Any) -> Any:
             table = np.asarray(table) if isinstance(sample.X, np.ndarray) else table
         else:
             table = check_array(moved, accept_sparse=["csr", "csc"], dtype=None, ensure_all_finite="allow-nan")
+        if type(table) is type(sample.X) is np.ndarray:
+            table = table.astype(sample.X.dtype, copy=False)
     except (ValueError, KeyError) as err:
         raise InputError(f"{label}: {err}") from None
     if table.shape[1] != sample.X.shape[1] or type(table) is not type(sample.X):
@@ -620,4 +630,9 @@ def _features(sample: TrainingSample, label: str, moved: Any) -> Any:
             f"{label} is a {type(table).__name__} with {table.shape[1]} features, and the nominal events are a "
             f"{type(sample.X).__name__} with {sample.X.shape[1]}"
         )
+    if type(table) is np.ndarray and table.dtype.kind == "f":
+        new = np.flatnonzero(np.isnan(table).any(axis=0) & ~np.isnan(sample.X).any(axis=0))
+        if new.size:
+            column = new[0] if names is None else repr(names[new[0]])
+            raise InputError(f"{label} has NaN in feature {column}, where the nominal events have none")
     return table

@@ -20,17 +20,7 @@ _RIDGE = 1e-9  # relative, on the diagonal of a Hessian with free pulls
 
 @contextmanager
 def enough_digits() -> Iterator[None]:
-    """Refuse yields so far apart that no digits are left; a decorator of the functions that profile.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fivesigma.likelihood.profile import enough_digits
-    >>> with enough_digits():
-    ...     np.log(np.zeros(1))
-    Traceback (most recent call last):
-    fivesigma.errors.InputError: the uncertainties of the background cannot be profiled with these weights: ...
-    """
+    """Refuse yields so far apart that no digits are left; a decorator of the functions that profile."""
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             yield
@@ -42,21 +32,11 @@ def enough_digits() -> Iterator[None]:
 
 
 class Freedom(NamedTuple):
-    """Which pulls have no constraint.
+    """Which pulls have no constraint."""
 
-    Attributes
-    ----------
-    constraint : array of shape (n_systematics,)
-        Inverse variance of the constraint: one, or zero for a free systematic.
-    least : array of shape (n_systematics,)
-        Smallest pull: minus one for a free normalisation, whose yield cannot be negative, else minus infinity.
-    scales : int array of shape (n_scales,)
-        Rows that are free normalisations. Each also scales the shifts of its processes, as pyhf's ``normfactor`` does.
-    """
-
-    constraint: Array
-    least: Array
-    scales: IntArray
+    constraint: Array  # (n_systematics,): inverse variance of the constraint, one or zero
+    least: Array  # (n_systematics,): smallest pull; minus one for a free yield, which cannot be negative
+    scales: IntArray  # rows that are free normalisations: each also scales the shifts of its processes
 
     def penalty(self, theta: Array) -> Array:
         """Price of the pulls."""
@@ -65,42 +45,22 @@ class Freedom(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Categories of one partition, or of many along the first axis.
+    """Categories of one partition, or of many along the first axis."""
 
-    Attributes
-    ----------
-    n, b : arrays of shape (..., n_categories)
-        Expected counts s + b, and the background.
-    up, down : arrays of shape (..., n_systematics, n_categories)
-        Shifts of the background at plus and minus one standard deviation.
-    relative : array of shape (..., n_categories), optional
-        Relative variance of the background from the statistics of the simulation.
-    freedom : Freedom, optional
-        Pulls without a constraint; by default there are none.
-    scaled : (array, array), optional
-        Shifts up and down of the processes that each free normalisation scales, of shape
-        (..., n_scales, n_systematics, n_categories).
-    """
-
-    n: Array
+    n: Array  # (..., n_categories): expected counts s + b
     b: Array
-    up: Array
+    up: Array  # (..., n_systematics, n_categories): shifts of the background at plus one standard deviation
     down: Array
-    relative: Array | None = None
+    relative: Array | None = None  # (..., n_categories): relative variance of b from the statistics of the simulation
     freedom: Freedom | None = None
-    scaled: tuple[Array, Array] | None = None
+    scaled: tuple[Array, Array] | None = None  # (..., n_scales, n_systematics, n_categories): shifts of free yields
 
     def map(self, function: Callable[[Array], Array]) -> Counts:
         """Apply a function to every array that has an axis of partitions."""
-        return Counts(
-            function(self.n),
-            function(self.b),
-            function(self.up),
-            function(self.down),
-            None if self.relative is None else function(self.relative),
-            self.freedom,
-            None if self.scaled is None else (function(self.scaled[0]), function(self.scaled[1])),
-        )
+        n, b, up, down = map(function, self[:4])
+        relative = None if self.relative is None else function(self.relative)
+        scaled = None if self.scaled is None else (function(self.scaled[0]), function(self.scaled[1]))
+        return Counts(n, b, up, down, relative, self.freedom, scaled)
 
     def shifts(self, theta: Array) -> tuple[Array, Array, Array]:
         """Shift of the background of each category, and its first two derivatives in each pull."""
@@ -139,6 +99,11 @@ class Expansion(NamedTuple):
     hessian: Array
 
 
+def root_of(objective: float) -> float:
+    """Z of F; zero where rounding leaves less than nothing."""
+    return float(np.sqrt(2 * max(objective, 0.0)))
+
+
 def cost(counts: Counts, theta: Array) -> Array:
     """F at some pulls."""
     m = counts.b + counts.shifts(theta)[0]
@@ -165,15 +130,7 @@ def expand(counts: Counts, theta: Array) -> Expansion:
 
 @enough_digits()
 def profile(counts: Counts, start: Array | None = None) -> Profile:
-    """Minimise F over the pulls by Newton steps, of all partitions together.
-
-    Parameters
-    ----------
-    counts : Counts
-        With one leading axis of partitions, or none.
-    start : array of shape (..., n_systematics), optional
-        Pulls to start from; zero if not given.
-    """
+    """Minimise F over the pulls by Newton steps from `start`, of all partitions together."""
     if counts.n.ndim == 1:
         found = profile(counts.map(lambda v: v[None]), None if start is None else start[None])
         return Profile(found.objective[0], found.theta[0])

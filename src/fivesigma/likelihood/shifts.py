@@ -13,7 +13,7 @@ from fivesigma._tools.summary import Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
-from fivesigma.likelihood.profile import Counts, Freedom, lowest
+from fivesigma.likelihood.profile import Counts, Freedom, lowest, root_of
 from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.significance import AMS2, Utility
@@ -47,6 +47,13 @@ class Varied:
         process that it does not contain is as in the nominal events.
     process : array-like, optional
         Name of the process of each event of a sample of its own, if the nominal events have processes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import Varied
+    >>> score = np.array([0.2, 0.9])
+    >>> systematics = {"energy": (Varied(score=score + 0.01), Varied(score=score - 0.01))}
     """
 
     score: ArrayLike | None = None
@@ -129,6 +136,15 @@ class YieldShifts:
         Yields by systematic and process.
     free : mapping of str to tuple of str
         Systematics without a constraint: the processes that a free normalisation scales; none for other variations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import Normalisation, yield_shifts
+    >>> shifts = yield_shifts([0, 1, np.inf], [1.5, 1.5, 0.5], [1, 0, 0], [5.0, 10.0, 900.0],
+    ...                       {"b": Normalisation("b", 0.2)}, process=["s", "b", "b"])
+    >>> [(name, round(z, 3)) for name, z in shifts.waterfall()][:2]
+    [('known background', 1.471), ('b', 1.462)]
     """
 
     edges: Array
@@ -172,25 +188,14 @@ class YieldShifts:
     def shifts_of(self, *, signal: bool) -> list[tuple[Array, Array]]:
         """How far one standard deviation up and down moves signal or background of each category."""
         nominal = self.yields(signal=signal)
-        return [
-            (
-                self.yields(signal=signal, of=self.up[name]) - nominal,
-                self.yields(signal=signal, of=self.down[name]) - nominal,
-            )
-            for name in self.up
-        ]
+        up, down = (
+            [self.yields(signal=signal, of=side[name]) - nominal for name in self.up] for side in (self.up, self.down)
+        )
+        return list(zip(up, down, strict=True))
 
     def background_shifts(self) -> list[tuple[Array, Array]]:
         """How far one standard deviation up and down moves the background of each category, for every systematic."""
         return self.shifts_of(signal=False)
-
-    def slopes(self) -> list[Array]:
-        """Derivatives of all yields of each category along each pull, at zero."""
-        out = []
-        for name in self.up:
-            moved: Array = np.sum([self.up[name][key] - self.down[name][key] for key in self.nominal], axis=0)
-            out.append(moved / 2)
-        return out
 
     def constraints(self) -> dict[str, float]:
         """Width of each pull after the fit, over the width of its constraint: what the data add to what was known.
@@ -216,15 +221,7 @@ class YieldShifts:
         return dict(zip(self.up, np.sqrt(np.diag(np.linalg.pinv(hessian))[1:]).tolist(), strict=True))
 
     def freedom(self, names: Iterable[str] | None = None, others: int = 0) -> Freedom | None:
-        """Which pulls have no constraint; None if all have one.
-
-        Parameters
-        ----------
-        names : iterable of str, optional
-            Systematics in the order of their rows; all by default.
-        others : int, default=0
-            Constrained rows after them.
-        """
+        """Which pulls have no constraint, with `others` constrained rows at the end; None if all have one."""
         rows = list(self.up if names is None else names)
         if not any(name in self.free for name in rows):
             return None
@@ -264,23 +261,19 @@ class YieldShifts:
         )
         return any(np.ptp(ratio) > 1e-9 for ratio in ratios)
 
-    def _moves(self, name: str, process: str) -> bool:
-        nominal = self.nominal[process].sum_of_weights
-        return not all(np.array_equal(side[name][process], nominal) for side in (self.up, self.down))
-
     def notes(self) -> tuple[str, ...]:
         """Return a sentence for each variation that says little or looks odd."""
-        b = self.yields(signal=False)
-        moves = dict(zip(self.up, self.background_shifts(), strict=True))
-        notes = []
-        for name, (up, down) in moves.items():
-            if not any(self._moves(name, key) for key in self.nominal):
+        b, notes = self.yields(signal=False), []
+        for (name, by_process), (up, down) in zip(self.up.items(), self.background_shifts(), strict=True):
+            sides = {"up": (by_process, up), "down": (self.down[name], down)}
+            nominal = {key: rows.sum_of_weights for key, rows in self.nominal.items()}
+            if all(np.array_equal(moved[key], nominal[key]) for moved, _ in sides.values() for key in nominal):
                 notes.append(f"systematic {name!r} is identical to the nominal events: it changes nothing")
                 continue
             notes += notes_of([name], [(up, down)])
             if name not in self.free:
                 notes += self.large_moves(name)
-            for side, shift in (("up", up), ("down", down)):
+            for side, (_, shift) in sides.items():
                 negative = np.flatnonzero((b > 0) & (b + shift < 0))
                 if negative.size:
                     k = int(negative[0])
@@ -355,20 +348,7 @@ def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
     variance: Array | None = None,
     names: Iterable[str] | None = None,
 ) -> Counts:
-    """What the likelihood needs of the valid categories.
-
-    Parameters
-    ----------
-    utility : Utility
-        Its b_reg is added to each background, and its uncertainty is one more systematic.
-    s, b : arrays of shape (n_categories,)
-    shifts : YieldShifts, optional
-        Of the same categories.
-    variance : array of shape (n_categories,), optional
-        Sum of the squared background weights, if the statistics of the simulation are profiled too.
-    names : iterable of str, optional
-        Systematics to profile; all by default.
-    """
+    """What the likelihood needs of the valid categories; `variance` are squared weights, if these are profiled too."""
     own = OwnUncertainty.of(utility)
     valid = (s >= 0) & (b > 0)
     pairs: list[tuple[Array, Array]] = []
@@ -396,7 +376,11 @@ def derivatives_of(
     """What the uncertainty of the signal strength needs of the valid categories; parameters as in `counts_of`."""
     own = OwnUncertainty.beside(utility)
     valid = (s >= 0) & (b > 0)
-    rows = [] if shifts is None else shifts.slopes()
+    rows: list[Array] = []
+    if shifts is not None:
+        for name, up in shifts.up.items():
+            down = shifts.down[name]
+            rows.append(np.sum([up[key] - down[key] for key in shifts.nominal], axis=0) / 2)
     constraint = [] if shifts is None else [float(name not in shifts.free) for name in shifts.up]
     if own.uncertain:
         rows.append(own.fraction * b + own.constant)
@@ -406,15 +390,7 @@ def derivatives_of(
 
 
 def stack_scaled(parts: list[list[tuple[Array, Array]]], others: int) -> tuple[Array, Array]:
-    """Shifts that are scaled, as two arrays of shape (n_scales, n_systematics, n_categories).
-
-    Parameters
-    ----------
-    parts : list of list of (array, array)
-        From `YieldShifts.scaled_shifts`.
-    others : int
-        Systematics after them, which are not scaled.
-    """
+    """Stack `scaled_shifts` to two arrays (n_scales, n_systematics, n_categories), with zeros for `others`."""
     up, down = (
         np.array([[*(pair[i] for pair in rows), *[np.zeros_like(rows[0][0])] * others] for rows in parts])
         for i in (0, 1)
@@ -423,8 +399,8 @@ def stack_scaled(parts: list[list[tuple[Array, Array]]], others: int) -> tuple[A
 
 
 def profiled_value(counts: Counts) -> float:
-    """Profiled significance; zero where rounding leaves less than nothing."""
-    return float(np.sqrt(2 * max(float(lowest(counts).objective), 0.0)))
+    """Profiled significance."""
+    return root_of(float(lowest(counts).objective))
 
 
 def yield_shifts(
@@ -512,7 +488,13 @@ def yield_shifts(
                 for sign in (1, -1)
             )
             if value.free:
-                _refuse_overlap(name, value, unconstrained)
+                for other, taken in unconstrained.items():
+                    twice = [process for process in value.process if process in taken]
+                    if twice:
+                        raise InputError(
+                            f"systematics {other!r} and {name!r} both leave the yield of {twice[0]!r} free; no data "
+                            "can tell them apart: name each process once"
+                        )
                 unconstrained[name] = tuple(value.process)
             continue
         above, below = value
@@ -524,16 +506,6 @@ def yield_shifts(
         if name in free:
             unconstrained[name] = ()
     return YieldShifts(limits, nominal, up, down, unconstrained)
-
-
-def _refuse_overlap(name: str, value: Normalisation, before: Mapping[str, tuple[str, ...]]) -> None:
-    for other, processes in before.items():
-        twice = [process for process in value.process if process in processes]
-        if twice:
-            raise InputError(
-                f"systematics {other!r} and {name!r} both leave the yield of {twice[0]!r} free; no data can tell them "
-                "apart: name each process once"
-            )
 
 
 def freed(

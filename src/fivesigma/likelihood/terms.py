@@ -96,29 +96,27 @@ class OwnUncertainty(NamedTuple):
     """What a utility says of the background of every category: an offset, and one correlated uncertainty of it."""
 
     offset: float
-    fraction: float
-    constant: float
+    fraction: float = 0.0
+    constant: float = 0.0
 
     @classmethod
     def of(cls, utility: Utility) -> OwnUncertainty:
         """Refuse utilities whose F is no likelihood ratio of counts."""
-        if isinstance(utility, GaussianBackground):
-            return cls(utility.b_reg, 0.0, utility.sigma)
-        if isinstance(utility, RelativeBackground):
-            return cls(utility.b_reg, utility.fraction, utility.fraction * utility.b_reg)
-        if not isinstance(utility, AMS2):
+        if not isinstance(utility, AMS2 | GaussianBackground | RelativeBackground):
             raise InputError(
                 f"systematics need utility AMS2, GaussianBackground or RelativeBackground, got {utility!r}; the "
                 "significance is a profiled likelihood ratio"
             )
-        return cls(utility.b_reg, 0.0, 0.0)
+        return cls.beside(utility)
 
     @classmethod
     def beside(cls, utility: Utility) -> OwnUncertainty:
         """Read a measurement's: what is no likelihood ratio of counts is certain there."""
-        if isinstance(utility, AMS2 | GaussianBackground | RelativeBackground):
-            return cls.of(utility)
-        return cls(utility.b_reg, 0.0, 0.0)
+        if isinstance(utility, GaussianBackground):
+            return cls(utility.b_reg, 0.0, utility.sigma)
+        if isinstance(utility, RelativeBackground):
+            return cls(utility.b_reg, utility.fraction, utility.fraction * utility.b_reg)
+        return cls(utility.b_reg)
 
     @property
     def uncertain(self) -> bool:

@@ -14,7 +14,7 @@ from fivesigma.categories import Categories
 from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.reporting.cuts import CutTable, cut_table
+from fivesigma.reporting.cuts import CutTable, Progress, cut_table, progress_of
 from fivesigma.reporting.histogram import (
     Overtraining,
     ProcessRow,
@@ -23,16 +23,7 @@ from fivesigma.reporting.histogram import (
     process_rows,
     score_histogram,
 )
-from fivesigma.reporting.minorants import Progress, progress_of
 from fivesigma.reporting.profiled_score import ProfiledPicture, profiled_picture
-from fivesigma.reporting.provenance import (
-    Provenance,
-    data_hash,
-    feature_names_of,
-    provenance_of,
-    python_call,
-    training_findings,
-)
 from fivesigma.reporting.sections import (
     CategoryTable,
     Importance,
@@ -43,7 +34,16 @@ from fivesigma.reporting.sections import (
     score_systematics,
     shift_table,
 )
-from fivesigma.reporting.verdict import Verdict, verdict_of
+from fivesigma.reporting.verdict import (
+    Provenance,
+    Verdict,
+    data_hash,
+    feature_names_of,
+    provenance_of,
+    python_call,
+    training_findings,
+    verdict_of,
+)
 from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
 from fivesigma.yields import number_processes

@@ -1,22 +1,30 @@
-"""The verdict: significance of the model on these events, what it is made of, and what speaks against it."""
+"""The verdict: what a model is worth on these events, what speaks against it, and where the numbers come from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+import fivesigma
+from fivesigma._tools.extras import versions_in_use
 from fivesigma._types import Array, BoolArray
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.cut.bootstrap import Interval, paired_difference
+from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.digest import MOST_ROWS, digest_of, events_digest, row_digests
+from fivesigma.datasets.events import Events
 from fivesigma.reporting.cuts import CutTable, utility_label
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility
 from fivesigma.yields import signal_and_background
 
 FEW = 100.0  # effective background events, known to 10 %
+SAME_YIELDS = 0.1  # yields that differ by less stand for the same experiment
 
 
 @dataclass(frozen=True)
@@ -159,3 +167,156 @@ def _findings(weight: Array, table: CutTable, utility: Utility) -> list[Finding]
         text = f"{type(utility).__name__} is not convex: a smaller weighted error does not have to raise it."
         out.append(Finding("note", text))
     return out
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the numbers come from."""
+
+    model: str  # class of the model
+    parameters: dict[str, str]  # those that differ from the defaults come first
+    data_hash: str  # of the events of this report
+    trained_on: str  # hash of the training events, empty if the model does not say
+    events: int
+    features: int
+    rounds: int
+    training_seconds: float
+    versions: dict[str, str]
+    created: str  # UTC
+    command: str  # what writes this report again
+    notes: list[str]  # what was left out or changed when the events were read
+
+
+def data_hash(events: Events | ScoredEvents) -> str:
+    """Hash features, weights and which events are signal, in their order; writing and reading a file changes nothing.
+
+    Parameters
+    ----------
+    events : Events or ScoredEvents
+        Of scored events, the scores stand in place of the features.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> from fivesigma.datasets import make_htautau
+    >>> data_hash(make_htautau(200)) == data_hash(make_htautau(200))
+    True
+    """
+    if not isinstance(events, ScoredEvents):
+        return events_digest(events)
+    score, signal, weight = events.arrays()
+    return digest_of(score, weight, signal)
+
+
+def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Events | None) -> list[Finding]:
+    """What is known of training events among the events of a report."""
+    if isinstance(events, ScoredEvents):
+        return []  # without features nothing can be known
+    out = []
+    shared, all_of_them = _shared(model, events, trained_on)
+    by = getattr(model, "by", None)
+    if shared and by is not None:
+        text = (
+            f"{shared} are training events. Each was scored by the fits that did not see its fold ({by}), so the "
+            "significance is that of new events, but for the cut, which was chosen on all of them."
+        )
+        out.append(Finding("note", text))
+    elif all_of_them:
+        text = "The model was trained on all of these events: the significance is too high. Report on others."
+        out.append(Finding("warning", text))
+    elif shared:
+        text = f"{shared} have the features of training events: if they are the same, the significance is too high."
+        out.append(Finding("warning", text))
+    if trained_on is not None:
+        then, now = (signal_and_background(e.weight, e.is_signal) for e in (trained_on, events))
+        if not np.allclose(then, now, rtol=SAME_YIELDS):
+            text = (
+                "In training the weights summed to {} signal and {} background events, here to {} and {}: "
+                "significances by round belong to the former."
+            ).format(*(f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in (*then, *now)))
+            out.append(Finding("note", text))
+    return out
+
+
+def _shared(model: Any, events: Events, trained_on: Events | None) -> tuple[str, bool]:
+    """How many events have the features of training events, in words (empty if none), and whether all are the same."""
+    names = Columns.of_model(model).feature_names or None
+    here = row_digests(events.table(names))
+    if trained_on is not None:
+        known = np.unique(row_digests(trained_on.table(names)))
+    else:
+        known = np.asarray(getattr(model, "training_rows_", ()), dtype=np.uint64)
+    if not known.size:
+        return "", False
+    # A model keeps the smallest digests of its training events, so only events with as small ones can be known again.
+    told = here <= known[-1] if trained_on is None and known.size == MOST_ROWS else np.ones(here.size, dtype=bool)
+    seen = np.isin(here[told], known)
+    if not seen.any():
+        return "", False
+    different = np.unique(here).size > 0.9 * here.size  # so that equal features mean equal events
+    if told.all():
+        return f"{seen.sum():,} of {here.size:,} events", bool(seen.all()) and different
+    return f"about {100 * seen.mean():.2g} % of the events", bool(seen.all()) and different
+
+
+def feature_names_of(model: Any, final: Any, events: Events | ScoredEvents) -> tuple[str, ...]:
+    """Names of the features that the last step of a model sees, or their numbers where they are not known."""
+    n = int(getattr(final, "n_features_in_", 0))
+    known: Any = Columns.of_model(final).feature_names
+    if not known and final is model and isinstance(events, Events):
+        known = events.feature_names
+    if not known and hasattr(model, "steps"):
+        with suppress(AttributeError, ValueError):  # not every step knows
+            known = model[:-1].get_feature_names_out()
+    return tuple(map(str, known)) if len(known) else tuple(f"feature {j}" for j in range(n))
+
+
+def python_call(objects: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """The call that writes a report again."""
+    words = ["model", "events", *(f"{name}={name}" for name, value in objects.items() if value is not None)]
+    default = {"yields": None, "title": None, "level": 0.68, "n_boot": 1000, "random_state": 0}
+    for name, value in values.items():
+        if value != default[name]:
+            words.append(f"{name}={tuple(map(float, value)) if name == 'yields' else value!r}")
+    return f'fivesigma.report({", ".join(words)}).write("report.html")'
+
+
+def provenance_of(
+    model: Any, final: Any, events: Events | ScoredEvents, trained_on: Events | None, command: str
+) -> Provenance:
+    """Gather what is known."""
+    history = getattr(final, "history_", [])
+    given = events.notes if isinstance(events, Events) else ("The scores were given, not computed here.",)
+    hashed = data_hash(trained_on) if trained_on is not None else str(getattr(final, "data_hash_", ""))
+    return Provenance(
+        model=type(final).__name__,
+        parameters=_parameters(final),
+        data_hash=data_hash(events),
+        trained_on=hashed,
+        events=len(events),
+        features=len(feature_names_of(model, final, events)),
+        rounds=len(history),
+        training_seconds=float(sum(getattr(r, "seconds", 0.0) for r in history)),
+        versions={"fivesigma": fivesigma.__version__, **versions_in_use()},
+        created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        command=command,
+        notes=[*_choice(final), *given],
+    )
+
+
+def _choice(model: Any) -> list[str]:
+    """What an `AutoClassifier` chose, and why."""
+    said = getattr(model, "choice_", None)
+    return [f"Chosen on held-out events: {said}."] if said else []
+
+
+def _parameters(model: Any) -> dict[str, str]:
+    """Parameters as text, those that were chosen first."""
+    found = {k: " ".join(repr(v).split()) for k, v in model.get_params(deep=False).items() if k != "verbose"}
+    default = {k: repr(v) for k, v in type(model)().get_params(deep=False).items()}
+    ordered = sorted(found, key=lambda k: (found[k] == default.get(k), k))
+    return {k: found[k] if len(found[k]) <= 300 else f"{found[k][:300]}…" for k in ordered}

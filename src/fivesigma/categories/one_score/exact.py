@@ -24,29 +24,15 @@ _ROWS = 32  # right ends handled at once: their pairs stay in the cache while al
 
 @dataclass(frozen=True)
 class Grid:
-    """Running yields at candidate edges, from the edge that keeps nothing to the one that keeps most.
-
-    Attributes
-    ----------
-    s, b, b2 : arrays of shape (n_edges + 1,)
-        Signal, background and squared background weights above each edge; zero at index 0.
-    heaviest : float
-        Background weight that no event exceeds, infinity if some weights are negative.
-    smooth : (array, array), optional
-        Running yields with less noise; they replace s and b in F, but not in the floors.
-    noise : float, default=0.3
-        Share of the noise that an average has left in them.
-    floor : array of shape (n_edges + 1,), optional
-        Background that counts for the floors, if not all of it does; b2 is then of the same events.
-    """
+    """Running yields at candidate edges, from the edge that keeps nothing, index 0, to the one that keeps most."""
 
     s: Array
     b: Array
-    b2: Array
-    heaviest: float = np.inf
-    smooth: tuple[Array, Array] | None = None
-    floor: Array | None = None
-    noise: float = NOISE
+    b2: Array  # squared background weights
+    heaviest: float = np.inf  # background weight that no event exceeds, infinity if some weights are negative
+    smooth: tuple[Array, Array] | None = None  # s and b with less noise, which replace them in F, not in the floors
+    floor: Array | None = None  # background that counts for the floors, if not all does; b2 is then of the same events
+    noise: float = NOISE  # share of the noise that an average has left in the smooth yields
 
     @property
     def counted(self) -> Array:
@@ -54,13 +40,7 @@ class Grid:
         return self.b if self.floor is None else self.floor
 
     def objective(self, utility: Utility, floors: Floors, first: int, stop: int) -> Array:
-        """F of every category with its lower edge in [first, stop) and its upper edge in [0, stop).
-
-        Returns
-        -------
-        array of shape (stop - first, stop)
-            Minus infinity where a category is not allowed.
-        """
+        """F of categories with lower edges in [first, stop) and upper edges in [0, stop); -inf where forbidden."""
         running = (self.s, self.b) if self.smooth is None else self.smooth
         s, b = (v[first:stop, None] - v[None, :stop] for v in running)
         n = 0
@@ -111,13 +91,7 @@ def grid_of(ranking: Cuts, cuts: IntArray) -> Grid:
 
 
 def best_totals(grid: Grid, utility: Utility, floors: Floors, n_categories: int) -> Array:
-    """Largest sum of F over k + 1 categories that together keep what is above each edge.
-
-    Returns
-    -------
-    array of shape (n_categories, n_edges + 1)
-        Minus infinity where no such categories are allowed.
-    """
+    """Largest sum of F over k + 1 (row) categories that together keep what is above each edge (column)."""
     n = grid.s.size
     best = np.full((n_categories, n), -np.inf)
     for first in range(1, n, _ROWS):

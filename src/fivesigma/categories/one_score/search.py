@@ -41,6 +41,7 @@ from fivesigma.cut.binned import BinnedRanking
 from fivesigma.cut.ranking import Cuts, Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.measurement import uncertainty_of
+from fivesigma.likelihood.profile import root_of
 from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_shifts, yield_shifts
 from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
@@ -240,14 +241,13 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             shifts = yield_shifts(edges_at(ranking, cuts), scored, systematics=systematics, free=free)
             check_shifts(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
         cells = make_cells(grid, shifts, floors, utility, goal)
-        figure = uncertainty_of if goal == "measurement" else _root
         real = None if rule == "peak" else make_cells(raw, shifts, floors, utility, goal)
         if n_categories == "auto":
             trial = partial(
-                _with_systematics, partial(filled, mc_statistics=False), ranking, cuts, cells, real, figure, shifts
+                _with_systematics, partial(filled, mc_statistics=False), ranking, cuts, cells, real, goal, shifts
             )
             most = _within_error_of_best(trial, feasible, random_state)
-        return _with_systematics(filled, ranking, cuts, cells, real, figure, shifts, most)
+        return _with_systematics(filled, ranking, cuts, cells, real, goal, shifts, most)
     if n_categories == "auto":
         trials = [best_edges(grid, sums, floors, best, k) for k in range(1, feasible + 1)]
         chosen = worthwhile(ranking, cuts, trials, sums, random_state)
@@ -256,11 +256,6 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     F = float(best[chosen.size - 1].max())
     bound = uncertainty_of(F) if goal == "measurement" else float(utility.from_objective(F))
     return filled(edges_at(ranking, cuts[chosen - 1]), bound=bound, gap=0.0)
-
-
-def _root(F: float) -> float:
-    """Z of F."""
-    return float(np.sqrt(2 * max(F, 0.0)))
 
 
 def _with_floor(grid: Grid, counting: Ranking | None, cuts: IntArray) -> Grid:
@@ -278,7 +273,7 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     cuts: IntArray,
     cells: Cells,
     real: Cells | None,
-    figure: Callable[[float], float],
+    goal: str,
     shifts: YieldShifts | None,
     n_categories: int,
 ) -> Categories:
@@ -286,7 +281,8 @@ def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
     optimum = search(cells, n_categories)
     chosen, said = (optimum, ()) if real is None else judge(optimum, cells, real)
     edges = edges_at(ranking, cuts[chosen.edges - 1])
-    bound, value = (figure(F) for F in (optimum.bound, chosen.objective))
+    figure = uncertainty_of if goal == "measurement" else root_of
+    bound, value = figure(optimum.bound), figure(chosen.objective)
     return filled(
         edges,
         shifts=None if shifts is None else merged(shifts, cuts.size - chosen.edges[::-1], edges),

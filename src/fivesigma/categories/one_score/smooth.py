@@ -18,17 +18,7 @@ _MANY = 20_000  # effective background events with which a measurement keeps hal
 
 
 def modelled(grid: Grid, s2: Array, last: IntArray) -> Grid:
-    """Take the noise out of the running yields.
-
-    Parameters
-    ----------
-    grid : Grid
-        Its last edge keeps all events.
-    s2 : array of shape (n_edges,)
-        Squared signal weights above each edge.
-    last : int array of shape (n_edges,)
-        Rank of the last event above each edge.
-    """
+    """Take the noise out of the running yields, given squared signal weights and the last event above each edge."""
     measured = RankedYields((last + 1.0) / (last[-1] + 1.0), grid.s[1:], grid.b[1:], s2, grid.b2[1:])
     if not measured.can_be_modelled:
         return averaged(grid)

@@ -7,7 +7,6 @@ it is not quite right, a multinomial logit with that ratio as its offset correct
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -194,23 +193,23 @@ class OneRatio:
 
 def fit_ratio(  # noqa: PLR0917 - in the order of `categorise`
     scores: ArrayLike,
-    y: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    process: ArrayLike | None,
-    processes: Sequence[str] | None,
+    y: Any,
+    sample_weight: Any,
+    process: Any,
+    processes: Any,
     pos_label: Any = None,
     *,
-    calibrate: bool = True,
+    calibrate: bool,
 ) -> OneRatio:
     """Find the signal among the columns and fit the calibration."""
-    shape = np.shape(scores)
-    for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process), ("processes", processes)):
+    for given, meaning in (
+        (y, "y=the labels"),
+        (sample_weight, "sample_weight=the physics weights"),
+        (process, "process=the name of the process of each event"),
+        (processes, "processes=the names of the columns"),
+    ):
         if given is None:
-            raise InputError(f"scores of shape {shape} need {name}={_MEANING[name]}")
-    assert y is not None
-    assert sample_weight is not None
-    assert process is not None
-    assert processes is not None
+            raise InputError(f"scores of shape {np.shape(scores)} need {meaning}")
     columns = tuple(map(str, processes))
     signal, _ = split_labels(y, pos_label)
     labels: AnyArray = np.asarray(process).astype(np.str_)
@@ -228,11 +227,3 @@ def fit_ratio(  # noqa: PLR0917 - in the order of `categorise`
         raise InputError(f"process {named[0]!r} has signal and background events")
     sample = check_sample(scores, labels, sample_weight, roles)
     return OneRatio(columns, named[0], fit_ratios(sample, roles, calibrate=calibrate))
-
-
-_MEANING = {
-    "y": "the labels",
-    "sample_weight": "the physics weights",
-    "process": "the name of the process of each event",
-    "processes": "the names of the columns",
-}

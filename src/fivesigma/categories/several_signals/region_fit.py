@@ -29,9 +29,10 @@ from fivesigma.categories.several_signals.region_rules import (
     Category,
     LinearRule,
     SeenEvents,
+    best_intervals,
     most_probable,
+    simple_way,
 )
-from fivesigma.categories.several_signals.simple_way import best_intervals, simple_way
 
 _CELLS_PER_CATEGORY = 100
 _LEAST_CELLS = 1024

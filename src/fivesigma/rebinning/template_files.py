@@ -1,0 +1,157 @@
+"""Templates that are no workspace yet: histograms by name, in memory or in a ROOT file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fivesigma._tools.extras import need
+from fivesigma._types import Array
+from fivesigma.errors import InputError, did_you_mean
+from fivesigma.rebinning.workspaces import Workspace, read_workspace
+
+VARIATION = "{process}_{systematic}Up"
+DATA = "data_obs"
+_OTHER_SIDE = {"Up": "Down", "up": "down", "UP": "DOWN"}
+
+#: A workspace, a file of one, a ROOT file of templates, or histograms by name, which may be nested by channel.
+Source = Mapping[str, Any] | str | Path
+
+
+def workspace_of(
+    source: Source, signal: str | Sequence[str] | None, variation: str
+) -> tuple[Workspace, dict[str, Array]]:
+    """Make a checked workspace of what a user has, and the edges of the axis of each channel that has one."""
+    if isinstance(source, Mapping) and "channels" in source:
+        return read_workspace(source), {}
+    if not isinstance(source, Mapping) and Path(source).suffix != ".root":
+        return read_workspace(source), {}
+    by_channel = _nested(source if isinstance(source, Mapping) else _read_root(source))
+    if signal is None:
+        raise InputError("templates do not say which process is the signal; give signal=, or --signal")
+    signals = [signal] if isinstance(signal, str) else list(signal)
+    channels: list[dict[str, Any]] = []
+    axes: dict[str, Array] = {}
+    for name, histograms in by_channel.items():
+        channels.append({"name": name, "samples": _samples(name, histograms, signals, variation)})
+        first = histograms[channels[-1]["samples"][0]["name"]]
+        axes[name] = np.asarray(_edges(first), dtype=np.float64)
+    found = {sample["name"] for channel in channels for sample in channel["samples"]}
+    for process in signals:
+        if process not in found:
+            hint = did_you_mean(process, sorted(found)) or f"; there are {', '.join(map(repr, sorted(found)))}"
+            raise InputError(f"there is no template of the signal {process!r}{hint}")
+    observed = {
+        channel["name"]: _values(by_channel[channel["name"]][DATA]).tolist()
+        if DATA in by_channel[channel["name"]]
+        else np.sum([sample["data"] for sample in channel["samples"]], axis=0).tolist()
+        for channel in channels
+    }
+    workspace = {
+        "channels": channels,
+        "observations": [{"name": name, "data": data} for name, data in observed.items()],
+        "measurements": [{"name": "measurement", "config": {"poi": "mu", "parameters": []}}],
+        "version": "1.0.0",
+    }
+    return read_workspace(workspace), axes
+
+
+def _read_root(path: str | Path) -> dict[str, Any]:
+    """All one-dimensional histograms of a file, by their names with folders."""
+    if not Path(path).exists():
+        raise InputError(f"{path} cannot be read: there is no such file")
+    out: dict[str, Any] = {}
+    try:
+        with need("uproot").open(path) as file:
+            for name, kind in file.classnames(recursive=True, cycle=False).items():
+                if kind.startswith("TH1"):
+                    out[name] = file[name]
+    except (OSError, ValueError) as err:
+        raise InputError(f"{path} is no ROOT file that can be read: {err}") from err
+    if not out:
+        raise InputError(f"{path} holds no one-dimensional histogram")
+    return out
+
+
+def _nested(histograms: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Histograms by channel: of nested mappings, of folders in names, or of one channel."""
+    out: dict[str, dict[str, Any]] = {}
+    for name, value in histograms.items():
+        if isinstance(value, Mapping):
+            out.setdefault(str(name), {}).update(value)
+        else:
+            channel, _, process = str(name).rpartition("/")
+            out.setdefault(channel or "channel", {})[process] = value
+    return out
+
+
+def _samples(channel: str, histograms: Mapping[str, Any], signals: list[str], variation: str) -> list[dict[str, Any]]:
+    side = next((word for word in _OTHER_SIDE if word in variation), None)
+    if side is None or "{process}" not in variation or "{systematic}" not in variation:
+        raise InputError(
+            f"variation must hold {{process}}, {{systematic}} and Up, as in {VARIATION!r}, got {variation!r}"
+        )
+    patterns = {up: variation.replace(side, word) for up, word in ((True, side), (False, _OTHER_SIDE[side]))}
+    names = [name for name in histograms if name != DATA]
+    varied = {name for name in names for p in patterns.values() if _match(p, None, name)}
+    processes = [name for name in names if name not in varied]
+    shifts: dict[str, dict[str, dict[bool, str]]] = {process: {} for process in processes}
+    for name in varied:
+        # The longest process whose name fits: ttbar_bb_JESUp is JES of ttbar_bb, not bb_JES of ttbar.
+        for process in sorted(processes, key=len, reverse=True):
+            hits = [(up, found) for up, p in patterns.items() if (found := _match(p, process, name))]
+            if hits:
+                shifts[process].setdefault(hits[0][1], {})[hits[0][0]] = name
+                break
+        else:
+            raise InputError(f"{channel}/{name} looks like a variation, but its process has no nominal template")
+    out = []
+    for process in processes:
+        nominal, variances = _values(histograms[process]), _variances(histograms[process])
+        modifiers: list[dict[str, Any]] = []
+        if process in signals:
+            modifiers.append({"name": "mu", "type": "normfactor", "data": None})
+        if variances is not None and process not in signals:
+            modifiers.append({"name": f"staterror_{channel}", "type": "staterror", "data": np.sqrt(variances).tolist()})
+        for systematic, sides in shifts[process].items():
+            if len(sides) < 2:
+                raise InputError(f"{channel}/{next(iter(sides.values()))} has no template of the other side")
+            data = {key: _values(histograms[sides[up]]).tolist() for key, up in (("hi_data", True), ("lo_data", False))}
+            modifiers.append({"name": systematic, "type": "histosys", "data": data})
+        out.append({"name": process, "data": nominal.tolist(), "modifiers": modifiers})
+    if not out:
+        raise InputError(f"channel {channel!r} holds no nominal template")
+    return out
+
+
+def _match(pattern: str, process: str | None, name: str) -> str | None:
+    """The systematic of a name, if it is made by the pattern."""
+    text = re.escape(pattern).replace(r"\{systematic\}", "(?P<systematic>.+)")
+    found = re.fullmatch(text.replace(r"\{process\}", ".+" if process is None else re.escape(process)), name)
+    return None if found is None else found["systematic"]
+
+
+def _values(histogram: Any) -> Array:
+    try:
+        values = np.asarray(histogram.values(), dtype=np.float64)
+    except (AttributeError, TypeError, ValueError) as err:
+        raise InputError(
+            f"templates must be histograms with values(), variances() and axes (UHI), got {type(histogram).__name__}"
+        ) from err
+    if values.ndim != 1:
+        raise InputError(f"templates must have one axis, got a histogram with {values.ndim}")
+    return values
+
+
+def _variances(histogram: Any) -> Array | None:
+    variances = histogram.variances()
+    return None if variances is None else np.asarray(variances, dtype=np.float64)
+
+
+def _edges(histogram: Any) -> Any:
+    axis = histogram.axes[0]
+    return axis.edges() if callable(axis.edges) else axis.edges
