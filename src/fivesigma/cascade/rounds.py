@@ -57,6 +57,18 @@ class Round:
         Class weights of the next round, with u_t.
     restart : int
         Which of several cascades it belongs to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fivesigma import CascadeClassifier
+    >>> y = np.repeat([1, 0], 500)
+    >>> X = np.random.default_rng(0).normal(size=(1000, 1)) + 2 * y[:, None]
+    >>> model = CascadeClassifier(LogisticRegression(), max_rounds=2, extra_rounds=0, random_state=0).fit(X, y)
+    >>> first = model.history_[0]
+    >>> bool(first.valid and first.s > 0 and first.significance > 0)
+    True
     """
 
     index: int
@@ -89,7 +101,14 @@ _MAYBE = ("u", "surrogate_before", "surrogate_after", "train_s", "train_b", "fol
 
 
 class History(list[Round]):
-    """Rounds of a cascade; its repr is a table."""
+    """Rounds of a cascade; its repr is a table.
+
+    Examples
+    --------
+    >>> from fivesigma import History
+    >>> len(History([]))
+    0
+    """
 
     def _summary(self) -> Summary:
         """The first and the last rounds, as `repr` and notebooks show them; ``*`` marks the highest so far."""
