@@ -175,7 +175,7 @@ class _Run(RunState):
             for region in self.analysis.chosen
             if "Variable" in region
         ]
-        notes += counting.notes_on(found, self.templates)
+        notes += counting.notes_on(found, self.templates) + workspace_checks.notes_on_bins(found.filled, [])
         return files, {"yields": rows, "normalisation": list(normalised), "norms": norms, "notes": notes}
 
     def _check_blinding(self) -> None:
@@ -343,7 +343,9 @@ class _Run(RunState):
             advance(1, "fit")
             found = cab.fit_workspace(workspace, self.goal)
             advance(1, "")
-        notes = [*names.changed(), *workspace_checks.notes_on_bins(histograms, said)]
+        # Those of the other regions were said before anything was trained.
+        new = {key: filled for key, filled in histograms.items() if key[0] in self.analysis.settings.regions}
+        notes = [*names.changed(), *workspace_checks.notes_on_bins(new, said)]
         notes += workspace_checks.notes_on_variations(histograms)
         ours, theirs = self.record["categorise"]["all_regions"]["as_pyhf"], found[QUANTITY[self.goal]]
         if abs(theirs - ours) > 0.15 * ours + 0.05:
