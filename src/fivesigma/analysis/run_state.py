@@ -100,7 +100,7 @@ class RunState:
             chosen = [wanted, self.analysis.regions, self.analysis.systematics, self.unblind, normed]
             return digest(chosen, self._described(own), record.outputs("read", "score"))
         if name == "workspace":
-            shown = [settings["validation"], record["categorise"]]
+            shown = [settings["validation"], settings["combine"], record["categorise"]]
             return digest(self.analysis.config, record.outputs("read", "categorise"), shown)
         outputs = record.outputs("train", "categorise", "workspace")
         shown = [settings["label"], settings["blind_above"], self.unblind]

@@ -42,6 +42,7 @@ from fivesigma.analysis.scoring import ntuple_names
 from fivesigma.analysis.step_lines import expectation_section, impacts_table, lines, waterfall_table, yields_table
 from fivesigma.analysis.step_record import STEPS, Record
 from fivesigma.analysis.templates import by_tree
+from fivesigma.categories.datacard import to_combine
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
@@ -55,7 +56,7 @@ from fivesigma.store import save
 __all__ = ["analyse"]
 
 _Result = tuple[Iterable[Path], dict[str, Any]]
-FIGURES = "figures"
+FIGURES, COMBINE = "figures", "combine"
 
 
 def analyse(
@@ -340,6 +341,9 @@ class _Run(RunState):
             ]
             if validation:
                 files.append(write_text(self.folder / "validation.json", _as_json(shown)))
+            if self.analysis.settings.combine:
+                to_combine(cab.names_for_combine(workspace), self.folder / COMBINE, force=True)
+                files += sorted((self.folder / COMBINE).iterdir())
             advance(1, "fit")
             found = cab.fit_workspace(workspace, self.goal)
             advance(1, "")
