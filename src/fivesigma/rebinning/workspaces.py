@@ -16,8 +16,6 @@ from fivesigma.likelihood.histfactory import Code4, Gammas, Parameters, Template
 
 _BY_BIN = ("staterror", "shapesys")
 _KINDS = ("histosys", "normsys", "normfactor", "lumi", *_BY_BIN)
-_TOLERANCE = 1e-12
-_FEW = 40  # parameters with which pyhf also fits from its own start
 _STEP = 1e-4  # of derivatives, in standard deviations
 
 Workspace = dict[str, Any]
@@ -227,28 +225,6 @@ def _channel(channel: Mapping[str, Any], poi: str, index: Mapping[str, int], hel
         (scales[0], scales[1]),
         tuple(by_bin.values()),
     )
-
-
-def pyhf_significance(workspace: Workspace, measurement: str | None, pulls: Mapping[str, Any]) -> float:
-    """Let pyhf compute the root of q0 on the expected data, from the parameters `pulls`; with few, from its own too."""
-    pyhf = need("pyhf")
-    model = _pyhf_model(workspace, measurement)
-    start = model.config.suggested_init()
-    start[model.config.poi_index] = 1.0
-    expected = model.expected_data(start)
-    other = list(start)
-    for name, values in pulls.items():
-        where = model.config.par_slice(name)
-        other[where] = np.broadcast_to(values, (where.stop - where.start,)).tolist()
-    bounds, fixed = model.config.suggested_bounds(), model.config.suggested_fixed()
-    fitted = [
-        pyhf.infer.mle.fixed_poi_fit(
-            0.0, expected, model, init, bounds, fixed, return_fitted_val=True, tolerance=_TOLERANCE
-        )[1]
-        for init in ([other, start] if len(start) <= _FEW else [other])
-    ]
-    at_start = pyhf.infer.mle.twice_nll(np.asarray(start), expected, model)
-    return float(np.sqrt(max(0.0, float(np.min(fitted)) - float(np.squeeze(at_start)))))
 
 
 def pyhf_uncertainty(workspace: Workspace, measurement: str | None) -> float:
