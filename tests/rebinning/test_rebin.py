@@ -355,6 +355,9 @@ def broken(change: str) -> Any:
         del fine["channels"][0]["samples"]
     elif change == "no measurement":
         fine["measurements"] = []
+    elif change == "factor":
+        wjets = fine["channels"][0]["samples"][2]
+        next(m for m in wjets["modifiers"] if m["type"] == "normsys")["data"]["lo"] = 0.0
     elif change == "schema":
         sample["modifiers"].append({"name": "w_norm", "type": "normsys", "data": {"hi": 1.0, "lo": 1.0, "mid": 1.0}})
     return fine
@@ -371,6 +374,7 @@ def broken(change: str) -> Any:
         ("poi", r"parameter of interest"),
         ("no samples", r"^this is no HistFactory workspace of pyhf: KeyError at 'samples'$"),
         ("no measurement", r"it has no measurement"),
+        ("factor", r"^SR0/wjets, normsys 'w_norm' has a factor that is not positive"),
         ("schema", r"^pyhf does not accept this workspace"),
     ],
 )
@@ -397,6 +401,14 @@ def test_bad_workspaces_are_refused_in_one_sentence(change: str, message: str) -
 def test_bad_options_are_refused_in_one_sentence(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         rebin(random_workspace(0, (6,)), **options)
+
+
+def test_channels_without_background_must_be_merged() -> None:
+    fine = random_workspace(0, (6, 3))
+    for sample in fine["channels"][1]["samples"][1:]:
+        sample["data"][1] = 0.0
+    with pytest.raises(InputError, match=r"^channel 'SR1' is not merged and has 0 background of .* in bin 1"):
+        rebin(fine, {"SR0": 3})
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:

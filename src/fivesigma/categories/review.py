@@ -42,6 +42,12 @@ class Pruned:
     dropped : tuple of Dropped
         Channel, sample, systematic, kind of modifier, and the largest relative change of a bin.
     threshold : float
+
+    Examples
+    --------
+    >>> import fivesigma
+    >>> fivesigma.prune({"channels": []}).dropped
+    ()
     """
 
     workspace: dict[str, Any]
@@ -187,6 +193,17 @@ def write_hepdata(workspace: Mapping[str, Any], folder: str | Path, *, comment: 
     -------
     pathlib.Path
         ``submission.yaml``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fivesigma
+    >>> channel = {"name": "SR", "samples": [{"name": "top", "data": [10.0], "modifiers": []}]}
+    >>> workspace = {"channels": [channel], "observations": [{"name": "SR", "data": [9.0]}]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     submission = fivesigma.write_hepdata(workspace, folder)
+    >>> submission.name
+    'submission.yaml'
     """
     yaml, folder = need("yaml"), Path(folder)
     target = folder / "submission.yaml"

@@ -234,6 +234,13 @@ def rebin(
     chosen = _chosen(fine, n_bins, channels)
     model = read_model(fine, measurement)
     shares, total = _numbers(fine, chosen, n_bins)
+    for channel, n, b in model.counted([c for c in model.channels if c.name not in chosen]):
+        if not (b > 0).all():
+            k = int(b.argmin())
+            raise InputError(
+                f"channel {channel.name!r} is not merged and has {b[k]:g} background of {n[k]:g} events in bin {k}; a "
+                "fit needs some in every bin: merge it too"
+            )
     real = template_cells(model, chosen, floors, goal, shares)
     cells = template_cells(model, chosen, floors, goal, shares, smooth=True) if smooth else real
     if programs(cells, total, np.zeros(cells.constant.size)).final.max() == -np.inf:

@@ -66,7 +66,8 @@ def _check_channel(channel: Mapping[str, Any]) -> None:
             elif kind in _BY_BIN:
                 _numbers(data, size, what)
             elif kind == "normsys":
-                _numbers([data["hi"], data["lo"]], 2, what)
+                if _numbers([data["hi"], data["lo"]], 2, what).min() <= 0:
+                    raise InputError(f"{what} has a factor that is not positive, of which there is no logarithm")
 
 
 def _numbers(values: Any, size: int, what: str) -> Array:
