@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,6 +220,13 @@ def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
     return path
 
 
+def pyhf_model(workspace: Mapping[str, Any], measurement: str | None = None) -> Any:
+    """Make the model of pyhf; its schema uses what jsonschema calls deprecated."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="jsonschema.RefResolver", category=DeprecationWarning)
+        return need("pyhf").Workspace(workspace).model(measurement_name=measurement)
+
+
 def discovery_significance(
     workspace: dict[str, Any], pulls: Mapping[str, Any] | None = None, measurement: str | None = None
 ) -> float:
@@ -236,7 +244,7 @@ def discovery_significance(
         Its name; the first by default.
     """
     pyhf = need("pyhf")
-    model = pyhf.Workspace(workspace).model(measurement_name=measurement)
+    model = pyhf_model(workspace, measurement)
     start = model.config.suggested_init()
     start[model.config.poi_index] = 1.0
     expected = model.expected_data(start)

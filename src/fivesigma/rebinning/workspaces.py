@@ -11,6 +11,7 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array, IntArray
+from fivesigma.categories.workspace import pyhf_model
 from fivesigma.errors import InputError
 from fivesigma.likelihood.histfactory import Code4, Gammas, Parameters, TemplateChannel, WorkspaceModel
 
@@ -65,9 +66,8 @@ def _check_channel(channel: Mapping[str, Any]) -> None:
                 _numbers(data["lo_data"], size, what)
             elif kind in _BY_BIN:
                 _numbers(data, size, what)
-            elif kind == "normsys":
-                if _numbers([data["hi"], data["lo"]], 2, what).min() <= 0:
-                    raise InputError(f"{what} has a factor that is not positive, of which there is no logarithm")
+            elif kind == "normsys" and _numbers([data["hi"], data["lo"]], 2, what).min() <= 0:
+                raise InputError(f"{what} has a factor that is not positive, of which there is no logarithm")
 
 
 def _numbers(values: Any, size: int, what: str) -> Array:
@@ -173,7 +173,7 @@ def _is_fixed(workspace: Workspace, name: str) -> bool:
 def _pyhf_model(workspace: Workspace, measurement: str | None = None) -> Any:
     pyhf = need("pyhf")
     try:
-        return pyhf.Workspace(workspace).model(measurement_name=measurement)
+        return pyhf_model(workspace, measurement)
     except (pyhf.exceptions.InvalidSpecification, pyhf.exceptions.InvalidModifier, AssertionError, KeyError) as err:
         raise InputError(f"pyhf does not accept this workspace: {str(err).strip().splitlines()[0][:200]}") from err
     except pyhf.exceptions.InvalidMeasurement as err:
