@@ -6,9 +6,9 @@ import copy
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,15 @@ def _check_names(analysis: Analysis) -> None:
                     hint = did_you_mean(name, known[key]) or f"; there are {', '.join(map(repr, known[key]))}"
                     raise InputError(f"{what} names the {kind} {shortened(repr(name))}, which is not there{hint}")
 
+    for key in ("Regions", "Samples", "Systematics") if analysis.settings.combine else ():
+        plain: dict[str, str] = {}
+        for name in [item["Name"] for item in config.get(key) or []]:
+            other = plain.setdefault(re.sub(r"\W+", "_", name, flags=re.ASCII), name)
+            if other != name or not name[0].isalpha():
+                raise InputError(
+                    f"the {key} cannot be named in a datacard of combine: names begin with a letter and differ in "
+                    f"letters and digits, but there are {other!r} and {name!r}; rename them, or leave Combine out"
+                )
     for sample in config["Samples"]:
         check(sample, f"sample {sample['Name']!r}", ["Regions"])
     for factor in config["NormFactors"]:
@@ -214,12 +223,14 @@ def _check_cross_sections(analysis: Analysis) -> None:
 
 
 def _check_systematics(analysis: Analysis) -> None:
-    for region, sample, (first, second) in _pairs(analysis):
-        if modifier_of(first) == modifier_of(second):
-            raise InputError(
-                f"two systematics move sample {sample!r} in region {region!r} by one modifier {modifier_of(first)!r}: "
-                f"{first['Name']!r} and {second['Name']!r}; join them"
-            )
+    for region, sample in product(analysis.regions, analysis.simulated):
+        own = [s for s in analysis.systematics if holds(region, sample) and acts(s, region, sample)]
+        for first, second in combinations(own, 2):
+            if modifier_of(first) == modifier_of(second):
+                raise InputError(
+                    f"two systematics move sample {sample['Name']!r} in region {region['Name']!r} by one modifier "
+                    f"{modifier_of(first)!r}: {first['Name']!r} and {second['Name']!r}; join them"
+                )
     for systematic in analysis.systematics:
         name = systematic["Name"]
         for direction in DIRECTIONS:
@@ -236,13 +247,3 @@ def _check_systematics(analysis: Analysis) -> None:
                     )
             if template.get("Symmetrize") and direction == "Up":
                 raise InputError(f"systematic {name!r} has Symmetrize in Up; cabinetry mirrors Up into Down only")
-
-
-def _pairs(analysis: Analysis) -> Iterator[tuple[str, str, tuple[dict[str, Any], dict[str, Any]]]]:
-    """Systematics that change one sample in one region, two by two."""
-    for region in analysis.regions:
-        for sample in analysis.simulated:
-            own = [s for s in analysis.systematics if holds(region, sample) and acts(s, region, sample)]
-            for k, first in enumerate(own):
-                for second in own[k + 1 :]:
-                    yield region["Name"], sample["Name"], (first, second)

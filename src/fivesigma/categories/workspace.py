@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
+from fivesigma.categories.review import prune as prune_effects
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.yields import ProcessYields, check_counts
@@ -24,6 +26,7 @@ __all__ = ["discovery_significance", "to_pyhf", "write_workspace"]
 
 POI = "mu"
 _TOLERANCE = 1e-12
+_MANY = 60  # parameters
 _WIDEST = 10.0  # scale up to which pyhf looks for a free normalisation, in units of what the total would need
 
 
@@ -35,6 +38,7 @@ def to_pyhf(
     signal_staterror: bool = False,
     channel: str = "categories",
     data: Any = None,
+    prune: float | None = None,
 ) -> dict[str, Any]:
     """Describe categories as a HistFactory workspace: one channel with one bin per category.
 
@@ -58,6 +62,9 @@ def to_pyhf(
         Name of the channel.
     data : array-like of shape (n_categories,), optional
         Observed events; by default the expected s + b.
+    prune : float, optional
+        Drop a systematic from the processes of which it changes no category by this share; `fivesigma.prune` also has a
+        table of what it drops.
 
     Returns
     -------
@@ -108,7 +115,7 @@ def to_pyhf(
         widest = _WIDEST * max(1.0, float(observed.sum()) / scaled if scaled > 0 else 1.0)
         least = 0.0 if processes else -widest
         parameters.append({"name": name, "inits": [1.0], "bounds": [[least, widest]]})
-    return {
+    workspace = {
         "channels": [{"name": channel, "samples": samples}],
         "observations": [{"name": channel, "data": observed.tolist()}],
         "measurements": [
@@ -120,6 +127,7 @@ def to_pyhf(
         ],
         "version": "1.0.0",
     }
+    return workspace if prune is None else prune_effects(workspace, prune).workspace
 
 
 def _signals(by_process: Mapping[str, ProcessYields]) -> list[str]:
@@ -212,32 +220,45 @@ def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
     return path
 
 
-def discovery_significance(workspace: dict[str, Any], pulls: Mapping[str, float] | None = None) -> float:
+def pyhf_model(workspace: Mapping[str, Any], measurement: str | None = None) -> Any:
+    """Make the model of pyhf; its schema uses what jsonschema calls deprecated."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="jsonschema.RefResolver", category=DeprecationWarning)
+        return need("pyhf").Workspace(workspace).model(measurement_name=measurement)
+
+
+def discovery_significance(
+    workspace: dict[str, Any], pulls: Mapping[str, Any] | None = None, measurement: str | None = None
+) -> float:
     """Let pyhf compute the expected discovery significance: the root of q0 on the expected data.
 
     Parameters
     ----------
     workspace : dict
-        From `to_pyhf`, or any other with one measurement.
-    pulls : mapping of str to float, optional
-        Nuisance parameters from which a second fit starts, such as `Categories.pulls`. Shifts that are not opposite up
-        and down may give the likelihood several minima, of which the lowest counts.
+        From `to_pyhf`, or any other.
+    pulls : mapping of str to float or array, optional
+        How far the nuisance parameters are from their expected values where a second fit starts, such as
+        `Categories.pulls`. Shifts that are not opposite up and down may give the likelihood several minima, of which
+        the lowest counts. With more than 60 parameters this is the only fit.
+    measurement : str, optional
+        Its name; the first by default.
     """
     pyhf = need("pyhf")
-    model = pyhf.Workspace(workspace).model()
+    model = pyhf_model(workspace, measurement)
     start = model.config.suggested_init()
     start[model.config.poi_index] = 1.0
     expected = model.expected_data(start)
     other = list(start)
     for name, pull in (pulls or {}).items():
-        other[model.config.par_slice(name).start] += pull
+        where = model.config.par_slice(name)
+        other[where] = (np.asarray(other[where]) + pull).tolist()
     bounds, fixed = model.config.suggested_bounds(), model.config.suggested_fixed()
     # The expected data fit best where they come from, so that only the fit without signal is needed.
     fitted = [
         pyhf.infer.mle.fixed_poi_fit(
             0.0, expected, model, init, bounds, fixed, return_fitted_val=True, tolerance=_TOLERANCE
         )[1]
-        for init in ([start, other] if pulls else [start])
+        for init in ([start] if not pulls else [start, other][len(start) > _MANY :])
     ]
     at_start = pyhf.infer.mle.twice_nll(np.asarray(start), expected, model)
     return float(np.sqrt(max(0.0, float(np.min(fitted)) - float(np.squeeze(at_start)))))

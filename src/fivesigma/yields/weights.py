@@ -41,11 +41,11 @@ def rescale(weight: Array, signal: BoolArray, totals: tuple[float, float]) -> Ar
     """
     out = weight.copy()
     for name, members, total in (("signal", signal, totals[0]), ("background", ~signal, totals[1])):
-        out[members] *= rescaling(f"{name} of a subset of {weight.size} events", float(weight[members].sum()), total)
+        out[members] *= scale_factor(f"{name} of a subset of {weight.size} events", float(weight[members].sum()), total)
     return out
 
 
-def rescaling(what: str, present: float, total: float) -> float:
+def scale_factor(what: str, present: float, total: float) -> float:
     """Factor that scales a sum of weights to a full yield."""
     if not present > 0:
         raise InputError(f"the {what} has a sum of weights of {present:g}; it must be > 0")
