@@ -57,6 +57,31 @@ def test_every_public_name_is_in_the_reference() -> None:
         assert not missing, f"fivesigma.{module}: {missing} are public and not in docs/api"
 
 
+#: Their examples are pages: they need a file, a cluster, pyhf or minutes. Those of `fivesigma.plot` are the gallery.
+SHOWN_ELSEWHERE = {
+    "discovery_significance",
+    "dask.scan",
+    "fair_universe.load",
+    "fair_universe.compare",
+    "Exported",
+    "Rebinned",
+    "Report",
+}
+
+
+def test_every_name_that_users_call_has_an_example() -> None:
+    developers = {
+        f"{m}.{name}"
+        for m, names in AUTOSUMMARY.findall((DOCS / "api/developers.md").read_text())
+        for name in names.split()
+    }
+    for name, value in documented().items():
+        is_error = isinstance(value, type) and issubclass(value, Exception)
+        elsewhere = name.removeprefix("fivesigma.") in SHOWN_ELSEWHERE or name.startswith("fivesigma.plot.")
+        if callable(value) and not (is_error or elsewhere or name in developers):
+            assert ">>>" in (value.__doc__ or ""), f"{name} has no example"
+
+
 IMPORT = re.compile(r"^from (fivesigma[\w.]*) import (\(.*?\)|[^\n(]*)", re.MULTILINE | re.DOTALL)
 
 

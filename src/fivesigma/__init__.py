@@ -14,6 +14,7 @@ _NAMES = {
     "cascade.rounds": "History Round",
     "categories": "Categories categorise",
     "categories.datacard": "to_combine",
+    "categories.review": "Pruned prune write_hepdata",
     "categories.several_signals": "ScoreCategories categorise_scores",
     "categories.workspace": "discovery_significance to_pyhf write_workspace",
     "cut": "CutScan scan",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from fivesigma.cascade.rounds import History as History, Round as Round
     from fivesigma.categories import Categories as Categories, categorise as categorise
     from fivesigma.categories.datacard import to_combine as to_combine
+    from fivesigma.categories.review import Pruned as Pruned, prune as prune, write_hepdata as write_hepdata
     from fivesigma.categories.several_signals import (
         ScoreCategories as ScoreCategories,
         categorise_scores as categorise_scores,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fivesigma import GrownCascadeClassifier
 from fivesigma._tools import extras as _extras
 from fivesigma._tools import threads as _threads
-from fivesigma._tools.threads import CELLS_PER_THREAD, limited, spread_threads, threads_for, wanted_cores
+from fivesigma._tools.threads import CELLS_PER_THREAD, limit_threads, spread_threads, threads_for, wanted_cores
 from fivesigma.errors import InputError
 
 
@@ -78,7 +78,7 @@ def test_limited_threads_are_put_back() -> None:
     import sklearn.ensemble  # noqa: F401 - loads OpenMP
 
     before = openmp()
-    with limited(1):
+    with limit_threads(1):
         assert openmp() == {1}
     assert openmp() == before
 

@@ -104,6 +104,17 @@ def test_a_step_runs_again_only_if_its_inputs_changed(small: Small, tmp_path: Pa
     done = run(other, out).steps
     assert [name for name, step in done.items() if step.ran] == ["read", "categorise", "workspace", "report"]
     assert len(template_rows(out)["Control_region", "Signal", "", ""]) == 2
+    # Neither a norm factor nor another control region trains or scores again.
+    other["NormFactors"].append({"Name": "norm", "Samples": "Background"})
+    more = {"Name": "Other_region", "Variable": "x", "Binning": [-3, 0, 3], "Filter": "lep_charge < 0 && n_jets > 4"}
+    other["Regions"][1]["Filter"] = "lep_charge < 0 && n_jets <= 4"
+    other["Regions"].append(more)
+    done = run(other, out).steps
+    assert [name for name, step in done.items() if step.ran] == ["read", "categorise", "workspace", "report"]
+    other = changed(other)
+    del other["NormFactors"][1], other["Regions"][2]
+    other["Regions"][1]["Filter"] = "lep_charge < 0"
+    run(other, out)
     (out / "workspace.json").unlink()
     done = run(other, out).steps
     assert [name for name, step in done.items() if step.ran] == ["workspace"]

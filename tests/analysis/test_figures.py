@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from fivesigma.analysis import analyse
-from fivesigma.analysis.figures import Album, _areas
+from fivesigma.analysis.figures import Album
 from tests.analysis.conftest import Small
 from tests.analysis.ntuples import branches
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("mplhep")
-roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
 pytestmark = pytest.mark.filterwarnings(
     "ignore:jsonschema.RefResolver:DeprecationWarning", "ignore::fivesigma.errors.SmallSampleWarning"
 )
@@ -82,11 +81,3 @@ def test_nothing_of_a_blinded_region_is_drawn_unless_asked_for(small: Small, see
     rows = branches("data", 600)["lep_charge"] > 0
     assert 0.95 * rows.sum() < seen.data["Signal_region x"].sum() <= rows.sum()
     assert not again.steps["train"].ran
-
-
-def test_areas_are_those_of_scikit_learn() -> None:
-    rng = np.random.default_rng(0)
-    score, signal, weight = rng.integers(0, 20, 500) / 20, rng.random(500) < 0.4, rng.uniform(0.5, 2, 500)
-    replicas = [np.ones(500), rng.poisson(1.0, 500).astype(np.float64)]
-    expected = [roc_auc_score(signal, score, sample_weight=weight * replica) for replica in replicas]
-    assert _areas(score, signal, weight, replicas) == pytest.approx(expected, rel=1e-12)

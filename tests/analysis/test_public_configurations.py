@@ -167,6 +167,10 @@ def test_many_features_as_regions_of_validation(tmp_path: Path, monkeypatch: pyt
     assert [channel["name"] for channel in fitted["channels"]] == ["f0-region"]
     names = {path.stem for path in Path("out/figures").iterdir()}
     assert {"f1-region_postfit", "f2-region_prefit", "ranking", "pulls"} <= names
+    impacts = Path("out/impacts.csv").read_text().splitlines()
+    assert impacts[0] == "parameter,prefit_up,prefit_down,postfit_up,postfit_down"
+    assert len(Path("out/impacts.tex").read_text().splitlines()) == len(impacts) + 5
+    assert "Luminosity" in Path("out/impacts.tex").read_text()
 
 
 def test_one_region_without_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

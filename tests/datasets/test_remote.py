@@ -172,6 +172,10 @@ def test_commands_read_remote_files(server: Server) -> None:
     assert trained.exit_code == 0, trained.output
     predicted = run.invoke(main, ["predict", str(model), url, "-o", str(scores)])
     assert "3,000 events scored" in predicted.output
+    friend = run.invoke(main, ["predict", str(model), url, "-o", str(server.folder / "friend.root"), "--friend"])
+    assert "3,000 entries of events scored" in friend.output
+    refused = run.invoke(main, ["predict", str(model), url, "--in-place"])
+    assert "is no file of this machine" in refused.output
 
 
 def test_sums_of_weights_of_remote_files(server: Server) -> None:

@@ -99,6 +99,13 @@ def is_running(pid: str) -> bool:
     return True
 
 
+def write_text(path: Path, text: str) -> Path:
+    """Write text; the file appears whole or not at all."""
+    with written_whole(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+    return path
+
+
 @contextmanager
 def written_with_digest(path: Path) -> Iterator[Path]:
     """Write a file whole or not at all, with its SHA-256 beside it in the form that ``sha256sum --check`` reads.

@@ -32,6 +32,12 @@ def digits(value: float, significant: int = 4) -> str:
     return shorter if float(shorter.replace(",", "")) == value else text
 
 
+def _escaped(text: str) -> str:
+    """Text as LaTeX writes it."""
+    special = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
+    return "".join(special.get(letter, letter) for letter in text.strip())
+
+
 @dataclass(frozen=True)
 class Summary:
     """A title, a table and some sentences."""
@@ -53,6 +59,14 @@ class Summary:
             aligned = [f"{cell:{self._align(k, '<', '>')}{widths[k]}}" for k, cell in enumerate(row)]
             lines.append("  ".join(aligned).rstrip() if len(row) > 1 else row[0])
         return "\n".join([*lines, *self.notes])
+
+    def latex(self) -> str:
+        """The table as LaTeX, with the rules of booktabs."""
+        rows = [" & ".join(map(_escaped, row)) + r" \\" for row in self.rows]
+        head = " & ".join(map(_escaped, self.head)) + r" \\"
+        columns = "l" + "r" * (len(self.head) - 1)
+        lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+        return "\n".join([*lines, r"\end{tabular}"]) + "\n"
 
     def html(self) -> str:
         """For a notebook: no script, no style sheet, everything escaped."""

@@ -70,7 +70,7 @@ def _controller() -> Any:
 
 
 @contextmanager
-def limited(n_threads: int) -> Iterator[None]:
+def limit_threads(n_threads: int) -> Iterator[None]:
     """Keep OpenMP of scikit-learn within some threads."""
     with _controller().limit(limits=n_threads, user_api="openmp"):
         yield

@@ -6,9 +6,9 @@ import copy
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -214,12 +214,14 @@ def _check_cross_sections(analysis: Analysis) -> None:
 
 
 def _check_systematics(analysis: Analysis) -> None:
-    for region, sample, (first, second) in _pairs(analysis):
-        if modifier_of(first) == modifier_of(second):
-            raise InputError(
-                f"two systematics move sample {sample!r} in region {region!r} by one modifier {modifier_of(first)!r}: "
-                f"{first['Name']!r} and {second['Name']!r}; join them"
-            )
+    for region, sample in product(analysis.regions, analysis.simulated):
+        own = [s for s in analysis.systematics if holds(region, sample) and acts(s, region, sample)]
+        for first, second in combinations(own, 2):
+            if modifier_of(first) == modifier_of(second):
+                raise InputError(
+                    f"two systematics move sample {sample['Name']!r} in region {region['Name']!r} by one modifier "
+                    f"{modifier_of(first)!r}: {first['Name']!r} and {second['Name']!r}; join them"
+                )
     for systematic in analysis.systematics:
         name = systematic["Name"]
         for direction in DIRECTIONS:
@@ -236,13 +238,3 @@ def _check_systematics(analysis: Analysis) -> None:
                     )
             if template.get("Symmetrize") and direction == "Up":
                 raise InputError(f"systematic {name!r} has Symmetrize in Up; cabinetry mirrors Up into Down only")
-
-
-def _pairs(analysis: Analysis) -> Iterator[tuple[str, str, tuple[dict[str, Any], dict[str, Any]]]]:
-    """Systematics that change one sample in one region, two by two."""
-    for region in analysis.regions:
-        for sample in analysis.simulated:
-            own = [s for s in analysis.systematics if holds(region, sample) and acts(s, region, sample)]
-            for k, first in enumerate(own):
-                for second in own[k + 1 :]:
-                    yield region["Name"], sample["Name"], (first, second)

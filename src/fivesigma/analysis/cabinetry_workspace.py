@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import re
 import warnings
@@ -16,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
 from fivesigma.analysis.configuration import DIRECTIONS, Analysis, listed, name_of_data
 from fivesigma.analysis.histograms import Histograms
 from fivesigma.categories.workspace import discovery_significance
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["SafeNames", "build_workspace", "cabinetry_config", "fit_workspace", "write_config"]
+__all__ = ["SafeNames", "build_workspace", "cabinetry_config", "config_text", "fit_workspace", "fitting"]
 
 HISTOGRAMS = "histograms"
 _LONGEST = 60  # characters of a name within the name of a file
@@ -125,12 +123,9 @@ def without_regions(content: dict[str, Any], names: Collection[str]) -> dict[str
     }
 
 
-def write_config(config: dict[str, Any], path: Path) -> Path:
-    """Write a configuration as YAML; the file appears whole or not at all."""
-    with written_whole(path) as beside:
-        text = need("yaml").safe_dump(config, sort_keys=False, allow_unicode=True, width=120)
-        beside.write_text(text, encoding="utf-8")
-    return path
+def config_text(config: dict[str, Any]) -> str:
+    """A configuration as YAML."""
+    return str(need("yaml").safe_dump(config, sort_keys=False, allow_unicode=True, width=120))
 
 
 def build_workspace(
@@ -210,22 +205,12 @@ def fitting() -> Iterator[list[str]]:
         pyhf.set_backend(*backend)
 
 
-class _Listener(logging.Handler):
-    """Collects warnings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING:
-            self.said.append(record.getMessage())
-
-
 @contextmanager
 def _listening() -> Iterator[list[str]]:
     """Collect cabinetry's and pyhf's warnings in place of printing them."""
-    handler, loggers = _Listener(), [logging.getLogger(name) for name in ("cabinetry", "pyhf")]
+    said: list[str] = []
+    handler, loggers = logging.Handler(logging.WARNING), [logging.getLogger(name) for name in ("cabinetry", "pyhf")]
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     before = [logger.propagate for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
@@ -233,15 +218,8 @@ def _listening() -> Iterator[list[str]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield handler.said
+            yield said
     finally:
         for logger, propagate in zip(loggers, before, strict=True):
             logger.removeHandler(handler)
             logger.propagate = propagate
-
-
-def write_workspace_file(workspace: dict[str, Any], path: Path) -> Path:
-    """Write a workspace as cabinetry does; the file appears whole or not at all."""
-    with written_whole(path) as beside:
-        beside.write_text(json.dumps(workspace, sort_keys=True, indent=4), encoding="utf-8")
-    return path

@@ -17,7 +17,7 @@ import numpy as np
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.analysis.configuration import Analysis
-from fivesigma.analysis.histograms import Filled, Histograms, Key, fill_histogram, read_filled
+from fivesigma.analysis.histograms import Histograms, Key, fill_histogram, read_filled
 from fivesigma.analysis.ntuple_reader import Entries, Reader, check_finite, texts_of
 from fivesigma.analysis.templates import Template, by_tree
 from fivesigma.errors import InputError, shortened
@@ -40,15 +40,8 @@ class RegionCounts:
         for template in templates:
             if template.systematic is None and template.key in self.sums:
                 n, w, w2, _ = self.sums[template.key].tolist()
-                found.append(
-                    {
-                        "region": template.region,
-                        "sample": template.sample,
-                        "entries": int(n),
-                        "yield": w,
-                        "effective": w**2 / w2 if w2 > 0 else 0.0,
-                    }
-                )
+                values = (template.region, template.sample, int(n), w, w**2 / w2 if w2 > 0 else 0.0)
+                found.append(dict(zip(("region", "sample", "entries", "yield", "effective"), values, strict=True)))
         return found
 
 
@@ -87,7 +80,8 @@ def count(
                     filled = fill_histogram(
                         edges[template.region], entries.values[template.variable][rows], weight[rows]
                     )
-                    out.filled[template.key] = _sum(out.filled.get(template.key), filled)
+                    before = out.filled.get(template.key)
+                    out.filled[template.key] = filled if before is None else before + filled
                 if (
                     template.region in analysis.settings.regions
                     and template.systematic is None
@@ -131,10 +125,6 @@ def regions_inside(
                 "unblind"
             )
     return inside
-
-
-def _sum(before: Filled | None, filled: Filled) -> Filled:
-    return filled if before is None else before + filled
 
 
 def _shared(users: Sequence[Template], inside: dict[tuple[str, str], BoolArray]) -> int:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from fivesigma._tools.drawing import draw_data, draw_label, legend_above
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
-from fivesigma._types import Array, BoolArray
+from fivesigma._types import Array
 from fivesigma.analysis.cabinetry_workspace import fitting
 from fivesigma.datasets.events import Events
 from fivesigma.errors import shortened
@@ -24,11 +25,12 @@ from fivesigma.scored.scored_events import ScoredEvents
 __all__ = ["CATEGORIES", "Album", "draw_features", "draw_fit", "draw_overtraining"]
 
 CATEGORIES = "category of the score"
+_IMPACTS = ("prefit_up", "prefit_down", "postfit_up", "postfit_down")
 _BINS = 20  # of a feature
 _MOST_FEATURES = 30
 _MOST_RANKED = 20
-_REPLICAS = 100
-_MOST_EVENTS = 200_000  # of the check of overtraining
+_REPLICAS = 50
+_MOST_EVENTS = 50_000  # of the check of overtraining
 
 
 class Album:
@@ -38,6 +40,7 @@ class Album:
         self.folder, self.label = folder, label
         self.files: list[Path] = []
         self.shown: list[tuple[str, bytes]] = []
+        self.impacts: list[dict[str, Any]] = []  # of each parameter on the signal strength
         folder.mkdir(exist_ok=True)
 
     def axes(self) -> Any:
@@ -130,6 +133,10 @@ def draw_fit(
             return [f"there is no ranking, because a fit with a shifted parameter failed ({type(err).__name__}: {why})"]
         drawn = cabinetry.visualize.ranking(ranked, max_pars=_MOST_RANKED, **options)
         album.add(drawn, "ranking", "Impact of the parameters on the signal strength")
+        album.impacts = [
+            dict(zip(("parameter", *_IMPACTS), (label, *map(float, values)), strict=True))
+            for label, *values in zip(ranked.labels, *(getattr(ranked, side) for side in _IMPACTS), strict=True)
+        ]
         return []
 
 
@@ -174,7 +181,9 @@ def draw_overtraining(album: Album, name: str, model: Any, events: Events, by: s
     weight, signal = np.maximum(events.weight, 0.0), events.is_signal
     rng = np.random.default_rng(0)
     drawn = [np.ones(len(events)), *rng.poisson(1.0, (_REPLICAS, len(events))).astype(np.float64)]
-    areas = np.array([_areas(score, signal, weight, drawn) for score in scores])
+    areas = np.array(
+        [[roc_auc_score(signal, score, sample_weight=weight * replica) for replica in drawn] for score in scores]
+    )
     difference, error = areas[0, 0] - areas[1, 0], float((areas[0, 1:] - areas[1, 1:]).std(ddof=1))
     ax, centre, highest = album.axes(), (found.edges[:-1] + found.edges[1:]) / 2, 0.0
     for one, colour in zip(found.classes, (SIGNALS[0], BACKGROUNDS[0]), strict=True):
@@ -188,17 +197,3 @@ def draw_overtraining(album: Album, name: str, model: Any, events: Events, by: s
     album.add(ax.figure, f"overtraining{name}", "Overtraining: scores by fits that have seen the events, and have not")
     area = f"area under the ROC curve {areas[0, 0]:.4f} in fold and {areas[1, 0]:.4f} out of fold"
     return [f"overtraining{name.replace('_', ' of ', 1)}: {area}, a difference of {difference:.4f} +- {error:.4f}"]
-
-
-def _areas(score: Array, signal: BoolArray, weight: Array, replicas: Collection[Array]) -> list[float]:
-    """Area under the ROC curve of each replica; events of equal score count half."""
-    order = np.argsort(score, kind="stable")
-    first = np.append(True, np.diff(score[order]) > 0)
-    group, is_signal = np.cumsum(first) - 1, signal[order]
-    out = []
-    for replica in replicas:
-        w = (weight * replica)[order]
-        s, b = (np.bincount(group, np.where(c, w, 0.0)) for c in (is_signal, ~is_signal))
-        below = np.cumsum(b) - b / 2
-        out.append(float((s * below).sum() / (s.sum() * b.sum())))
-    return out

@@ -105,8 +105,8 @@ class Reader:
                 require(name, source)
             plan = Plan(kinds, derived | defined, None if cut is None else Expression(cut, "Filter"))
             blocks = [block.columns for block in read_blocks(source, plan)]
-            if not blocks:  # which a part of a sample may be
-                return self._empty(tree, texts, columns, features=features)
+            if not blocks:  # a part of a sample may have no entries
+                blocks = [dict.fromkeys((*kinds, *derived, *defined), np.empty(0, dtype=np.intp))]
             read = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
             number = read[self._number[0]] if self._number else np.arange(len(next(iter(read.values()))))
             if number.dtype.kind not in "iu":
@@ -121,12 +121,6 @@ class Reader:
                     X[np.float32(self.columns.missing) == X] = np.nan
         values = {text: read[f"value {text}"].astype(np.float64) for text in texts}
         return Entries(tree, number, values, {name: read[name] for name in columns}, X)
-
-    def _empty(self, tree: Tree, texts: Collection[str], columns: Collection[str], *, features: bool) -> Entries:
-        """A tree without entries."""
-        X = np.empty((0, len(self.feature_names)), dtype=np.float32) if features else None
-        none = np.empty(0)
-        return Entries(tree, np.empty(0, dtype=np.intp), dict.fromkeys(texts, none), dict.fromkeys(columns, none), X)
 
     def flat(self, tree: Tree, names: Collection[str]) -> list[str]:
         """Those of these branches that have one number per event, and a name that every program can read."""
@@ -178,12 +172,8 @@ def check_finite(weight: Array, entries: Entries, template: Template) -> None:
 
 def texts_of(templates: Collection[Template]) -> list[str]:
     """Expressions of some templates: conditions, weights and variables, each once; the score is none."""
-    found: dict[str, None] = {}
-    for template in templates:
-        for text in (template.condition, template.weight, None if template.needs_score else template.variable):
-            if text is not None:
-                found[text] = None
-    return list(found)
+    named = ((t.condition, t.weight, None if t.needs_score else t.variable) for t in templates)
+    return list(dict.fromkeys(text for texts in named for text in texts if text is not None))
 
 
 @contextmanager

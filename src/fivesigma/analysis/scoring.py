@@ -64,7 +64,8 @@ class Scorer:
             advance(0, f"{tree.file.name} {tree.name}")
             given = self.analysis.settings.score
             texts = [*texts_of(wanted), *([] if given is None else [given])]
-            kept = [] if friends else self.reader.flat(tree, _names_of(self.reader, texts))
+            own = [template for template in wanted if template.region in self.analysis.settings.regions]
+            kept = [] if friends else self.reader.flat(tree, _names_of(self.reader, texts_of(own)))
             entries = self.reader.read(tree, wanted[0].owner, dict.fromkeys(texts), kept, features=given is None)
             if entries.X is not None:  # events that no template has need no features
                 used = np.any([entries.truth(template.condition) for template in wanted], axis=0)

@@ -12,7 +12,7 @@ from fivesigma.analysis.counting import table
 from fivesigma.analysis.step_record import Record
 from fivesigma.reporting import Section
 
-__all__ = ["expectation_section", "lines", "waterfall_table", "yields_table"]
+__all__ = ["expectation_section", "impacts_table", "lines", "waterfall_table", "yields_table"]
 
 _AID = (
     "Systematic uncertainties and the statistics of the simulation are profiled. The first number is from edges that "
@@ -125,6 +125,13 @@ def waterfall_table(steps: Sequence[Sequence[Any]], what: str) -> str:
     changes = ["", *(f"${after[1] - before[1]:+.3f}$" for before, after in pairwise(steps))]
     body = [[_escaped(name), change, f"{z:.3f}"] for (name, z), change in zip(steps, changes, strict=True)]
     return _tabular(["source", "change", what], body)
+
+
+def impacts_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Impacts of the parameters on the signal strength as a LaTeX table, the largest first."""
+    ordered = sorted(rows, key=lambda row: -max(abs(row["postfit_up"]), abs(row["postfit_down"])))
+    body = [[_escaped(name), *(f"${value:+.4f}$" for value in values)] for name, *values in map(dict.values, ordered)]
+    return _tabular([_escaped(key) for key in rows[0]], body)
 
 
 def _tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

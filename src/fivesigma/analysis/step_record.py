@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fivesigma
-from fivesigma._tools.files import read_text, written_whole
+from fivesigma._tools.files import read_text, write_text
 from fivesigma.analysis.schema import check_schema
 from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import InputError, shortened
@@ -124,8 +124,7 @@ class Record:
         }
         content = json.loads(json.dumps(content, allow_nan=False))  # as it is read
         content["digest"] = _digest_of(content)
-        with written_whole(self.folder / RECORD) as beside:
-            beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_text(self.folder / RECORD, json.dumps(content, indent=1) + "\n")
 
     def file_digest(self, path: File) -> str:
         """SHA-256 of a file; one of the same size and time of change is not read again, and a remote one not at all."""

@@ -7,32 +7,29 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import write_text
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
 from fivesigma.analysis import all_regions, counting, edge_choice, workspace_checks
 from fivesigma.analysis import cabinetry_workspace as cab
 from fivesigma.analysis.analysis_file import read_analysis
-from fivesigma.analysis.configuration import CUT, QUANTITY, SCORE, Analysis, find_named, holds, name_of_data
+from fivesigma.analysis.configuration import CUT, QUANTITY, SCORE, find_named, holds, name_of_data
 from fivesigma.analysis.edge_choice import RegionEvents
 from fivesigma.analysis.figures import CATEGORIES, Album, draw_features, draw_fit, draw_overtraining
 from fivesigma.analysis.histograms import (
     Filled,
     Histograms,
     fill_histogram,
-    read_filled,
     read_histograms,
     table_of,
     write_histograms,
 )
-from fivesigma.analysis.ntuple_reader import Reader, texts_of
 from fivesigma.analysis.region_model import (
     GivenScore,
     check_model,
@@ -40,27 +37,24 @@ from fivesigma.analysis.region_model import (
     training_events,
     training_systematics,
 )
-from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
-from fivesigma.analysis.step_lines import expectation_section, lines, waterfall_table, yields_table
-from fivesigma.analysis.step_record import STEPS, Record, digest
-from fivesigma.analysis.templates import Template, by_tree, templates_of
+from fivesigma.analysis.run_state import RunState
+from fivesigma.analysis.scoring import ntuple_names
+from fivesigma.analysis.step_lines import expectation_section, impacts_table, lines, waterfall_table, yields_table
+from fivesigma.analysis.step_record import STEPS, Record
+from fivesigma.analysis.templates import by_tree
 from fivesigma.cut.best_cut import scan
-from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.estimators.make import MODELS
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.reporting import Section, report
 from fivesigma.scored.scored_events import ScoredEvents
-from fivesigma.store import load, save
+from fivesigma.store import save
 
 __all__ = ["analyse"]
 
 _Result = tuple[Iterable[Path], dict[str, Any]]
-# Scores lie between 0 and 1, and cabinetry drops what lies at or above the last edge.
-ABOVE = 1.01
 FIGURES = "figures"
 
 
@@ -148,217 +142,8 @@ def analyse(
     return record
 
 
-class _Run:
-    """One run of an analysis; what several steps need is made once."""
-
-    def __init__(
-        self,
-        analysis: Analysis,
-        record: Record,
-        *,
-        unblind: bool,
-        friends: bool,
-        n_jobs: int | None,
-        verbose: int,
-    ) -> None:
-        self.record, self.folder = record, record.folder
-        self.saved: Any = None  # a model that exists already
-        settings = analysis.settings
-        if settings.score is None and settings.model not in MODELS:
-            self.saved = load(str(settings.model))
-            features = settings.features or tuple(Columns.of_model(self.saved).features or ())
-            analysis = replace(analysis, settings=replace(settings, features=features))
-        self.analysis = analysis
-        self.unblind, self.friends, self.n_jobs, self.verbose = unblind, friends, n_jobs, verbose
-        self.templates = templates_of(analysis)
-        for region in analysis.regions:  # whose bins are those of their histograms
-            if analysis.is_filled(region):
-                first = next(template for template in self.templates if template.region == region["Name"])
-                edges, _ = read_filled(first.files[0], str(first.histogram), first.owner)
-                region |= {"Binning": edges.tolist(), "Variable": region.get("Variable", region["Name"])}
-
-    # What each step depends on.
-
-    def inputs(self, name: str) -> str:
-        """Digest of all that a step depends on."""
-        settings, record = asdict(self.analysis.settings), self.record
-        reading = {key: settings[key] for key in ("features", "event_number", "folds", "regions", "each")}
-        normed = [self.analysis.signal, self.analysis.config["NormFactors"], self.analysis.fixed]
-        if name == "read":
-            shown = [self.analysis.regions, settings["validation"], self.unblind, normed]
-            return digest(reading, self._described(self.templates), shown)
-        if name == "train":
-            model: dict[str, Any] = {key: settings[key] for key in ("options", "score", "goal", "model")}
-            if self.saved is not None:
-                files = sorted(path for path in Path(settings["model"]).rglob("*") if path.is_file())
-                model["model"] = [(path.name, self.record.file_digest(path)) for path in files]
-            known: list[Any] = [self._described(self.region_nominal)]
-            if self.analysis.profiled:
-                known = [self._described(self.region_templates), self.analysis.varied, record["read"]["norms"]]
-            factors = [
-                self.analysis.norm_factor(region, sample)
-                for region in self.analysis.chosen
-                for sample in self.analysis.simulated
-            ]
-            return digest(reading, model, known, self.analysis.signal, factors)
-        if name == "score":
-            trees = [(self.record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
-            named = [] if self.friends else sorted(texts_of(self.templates))
-            names = list(ntuple_names(self.templates).values())
-            return digest(names, trees, reading, named, self.friends, settings["score"], record.outputs("train"))
-        if name == "categorise":
-            wanted = {
-                key: settings[key]
-                for key in ("goal", "categories", "edges", "min_effective", "min_background", "blind_above")
-            }
-            own = [template for template in self.templates if template.needs_score]
-            chosen = [wanted, self.analysis.regions, self.analysis.systematics, self.unblind, normed]
-            return digest(chosen, self._described(own), record.outputs("read", "score"))
-        if name == "workspace":
-            shown = [settings["validation"], record["categorise"]]
-            return digest(self.analysis.config, record.outputs("read", "categorise"), shown)
-        outputs = record.outputs("train", "categorise", "workspace")
-        shown = [settings["label"], settings["blind_above"], self.unblind]
-        return digest(outputs, record["categorise"], record["workspace"], shown)
-
-    def _described(self, templates: Sequence[Template]) -> list[Any]:
-        """Templates with the contents of their files in place of the names."""
-        return [
-            asdict(template) | {"files": [self.record.file_digest(file) for file in template.files]}
-            for template in templates
-        ]
-
-    def look_at_files(self) -> None:
-        """Form the digests of all files, which are then known: large ones take a while."""
-        files = list(dict.fromkeys(file for template in self.templates for file in template.files))
-        folder = self.folder.resolve()
-        with bar(len(files), bool(self.verbose), "files") as advance:
-            for file in files:
-                if isinstance(file, Path) and file.resolve().is_relative_to(folder):
-                    raise InputError(f"{file} is an input within the folder of the results, {folder}; move one of them")
-                advance(0, file.name)
-                self.record.file_digest(file)
-                advance(1, "")
-        self.record.write()
-
-    # What several steps need.
-
-    @cached_property
-    def region_templates(self) -> list[Template]:
-        """Simulated templates of the chosen regions."""
-        return [t for t in self.templates if t.region in self.analysis.settings.regions and not t.is_data]
-
-    @cached_property
-    def region_nominal(self) -> list[Template]:
-        """Those of them that are nominal."""
-        return [template for template in self.region_templates if template.systematic is None]
-
-    @property
-    def hidden(self) -> list[str]:
-        """Regions whose data are not looked at."""
-        data = self.analysis.data
-        if self.unblind or data is None:
-            return []
-        return [region["Name"] for region in self.analysis.chosen if holds(region, data)]
-
-    @cached_property
-    def reader(self) -> Reader:
-        """Reads trees."""
-        return Reader(self.analysis.settings, self.region_nominal[0])
-
-    @cached_property
-    def models(self) -> dict[str, Any]:
-        """The trained models by the branches of their scores; none where the score exists already."""
-        if self.analysis.settings.score is not None:
-            return {}
-        return {branch: load(self._model_folder(branch)) for branch in self.analysis.models}
-
-    def _model_folder(self, branch: str) -> Path:
-        return self.folder / "model" / branch if self.analysis.settings.each else self.folder / "model"
-
-    @cached_property
-    def scorer(self) -> Scorer:
-        """Events of the regions that are binned in a score, found in the ntuples unless they were scored just now."""
-        scorer = self._new_scorer()
-        with bar(len(self.trees), bool(self.verbose), "scores") as advance:
-            scorer.find(self.folder / "ntuples", ntuple_names(self.templates), advance=advance)
-        return scorer
-
-    def _new_scorer(self) -> Scorer:
-        return Scorer(self.analysis, self.templates, self.reader, hidden=self.hidden)
-
-    def _events(self, scored: Scored) -> dict[str, RegionEvents]:
-        """Events of each chosen region, with free norm factors as wide as the control regions leave them."""
-        widths = self.record["read"]["norms"]
-        return {
-            region["Name"]: edge_choice.events_of_region(
-                self.analysis, region, scored, all_regions.normalisations(self.analysis, widths, [region])
-            )
-            for region in self.analysis.chosen
-        }
-
-    @cached_property
-    def events(self) -> dict[str, RegionEvents]:
-        """Simulated events of each chosen region."""
-        return self._events(self.scorer.events)
-
-    @cached_property
-    def chosen(self) -> dict[str, Any]:
-        """Categories or the cut of each chosen region."""
-        return edge_choice.choose_edges(self.events, self.analysis.settings)
-
-    @property
-    def safe_names(self) -> cab.SafeNames:
-        """Names in the workspace."""
-        return cab.SafeNames.of(self.analysis.config)
-
-    @property
-    def goal(self) -> str:
-        """What the categories are for."""
-        return self.analysis.settings.goal
-
-    def _shifts(self, edges: Mapping[str, Array], events: Mapping[str, RegionEvents]) -> dict[str, YieldShifts]:
-        return {name: edge_choice.shifts_in(edges[name], own) for name, own in events.items()}
-
-    def _together(self, parts: Mapping[str, YieldShifts]) -> YieldShifts:
-        """All chosen regions, with shared parameters."""
-        if len(parts) == 1:
-            return next(iter(parts.values()))
-        return all_regions.combine(self.analysis, parts, free_norms=False)
-
-    @property
-    def trees(self) -> list[Any]:
-        """All trees."""
-        return [tree for trees in by_tree(self.templates).values() for tree in trees]
-
-    @property
-    def binning(self) -> dict[str, Array]:
-        """Edges of each region, all finite."""
-        found = self.record["categorise"]
-        edges = {name: np.array([float(edge) for edge in own]) for name, own in found["edges"].items()}
-        return self._binning(edges, found["limits"])
-
-    def _limits(self) -> dict[str, list[float]]:
-        """Below and above every score."""
-        if self.analysis.settings.score is None:
-            return {branch: [0.0, ABOVE] for branch in self.analysis.models}
-        scores = np.concatenate([events.score for events in self.scorer.events.values()])
-        low, high = float(scores.min()), float(scores.max())
-        return {SCORE: [low, high + 0.01 * ((high - low) or 1.0)]}
-
-    def _binning(self, edges: Mapping[str, Array], limits: Mapping[str, Sequence[float]]) -> dict[str, Array]:
-        out = {}
-        for region in self.analysis.regions:
-            name = region["Name"]
-            if name not in edges:
-                out[name] = np.array(region["Binning"], dtype=np.float64)
-                continue
-            out[name] = edges[name].copy()
-            for at, limit in zip((0, -1), limits[self.analysis.score_of(name)], strict=True):
-                out[name][at] = limit if np.isinf(out[name][at]) else out[name][at]
-        return out
-
-    # The steps.
+class _Run(RunState):
+    """The steps."""
 
     def read(self) -> _Result:
         """Check all input, count events, and fill the histograms that need no score."""
@@ -423,7 +208,7 @@ class _Run:
             said.append(f"{where}{type(model).__name__} {how}")
         shutil.rmtree(self.folder / "model", ignore_errors=True)
         for branch, model in self.models.items():
-            folder = self._model_folder(branch)
+            folder = self.model_folder(branch)
             folder.parent.mkdir(exist_ok=True)
             save(model, folder)
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -455,7 +240,7 @@ class _Run:
         folder, names = self.folder / "ntuples", ntuple_names(self.templates)
         folder.mkdir(exist_ok=True)
         with bar(len(self.trees), bool(self.verbose), "score") as advance:
-            self.scorer = self._new_scorer()
+            self.scorer = self.new_scorer()
             self.scorer.write(folder, names, self.models, friends=self.friends, advance=advance)
         return [folder / name for name in names.values()], {}
 
@@ -468,26 +253,26 @@ class _Run:
             if settings.edges is None:
                 edges = {name: edge_choice.edges_of(one) for name, one in self.chosen.items()}
             advance(1, "")
-            seen = quoted = self._shifts(edges, self.events)
+            seen = quoted = self.shifts_in(edges, self.events)
             if settings.edges is None:  # chosen on these events
                 quoted = edge_choice.cross_fitted(self.events, settings, edges, advance=advance)
             other = None
             if plain and settings.edges is None:
-                events = self._events(plain)
+                events = self.events_in(plain)
                 own = {
                     name: edge_choice.edges_of(one) for name, one in edge_choice.choose_edges(events, settings).items()
                 }
                 advance(1, "")
                 other = self._described_value(
-                    self._together(edge_choice.cross_fitted(events, settings, own, advance=advance))
+                    self.together(edge_choice.cross_fitted(events, settings, own, advance=advance))
                 )
-        together = self._together(seen)
+        together = self.together(seen)
         notes = list(together.notes())
         outside = sum(int((events.nominal.score >= edges[name][-1]).sum()) for name, events in self.events.items())
         if outside:
             notes.append(f"{outside:,} simulated events lie at or above the last edge and are in no category")
-        limits, filled = self._limits(), Histograms()
-        binning = self._binning(edges, limits)
+        limits, filled = self.score_limits(), Histograms()
+        binning = self.finite_edges(edges, limits)
         shown = Histograms()
         for template in self.templates:
             if template.needs_score:
@@ -501,7 +286,7 @@ class _Run:
         found = {
             "edges": {name: list(map(repr, own.tolist())) for name, own in edges.items()},
             "limits": limits,
-            "cross_fitted": self._described_value(self._together(quoted)),
+            "cross_fitted": self._described_value(self.together(quoted)),
             "in_sample": self._described_value(together),
             "plain": other,
             "all_regions": self._with_others(quoted, seen, filled),
@@ -549,12 +334,12 @@ class _Run:
             validation = [names.regions[name] for name in self.analysis.settings.validation]
             workspace, config = (cab.without_regions(whole, validation) for whole in (shown, config))
             files = [
-                cab.write_config(config, self.folder / "cabinetry.yml"),
-                cab.write_workspace_file(workspace, self.folder / "workspace.json"),
+                write_text(self.folder / "cabinetry.yml", cab.config_text(config)),
+                write_text(self.folder / "workspace.json", _as_json(workspace)),
                 counting.write_csv(self.folder / "templates.csv", table_of(histograms, binning)),
             ]
             if validation:
-                files.append(cab.write_workspace_file(shown, self.folder / "validation.json"))
+                files.append(write_text(self.folder / "validation.json", _as_json(shown)))
             advance(1, "fit")
             found = cab.fit_workspace(workspace, self.goal)
             advance(1, "")
@@ -619,10 +404,10 @@ class _Run:
                 advance(1, name)
         tables = {"yields.tex": yields_table(self.record["read"]["yields"])}
         tables["waterfall.tex"] = waterfall_table(found["cross_fitted"]["waterfall"], QUANTITY[self.goal])
-        for file, text in tables.items():
-            with written_whole(self.folder / file) as beside:
-                beside.write_text(text, encoding="utf-8")
-            files.append(self.folder / file)
+        if album.impacts:
+            files.append(counting.write_csv(self.folder / "impacts.csv", album.impacts))
+            tables["impacts.tex"] = impacts_table(album.impacts)
+        files += [write_text(self.folder / file, text) for file, text in tables.items()]
         return files, {"notes": notes}
 
     def _draw_fit(self, album: Album) -> list[str]:
@@ -681,3 +466,8 @@ class _Run:
         page = report(model, shown_events, title=title, sections=[section], **shown)
         ending = "" if len(self.events) == 1 else f"_{self.safe_names.regions[name]}"
         return page.write(self.folder / f"report{ending}.html")
+
+
+def _as_json(workspace: dict[str, Any]) -> str:
+    """A workspace as cabinetry writes it."""
+    return json.dumps(workspace, sort_keys=True, indent=4)

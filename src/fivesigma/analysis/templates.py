@@ -131,9 +131,8 @@ class _Resolver:
         if systematic is not None:
             who = f"systematic {systematic['Name']!r} {direction}"
         if analysis.is_filled(region):
-            return self.histogram(
-                region, sample, varied, (None, None) if systematic is None else (systematic["Name"], direction), who
-            )
+            name = (None if systematic is None else systematic["Name"], direction)
+            return self.histogram(region, sample, varied, who, name=name)
         replaced = replacements(varied.get("Variable"), who)
         variable = analysis.score_of(region["Name"]) if chosen else region["Variable"]
         if varied.get("Variable") is not None and not replaced:
@@ -170,12 +169,7 @@ class _Resolver:
         )
 
     def histogram(
-        self,
-        region: dict[str, Any],
-        sample: dict[str, Any],
-        varied: dict[str, Any],
-        name: tuple[str | None, str | None],
-        who: str,
+        self, region: Any, sample: Any, varied: Any, who: str, *, name: tuple[str | None, str | None]
     ) -> Template:
         """A histogram that exists already, at the place where cabinetry would find it."""
         general = self.analysis.config["General"]

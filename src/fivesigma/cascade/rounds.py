@@ -57,6 +57,18 @@ class Round:
         Class weights of the next round, with u_t.
     restart : int
         Which of several cascades it belongs to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fivesigma import CascadeClassifier
+    >>> y = np.repeat([1, 0], 500)
+    >>> X = np.random.default_rng(0).normal(size=(1000, 1)) + 2 * y[:, None]
+    >>> model = CascadeClassifier(LogisticRegression(), max_rounds=2, extra_rounds=0, random_state=0).fit(X, y)
+    >>> first = model.history_[0]
+    >>> bool(first.valid and first.s > 0 and first.significance > 0)
+    True
     """
 
     index: int
@@ -89,7 +101,14 @@ _MAYBE = ("u", "surrogate_before", "surrogate_after", "train_s", "train_b", "fol
 
 
 class History(list[Round]):
-    """Rounds of a cascade; its repr is a table."""
+    """Rounds of a cascade; its repr is a table.
+
+    Examples
+    --------
+    >>> from fivesigma import History
+    >>> len(History([]))
+    0
+    """
 
     def _summary(self) -> Summary:
         """The first and the last rounds, as `repr` and notebooks show them; ``*`` marks the highest so far."""
@@ -176,13 +195,9 @@ def _pair(signal: float, background: float) -> tuple[float, float]:
 
 def _restored(name: str, value: Any) -> Any:
     """A value of a column with its type."""
-    missing = value is None or value != value  # noqa: PLR0124 - NaN
-    if missing and name in _MAYBE:
+    if name in _MAYBE and (value is None or value != value):  # noqa: PLR0124 - NaN
         return None
-    if not isinstance(value, int | float):
-        raise InputError(f"the column {name!r} of the rounds has {str(value)[:40]!r} where a number belongs")
-    if name in _FLAGS or name in _WHOLE:
-        if missing or value != int(value) or (name in _FLAGS and value not in (0, 1)):
-            raise InputError(f"the column {name!r} of the rounds cannot hold {value!r}")
-        return bool(value) if name in _FLAGS else int(value)
-    return float(value)
+    try:
+        return bool(value) if name in _FLAGS else int(value) if name in _WHOLE else float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"the column {name!r} of the rounds cannot hold {str(value)[:40]!r}") from None

@@ -12,6 +12,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
+from fivesigma.categories.review import prune as prune_effects
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.yields import ProcessYields, check_counts
@@ -35,6 +36,7 @@ def to_pyhf(
     signal_staterror: bool = False,
     channel: str = "categories",
     data: Any = None,
+    prune: float | None = None,
 ) -> dict[str, Any]:
     """Describe categories as a HistFactory workspace: one channel with one bin per category.
 
@@ -58,6 +60,9 @@ def to_pyhf(
         Name of the channel.
     data : array-like of shape (n_categories,), optional
         Observed events; by default the expected s + b.
+    prune : float, optional
+        Drop a systematic from the processes of which it changes no category by this share; `fivesigma.prune` also has a
+        table of what it drops.
 
     Returns
     -------
@@ -108,7 +113,7 @@ def to_pyhf(
         widest = _WIDEST * max(1.0, float(observed.sum()) / scaled if scaled > 0 else 1.0)
         least = 0.0 if processes else -widest
         parameters.append({"name": name, "inits": [1.0], "bounds": [[least, widest]]})
-    return {
+    workspace = {
         "channels": [{"name": channel, "samples": samples}],
         "observations": [{"name": channel, "data": observed.tolist()}],
         "measurements": [
@@ -120,6 +125,7 @@ def to_pyhf(
         ],
         "version": "1.0.0",
     }
+    return workspace if prune is None else prune_effects(workspace, prune).workspace
 
 
 def _signals(by_process: Mapping[str, ProcessYields]) -> list[str]:
@@ -194,6 +200,17 @@ def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
         From `to_pyhf`.
     path : str or Path
         File to write.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from fivesigma import categorise, to_pyhf, write_workspace
+    >>> y = np.arange(200) % 2
+    >>> found = categorise(np.linspace(0, 1, 200), y, np.ones(200), 1, rule="peak")
+    >>> with TemporaryDirectory() as folder:
+    ...     write_workspace(to_pyhf(found), f"{folder}/workspace.json").name
+    'workspace.json'
     """
     path = Path(path)
     with written_whole(path) as beside:

@@ -108,6 +108,7 @@ def categorise(
     measurement those with the smallest uncertainty of the signal strength.
     """
     import fivesigma
+    from fivesigma.categories.review import template_notes
     from fivesigma.cut.best_cut import MIN_EFFECTIVE
     from fivesigma.significance import resolve_utility
 
@@ -166,7 +167,10 @@ def categorise(
     else:
         interval, _, note = found.interval(n_boot=replicas)
     if pyhf is not None:
-        fivesigma.write_workspace(fivesigma.to_pyhf(found), pyhf)
+        workspace = fivesigma.to_pyhf(found)
+        fivesigma.write_workspace(workspace, pyhf)
+        for note in template_notes(workspace):
+            click.echo(f"note: {note}", err=True)
     if combine is not None:
         fivesigma.to_combine(found, combine, force=force)
     what = "uncertainty" if found.goal == "measurement" else "significance"

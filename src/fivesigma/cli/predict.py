@@ -140,14 +140,16 @@ def _to_root(
     from fivesigma.datasets import load_events
     from fivesigma.datasets.columns import Columns
     from fivesigma.datasets.root import RootTree
+    from fivesigma.datasets.sources import find_targets
     from fivesigma.datasets.write import add_branches, write_trees
 
-    if len(files) != 1 or not files[0].lower().endswith(".root"):
+    targets = find_targets(files)
+    if len(targets) != 1 or not targets[0].name.lower().endswith(".root"):
         where_to = files[0] if output is None else output.name
-        raise InputError(f"scores in {where_to} belong to one ROOT file; {len(files)} files were given")
+        raise InputError(f"scores in {where_to} belong to one ROOT file; {len(targets)} files were given")
     if where is not None:
         raise InputError("every entry gets a score in a ROOT file; leave --where out, or write .csv or .parquet")
-    names = trees or RootTree.trees_of(Path(files[0]))
+    names = trees or RootTree.trees_of(targets[0].path)
     trained = Columns.of_model(fitted)
     counts: list[int] = []
 

@@ -40,6 +40,9 @@ def _n_bins(text: str) -> int | dict[str, int]:
 @click.option("--report", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page (HTML).")
 @click.option("--combine", type=click.Path(path_type=Path), metavar="FOLDER",
               help="Write datacard.txt and shapes.root for combine.")  # fmt: skip
+@click.option("--hepdata", type=click.Path(path_type=Path), metavar="FOLDER", help="Write a submission for HEPData.")
+@click.option("--prune", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="Drop systematics from samples of which they change no new bin by this share.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @force_option
 def rebin(
@@ -57,6 +60,8 @@ def rebin(
     picture: Path | None,
     page: Path | None,
     combine: Path | None,
+    hepdata: Path | None,
+    prune: float | None,
     as_json: bool,
     force: bool,
 ) -> None:
@@ -66,6 +71,7 @@ def rebin(
     looked at. The edges are printed for a cabinetry file: numbers of the axis, or of the fine bins.
     """
     import fivesigma
+    from fivesigma.categories.review import template_notes
 
     for path in (output, picture, page):
         if path is not None:
@@ -81,14 +87,23 @@ def rebin(
         signal=None if signal is None else signal.split(","),
         variation=variation,
     )
+    new = found.workspace
+    if prune is not None:
+        pruned = fivesigma.prune(new, prune)
+        new = pruned.workspace
+        click.echo(repr(pruned), err=True)
+    for note in template_notes(new):
+        click.echo(f"note: {note}", err=True)
     if output is not None:
-        fivesigma.write_workspace(found.workspace, output)
+        fivesigma.write_workspace(new, output)
+    if hepdata is not None:
+        fivesigma.write_hepdata(new, hepdata, force=force)
     if picture is not None:
         found.save_plot(picture)
     if page is not None:
         found.report(page)
     if combine is not None:
-        fivesigma.to_combine(found.workspace, combine, force=force)
+        fivesigma.to_combine(new, combine, force=force)
     if as_json:
         what = "significance" if goal == "discovery" else "uncertainty"
         result: dict[str, Any] = {"edges": found.edges, "binning": found.binning, what: found.figure}

@@ -12,7 +12,10 @@ from fivesigma.cli.options import scores_options, stream_option
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from fivesigma.significance import Utility
+    from collections.abc import Mapping
+
+    from fivesigma import ScoredFiles, Utility
+    from fivesigma.yields import ProcessYields
 
 
 @click.command(epilog="Example: fivesigma score scores.csv --b-reg 10 --yields 692 411000")
@@ -40,17 +43,20 @@ def score(
     """
     import numpy as np
 
+    from fivesigma import ScoredEvents, ScoredFiles
     from fivesigma.cut.bootstrap import paired_difference
-    from fivesigma.scored.scored_events import ScoredEvents
     from fivesigma.significance import resolve_utility
-    from fivesigma.yields import signal_and_background
-    from fivesigma.yields import yields as yields_of
+    from fivesigma.yields import class_sums, number_processes, process_yields, significance_of, standard_errors
 
     if cut is not None and fraction is not None:
         raise click.UsageError("give --cut or --fraction, not both")
     measure = resolve_utility(utility, b_reg)
     if stream:
-        _report(_streamed(scores, cut, fraction, signal, measure, yields), as_json=as_json)
+        cut, every, kept = _streamed(ScoredFiles(scores, signal, yields), cut, fraction)
+        (s, s2), (b, b2) = (class_sums(kept, signal=side) for side in (True, False))
+        z = significance_of(measure, float(s[0]), float(b[0]))
+        error = float(standard_errors(measure, s, b, s2, b2)[0])
+        _report(z, (z - error, z + error), measure, cut, every, kept, as_json=as_json)
         return
     read = ScoredEvents.read(scores, signal, yields)
     values, is_signal, weight = read.arrays()
@@ -61,74 +67,48 @@ def score(
     if selected is None:
         raise InputError(f"{scores.name} has no column 'selected': give --cut or --fraction")
     result = paired_difference(selected, selected, is_signal, weight, measure, n_boot=replicas)
-    kept = yields_of(selected, is_signal, weight, read.process)
-    all_s, all_b = signal_and_background(weight, is_signal)
-    found: dict[str, Any] = {
-        "significance": result.first,
-        "interval": result.first_interval,
-        "utility": repr(measure),
-        "cut": cut,
-        "fraction": float(selected.mean()),
-        "events": values.size,
-        "s": kept.s,
-        "b": kept.b,
-        "all_s": all_s,
-        "all_b": all_b,
-        "effective_s": kept.effective_s,
-        "effective_b": kept.effective_b,
-        "processes": {name: y.sum_of_weights for name, y in kept.by_process.items()},
-    }
-    _report(found, as_json=as_json)
+    processes = number_processes(is_signal, read.process, split_mixed=True)
+    every, kept = (process_yields(rows, 1, weight, processes) for rows in (np.zeros(values.size, int), selected - 1))
+    _report(result.first, result.first_interval, measure, cut, every, kept, as_json=as_json)
 
 
-def _streamed(  # noqa: PLR0917 - the options, in their order
-    scores: Path,
-    cut: float | None,
-    fraction: float | None,
-    signal: str | None,
-    measure: Utility,
-    yields: tuple[float, float] | None,
-) -> dict[str, Any]:
-    """Read files part by part; the interval is one standard error."""
+def _streamed(files: ScoredFiles, cut: float | None, fraction: float | None) -> tuple[float | None, Any, Any]:
+    """The cut, and yields of all and of selected events, in passes over files."""
     import numpy as np
 
     from fivesigma.cut.binned import BinnedRanking
-    from fivesigma.scored.scored_files import ScoredFiles
-    from fivesigma.yields import class_sums, significance_of, standard_errors
 
-    files = ScoredFiles(scores, signal, yields)
     if fraction is not None:
         ranking = BinnedRanking(files)
         n = max(1, round(fraction * ranking.n_events))
         ranking.resolve(ranking.bins_of(np.array([n - 1])))
         cuts = ranking.cuts()
         cut = float(cuts.score[np.searchsorted(cuts.last, n - 1)])
-    every, kept = files.selected(cut)
-    (s, s2), (b, b2) = (class_sums(kept, signal=side) for side in (True, False))
-    (all_s, _), (all_b, _) = (class_sums(every, signal=side) for side in (True, False))
-    z = significance_of(measure, float(s[0]), float(b[0]))
-    error = float(standard_errors(measure, s, b, s2, b2)[0])
-    n_all, n_kept = (sum(int(rows.events[0]) for rows in found.values()) for found in (every, kept))
-    with_processes = set(kept) != {"signal", "background"}
-    return {
-        "significance": z,
-        "interval": (z - error, z + error),
-        "utility": repr(measure),
-        "cut": cut,
-        "fraction": n_kept / n_all,
-        "events": n_all,
-        "s": float(s[0]),
-        "b": float(b[0]),
-        "all_s": float(all_s[0]),
-        "all_b": float(all_b[0]),
-        "effective_s": float(s[0] ** 2 / s2[0]) if s2[0] > 0 else 0.0,
-        "effective_b": float(b[0] ** 2 / b2[0]) if b2[0] > 0 else 0.0,
-        "processes": {k: float(v.sum_of_weights[0]) for k, v in sorted(kept.items())} if with_processes else {},
-    }
+    return cut, *files.selected(cut)
 
 
-def _report(found: dict[str, Any], *, as_json: bool) -> None:
+def _report(  # noqa: PLR0917 - one line of the result each
+    z: float,
+    interval: tuple[float, float],
+    measure: Utility,
+    cut: float | None,
+    every: Mapping[str, ProcessYields],
+    kept: Mapping[str, ProcessYields],
+    *,
+    as_json: bool,
+) -> None:
     """Print the result."""
+    from fivesigma.yields import class_sums
+
+    n_all, n_kept = (sum(int(rows.events[0]) for rows in found.values()) for found in (every, kept))
+    found: dict[str, Any] = {"significance": z, "interval": interval, "utility": repr(measure), "cut": cut}
+    found |= {"fraction": n_kept / n_all, "events": n_all}
+    for name, side in (("s", True), ("b", False)):
+        total, squares = (float(sums[0]) for sums in class_sums(kept, signal=side))
+        found |= {name: total, f"all_{name}": float(class_sums(every, signal=side)[0][0])}
+        found[f"effective_{name}"] = total**2 / squares if squares > 0 else 0.0
+    known = {} if set(kept) == {"signal", "background"} else kept  # else the events have no processes
+    found["processes"] = {name: float(rows.sum_of_weights[0]) for name, rows in sorted(known.items())}
     if as_json:
         click.echo(json.dumps(found))
         return

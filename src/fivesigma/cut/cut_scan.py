@@ -55,6 +55,16 @@ class CutScan:
         Significance of every cut, NaN where a cut is not valid.
     chosen : int
         Which of them is `cut`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import scan
+    >>> y = np.repeat([1, 0], 500)
+    >>> score = np.random.default_rng(0).normal(size=1000) + 2 * y
+    >>> best = scan(score, y, np.where(y == 1, 0.1, 1.0), rule="plateau")
+    >>> bool(best.s < 50 and best.b < 500 and best.significance == best.values[best.chosen])
+    True
     """
 
     ranking: Cuts

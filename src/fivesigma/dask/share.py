@@ -14,7 +14,7 @@ from fivesigma.datasets.events import Events
 from fivesigma.datasets.folds import hashed
 from fivesigma.datasets.stream import Chunk, held_out_rows
 from fivesigma.errors import InputError
-from fivesigma.yields import check_size, check_weights, learner_weights, name_rows, rescaling, split_labels
+from fivesigma.yields import check_size, check_weights, learner_weights, name_rows, scale_factor, split_labels
 
 _BINS = 1  # of the hash that draws the sample: any number but those of splits, which are not combined with it
 
@@ -218,7 +218,7 @@ def read_share(
             raise InputError(
                 f"cv={fraction!r} leaves no {name} among the {part} events of all workers; both classes are needed"
             )
-        factors.append(rescaling(f"{name} of the {part} events", float(present[at]), totals[at % 2]))
+        factors.append(scale_factor(f"{name} of the {part} events", float(present[at]), totals[at % 2]))
     train, held_out = (_side(rows, signal, weight, factors[2 * k : 2 * k + 2]) for k, rows in enumerate(sides.values()))
     n_train = float(counts[:2].sum())
     table = LocalTable(events, weight.size, hold=hold)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._tools.progress import end_if_given_up
-from fivesigma._tools.threads import limited
+from fivesigma._tools.threads import limit_threads
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade.rounds import History
 from fivesigma.estimators.grown import GrownCascadeClassifier
@@ -69,7 +69,7 @@ def find_tree_count(sample: TrainingSample, binding: Binding, params: dict[str, 
     losses: list[float] = []
     while not _has_risen(losses):
         end_if_given_up()
-        with limited(binding.n_threads):
+        with limit_threads(binding.n_threads):
             model.set_params(max_iter=(len(losses) + 1) * EVERY)
             model.fit(table, binding.target[binding.train], sample_weight=weight)
             score = np.asarray(model.predict_proba(judged)[:, 1])

@@ -72,7 +72,15 @@ NUISANCES: Mapping[str, tuple[float, float, float, float]] = {
 
 
 def draw_nuisances(rng: np.random.Generator) -> Nuisances:
-    """Draw all nuisances of one pseudo-experiment, as the challenge does."""
+    """Draw all nuisances of one pseudo-experiment, as the challenge does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma.fair_universe import draw_nuisances
+    >>> 0.9 <= draw_nuisances(np.random.default_rng(0)).tes <= 1.1
+    True
+    """
     drawn = {name: min(max(rng.normal(mean, width), low), high) for name, (mean, width, low, high) in NUISANCES.items()}
     return Nuisances(soft_met=min(rng.lognormal(0.0, 1.0), MAX_SOFT), **drawn)
 
@@ -171,6 +179,13 @@ def from_higgsml(events: Events) -> Events:
         With `FEATURES`, before the selection, which `move_events` applies. Both production modes are called htautau.
         The likelihood mass and the sum of transverse energies are left out, because they cannot be computed again
         after an energy scale.
+
+    Examples
+    --------
+    >>> from fivesigma.datasets import make_htautau
+    >>> from fivesigma.fair_universe import from_higgsml
+    >>> len(from_higgsml(make_htautau(200, random_state=0)).feature_names)
+    28
     """
     known = dict.fromkeys(events.feature_names)
     for name in (name for name in MEASURED if name not in (*known, *_LEFT_OUT)):

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import is_classifier
 
-from fivesigma._tools.threads import limited, threads_for
+from fivesigma._tools.threads import limit_threads, threads_for
 from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
 from fivesigma.learners.libraries import bind_learner, library_of
@@ -32,7 +32,7 @@ class MeanWeight:
         """Logarithm of the mean weight of each row."""
         if self.regressor is None:
             return np.full(X.shape[0], np.log(self.scale))
-        with limited(threads_for(-1, X.shape[0] * X.shape[1])):
+        with limit_threads(threads_for(-1, X.shape[0] * X.shape[1])):
             mean = self.scale * np.asarray(self.regressor.predict(X), dtype=np.float64).reshape(-1)
         return np.asarray(np.log(np.clip(mean, *self.bounds)))
 
@@ -52,7 +52,7 @@ def fit_mean_weight(estimator: Any, X: Any, weight: Array, seed: int, n_threads:
     regressor = seeded(estimator, seed, n_threads)
     if regressor.get_params().get("n_jobs", n_threads) is None:  # to boosters None means all cores
         regressor.set_params(n_jobs=n_threads)
-    with limited(n_threads):
+    with limit_threads(n_threads):
         regressor.fit(X, weight / scale)
     return MeanWeight(regressor, scale, bounds)
 
@@ -97,6 +97,6 @@ def _fit_unweighted(estimator: Any, binding: Binding) -> Model:
     """Train a classifier for which every event has the same weight; it need not take weights."""
     if library_of(estimator) is not None:
         return bind_learner(estimator, binding).fit(np.ones(binding.train.size))
-    with limited(binding.n_threads):
+    with limit_threads(binding.n_threads):
         model = seeded(estimator, binding.seed, binding.n_threads)
         return SklearnModel(model.fit(binding.rows(binding.train), binding.target[binding.train]))

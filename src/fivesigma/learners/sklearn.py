@@ -12,7 +12,7 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from fivesigma._tools.threads import limited, threads_for
+from fivesigma._tools.threads import limit_threads, threads_for
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.learners.protocols import Binding, Model
@@ -38,7 +38,7 @@ class SklearnModel:
 
     def signal_probability(self, X: Any) -> Array:
         """P(signal); the logistic function of the margin for learners without probabilities."""
-        with limited(threads_for(-1, X.shape[0] * X.shape[1])):
+        with limit_threads(threads_for(-1, X.shape[0] * X.shape[1])):
             if hasattr(self.estimator, "predict_proba"):
                 p = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
                 if p.shape != (X.shape[0], 2):
@@ -94,7 +94,7 @@ class SklearnTrainer(TableTrainer):
 
     def fit(self, weight: Array) -> SklearnModel:
         """Train a clone."""
-        with limited(self._threads):
+        with limit_threads(self._threads):
             estimator = clone(self._estimator)
             if not get_config()["enable_metadata_routing"] or not hasattr(estimator, "steps"):
                 estimator.fit(self._X, self._target, **{self._weight: weight})

@@ -47,6 +47,13 @@ class Varied:
         process that it does not contain is as in the nominal events.
     process : array-like, optional
         Name of the process of each event of a sample of its own, if the nominal events have processes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import Varied
+    >>> score = np.array([0.2, 0.9])
+    >>> systematics = {"energy": (Varied(score=score + 0.01), Varied(score=score - 0.01))}
     """
 
     score: ArrayLike | None = None
@@ -129,6 +136,15 @@ class YieldShifts:
         Yields by systematic and process.
     free : mapping of str to tuple of str
         Systematics without a constraint: the processes that a free normalisation scales; none for other variations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import Normalisation, yield_shifts
+    >>> shifts = yield_shifts([0, 1, np.inf], [1.5, 1.5, 0.5], [1, 0, 0], [5.0, 10.0, 900.0],
+    ...                       {"b": Normalisation("b", 0.2)}, process=["s", "b", "b"])
+    >>> [(name, round(z, 3)) for name, z in shifts.waterfall()][:2]
+    [('known background', 1.471), ('b', 1.462)]
     """
 
     edges: Array

@@ -20,7 +20,7 @@ from fivesigma.datasets.stream import EventStream, has_changed
 from fivesigma.datasets.tables import ParquetFile
 from fivesigma.errors import InputError
 from fivesigma.scored.scored_events import ScoredEvents, check_ending
-from fivesigma.yields import ProcessYields, number_processes, process_yields, rescaling
+from fivesigma.yields import ProcessYields, number_processes, process_yields, scale_factor
 
 if TYPE_CHECKING:
     from fivesigma.datasets.columns import Kind, Source
@@ -156,8 +156,8 @@ class ScoredFiles:
             return (background, signal), (1.0, 1.0)
         totals = self._yields
         return (background, signal), (
-            rescaling("signal", sums[signal], totals[0]),
-            rescaling("background", sums[background], totals[1]),
+            scale_factor("signal", sums[signal], totals[0]),
+            scale_factor("background", sums[background], totals[1]),
         )
 
     def by_process(self, edges: Array) -> dict[str, ProcessYields]:

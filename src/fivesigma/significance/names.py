@@ -28,7 +28,14 @@ def own_number(kind: type[Any]) -> str | None:
 
 
 def describe_utilities() -> str:
-    """All names with the numbers that they take, as in ``on_off(TAU)``."""
+    """All names with the numbers that they take, as in ``on_off(TAU)``.
+
+    Examples
+    --------
+    >>> from fivesigma.significance import describe_utilities
+    >>> print(describe_utilities())
+    ams2, ams3, s_over_root_sb, on_off(TAU), gaussian_background(SIGMA) or relative_background(FRACTION)
+    """
     numbers = {name: own_number(kind) for name, kind in UTILITIES.items()}
     *most, last = [name if number is None else f"{name}({number.upper()})" for name, number in numbers.items()]
     return f"{', '.join(most)} or {last}"

@@ -48,6 +48,14 @@ class Utility(ABC):
         Whether F is convex, so that every smaller weighted error is a larger significance.
     label : str
         Name in reports and figures; that of the class if it is empty.
+
+    Examples
+    --------
+    >>> from fivesigma import AMS2, Utility
+    >>> isinstance(AMS2(), Utility), AMS2().guaranteed
+    (True, True)
+    >>> [round(float(w), 4) for w in AMS2().class_weights(10.0, 100.0)]
+    [0.0953, 0.0047]
     """
 
     guaranteed: ClassVar[bool] = True

@@ -103,6 +103,17 @@ def load(path: str | os.PathLike[str], *, allow_pickle: bool = False, untrusted:
     ------
     StoreError
         If anything was changed, is missing, is too much, or is of a newer format; or if the child did not survive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from fivesigma import categorise, load, save
+    >>> found = categorise(np.linspace(0, 1, 100), np.arange(100) % 2, np.ones(100), 1, rule="peak", min_effective=1)
+    >>> with TemporaryDirectory() as folder:
+    ...     again = load(save(found, f"{folder}/categories"))
+    >>> bool(again.significance == found.significance)
+    True
     """
     if untrusted:
         if allow_pickle:

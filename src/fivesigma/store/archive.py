@@ -13,10 +13,11 @@ import re
 import shutil
 import stat
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import fivesigma
 from fivesigma._tools.files import name_beside, refuse_special
@@ -32,21 +33,21 @@ _OPTIONAL = {"probe"}  # since format 2
 _MOST = 1 << 28  # bytes; more is no manifest
 
 
-class Archive(Protocol):
-    """The files of a saved model; each is read when it is asked for."""
+class Archive(ABC):
+    """The files of a saved model with their sizes in bytes; each is read when it is asked for."""
 
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """Names of the files and their sizes in bytes."""
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.sizes: dict[str, int] = {}
 
+    @abstractmethod
     def read(self, name: str) -> bytes:
         """Content of one file."""
 
 
-class _Folder:
+class _Folder(Archive):
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self.sizes: dict[str, int] = {}
+        super().__init__(path)
         with _readable(path), os.scandir(path) as entries:
             for entry in entries:
                 info = entry.stat(follow_symlinks=False)
@@ -59,10 +60,9 @@ class _Folder:
             return (self._path / name).read_bytes()
 
 
-class _Zip:
+class _Zip(Archive):
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self.sizes: dict[str, int] = {}
+        super().__init__(path)
         with _readable(path), zipfile.ZipFile(path) as file:
             for info in file.infolist():
                 if info.filename in self.sizes:

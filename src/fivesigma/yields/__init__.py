@@ -22,7 +22,7 @@ from fivesigma.yields.selection import (
     yields,
     yields_of,
 )
-from fivesigma.yields.weights import NEGATIVE_WEIGHTS, balanced_class_weights, learner_weights, rescale, rescaling
+from fivesigma.yields.weights import NEGATIVE_WEIGHTS, balanced_class_weights, learner_weights, rescale, scale_factor
 
 __all__ = [
     "KNOWN_PAIRS",
@@ -43,7 +43,7 @@ __all__ = [
     "process_sums",
     "process_yields",
     "rescale",
-    "rescaling",
+    "scale_factor",
     "signal_and_background",
     "significance_of",
     "significance_or_nan",

@@ -43,6 +43,13 @@ class Yields:
         Effective counts (sum of w)^2 / sum of w^2: how many unweighted events would be as precise.
     by_process : mapping of str to ProcessYield
         Empty if no processes were given.
+
+    Examples
+    --------
+    >>> from fivesigma import AMS2, Yields
+    >>> kept = Yields(s=20.0, b=100.0, effective_s=500.0, effective_b=80.0)
+    >>> round(float(AMS2().value(kept.s, kept.b)), 3)
+    1.938
     """
 
     s: float
@@ -53,7 +60,15 @@ class Yields:
 
 
 def effective_count(weight: Array) -> float:
-    """(Sum of w)^2 / sum of w^2, zero if there are no events."""
+    """(Sum of w)^2 / sum of w^2, zero if there are no events.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma.yields import effective_count
+    >>> round(effective_count(np.array([1.0, 1.0, 4.0])), 3)  # three events, one of which dominates
+    2.0
+    """
     heaviest = float(np.abs(weight).max(initial=0.0))
     if heaviest == 0:
         return 0.0

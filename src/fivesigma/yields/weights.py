@@ -31,14 +31,21 @@ def rescale(weight: Array, signal: BoolArray, totals: tuple[float, float]) -> Ar
     -------
     array
         New weights; the input is not changed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma.yields import rescale
+    >>> rescale(np.ones(4), np.array([True, False, False, False]), (10.0, 300.0)).tolist()
+    [10.0, 100.0, 100.0, 100.0]
     """
     out = weight.copy()
     for name, members, total in (("signal", signal, totals[0]), ("background", ~signal, totals[1])):
-        out[members] *= rescaling(f"{name} of a subset of {weight.size} events", float(weight[members].sum()), total)
+        out[members] *= scale_factor(f"{name} of a subset of {weight.size} events", float(weight[members].sum()), total)
     return out
 
 
-def rescaling(what: str, present: float, total: float) -> float:
+def scale_factor(what: str, present: float, total: float) -> float:
     """Factor that scales a sum of weights to a full yield."""
     if not present > 0:
         raise InputError(f"the {what} has a sum of weights of {present:g}; it must be > 0")
@@ -61,6 +68,13 @@ def learner_weights(
         Factors of signal and background.
     negative : {"error", "zero", "abs"}, default="error"
         What a learner sees of a negative weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma.yields import learner_weights
+    >>> learner_weights(np.array([0.1, 2.0, 1.0]), np.array([True, False, False]), (30.0, 1.0)).tolist()
+    [1.5, 1.0, 0.5]
     """
     if negative not in NEGATIVE_WEIGHTS:
         raise InputError(f"negative_weights must be one of {', '.join(map(repr, NEGATIVE_WEIGHTS))}, got {negative!r}")
@@ -85,7 +99,16 @@ def learner_weights(
 
 
 def balanced_class_weights(weight: Array, signal: BoolArray, negative: str = "error") -> tuple[float, float]:
-    """Class weights at which both classes have the same sum of learner weights."""
+    """Class weights at which both classes have the same sum of learner weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma.yields import balanced_class_weights
+    >>> s, b = balanced_class_weights(np.array([0.1, 2.0, 1.0]), np.array([True, False, False]))
+    >>> round(s / b, 6)
+    30.0
+    """
     positive = learner_weights(weight, signal, negative=negative)
     total_s, total_b = signal_and_background(positive, signal)
     if not (total_s > 0 and total_b > 0):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above
+from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above, panel_below
 from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.categories.floors import Floors
@@ -115,6 +115,16 @@ class Categories:
         How class probabilities become the score, if the edges were chosen on them.
     notes : tuple of str
         A sentence for each category whose yields should not be believed, and for each odd systematic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import categorise
+    >>> y = np.repeat([1, 0], 500)
+    >>> score = np.random.default_rng(0).normal(size=1000) + 2 * y
+    >>> found = categorise(score, y, np.where(y == 1, 0.1, 1.0), 2)
+    >>> found.assign([-10.0, 10.0]).tolist(), len(found.edges)
+    ([-1, 1], 3)
     """
 
     edges: Array
@@ -503,7 +513,19 @@ class Categories:
         """Describe the categories as a HistFactory workspace; see `fivesigma.to_pyhf`."""
         return to_pyhf(self, **options)
 
-    def plot(self, ax: Any = None, *, data: ArrayLike | None = None, ratio: Any = None, **label: Unpack[Label]) -> Any:
+    def to_latex(self) -> str:
+        """Yields and significance of each category as a table of LaTeX, with the rules of booktabs."""
+        return self._summary().latex()
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        data: ArrayLike | None = None,
+        ratio: Any = None,
+        significance: bool = False,
+        **label: Unpack[Label],
+    ) -> Any:
         """Draw the expected events of every category, backgrounds stacked and signal as a line.
 
         Parameters
@@ -514,6 +536,8 @@ class Categories:
             Observed events of each category, drawn as points; their ratio to s + b is in a panel below.
         ratio : matplotlib axes, optional
             For the ratio; by default the axes are divided into two panels.
+        significance : bool, default=False
+            Whether to draw the significance of each category alone in a panel below; not with `data`.
         **label
             ``experiment``, ``luminosity`` in 1/fb and ``energy`` in TeV, written above the axes; see `fivesigma.plot`.
 
@@ -541,6 +565,13 @@ class Categories:
         if data is not None:
             variance = sum(rows.sum_of_squares for rows in self.by_process.values())
             draw_data(ax, edges, counts, self.s + self.b, error=np.sqrt(variance), ratio=ratio)
+        elif significance:
+            below = panel_below(ax)
+            below.stairs(self.by_category, edges, fill=True, color="0.6")
+            below.set_ylabel("Z")
+            below.set_xlabel(ax.get_xlabel())
+            ax.set_xlabel("")
+            ax.tick_params(labelbottom=False)
         draw_label(ax, **label, data=data is not None)
         legend_above(ax, 1.5 * float(drawn.max()), title=f"significance {self.significance:.3f}")
         return ax

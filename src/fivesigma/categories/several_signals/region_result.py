@@ -85,6 +85,18 @@ class ScoreCategories:
         False if the categories were found on these very events, so that the goal is too high.
     notes : tuple of str
         A sentence for each category whose yields should not be believed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fivesigma import categorise_scores
+    >>> process = np.repeat(["H", "A", "b"], 400)
+    >>> scores = np.random.default_rng(0).dirichlet([1, 1, 1], 1200) + 2 * (process[:, None] == ["H", "A", "b"])
+    >>> scores /= scores.sum(axis=1, keepdims=True)
+    >>> found = categorise_scores(scores, process, np.where(process == "b", 1.0, 0.05), 2, signals=["H", "A"],
+    ...                           processes=["H", "A", "b"])
+    >>> sorted(found.z), len(set(found.assign(scores).tolist()) - {-1})
+    (['A', 'H'], 2)
     """
 
     s: Mapping[str, Array]

@@ -1,0 +1,248 @@
+"""What the steps of an analysis share: inputs and their digests, templates, models, scored events and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fivesigma._tools.progress import steps as bar
+from fivesigma._types import Array
+from fivesigma.analysis import all_regions, edge_choice
+from fivesigma.analysis.cabinetry_workspace import SafeNames
+from fivesigma.analysis.configuration import SCORE, Analysis, holds
+from fivesigma.analysis.edge_choice import RegionEvents
+from fivesigma.analysis.histograms import read_filled
+from fivesigma.analysis.ntuple_reader import Reader, texts_of
+from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
+from fivesigma.analysis.step_record import Record, digest
+from fivesigma.analysis.templates import Template, by_tree, templates_of
+from fivesigma.datasets.columns import Columns
+from fivesigma.errors import InputError
+from fivesigma.estimators.make import MODELS
+from fivesigma.likelihood.shifts import YieldShifts
+from fivesigma.store import load
+
+__all__ = ["RunState"]
+
+# Scores lie between 0 and 1, and cabinetry drops what lies at or above the last edge.
+ABOVE = 1.01
+
+
+class RunState:
+    """One run of an analysis; what several steps need is made once."""
+
+    def __init__(
+        self,
+        analysis: Analysis,
+        record: Record,
+        *,
+        unblind: bool,
+        friends: bool,
+        n_jobs: int | None,
+        verbose: int,
+    ) -> None:
+        self.record, self.folder = record, record.folder
+        self.saved: Any = None  # a model that exists already
+        settings = analysis.settings
+        if settings.score is None and settings.model not in MODELS:
+            self.saved = load(str(settings.model))
+            features = settings.features or tuple(Columns.of_model(self.saved).features or ())
+            analysis = replace(analysis, settings=replace(settings, features=features))
+        self.analysis = analysis
+        self.unblind, self.friends, self.n_jobs, self.verbose = unblind, friends, n_jobs, verbose
+        self.templates = templates_of(analysis)
+        for region in analysis.regions:  # whose bins are those of their histograms
+            if analysis.is_filled(region):
+                first = next(template for template in self.templates if template.region == region["Name"])
+                edges, _ = read_filled(first.files[0], str(first.histogram), first.owner)
+                region |= {"Binning": edges.tolist(), "Variable": region.get("Variable", region["Name"])}
+
+    # What each step depends on.
+
+    def inputs(self, name: str) -> str:
+        """Digest of all that a step depends on."""
+        settings, record = asdict(self.analysis.settings), self.record
+        reading = {key: settings[key] for key in ("features", "event_number", "folds", "regions", "each")}
+        normed = [self.analysis.signal, self.analysis.config["NormFactors"], self.analysis.fixed]
+        if name == "read":
+            shown = [self.analysis.regions, settings["validation"], self.unblind, normed]
+            return digest(reading, self._described(self.templates), shown)
+        if name == "train":
+            model: dict[str, Any] = {key: settings[key] for key in ("options", "score", "goal", "model")}
+            if self.saved is not None:
+                files = sorted(path for path in Path(settings["model"]).rglob("*") if path.is_file())
+                model["model"] = [(path.name, self.record.file_digest(path)) for path in files]
+            known: list[Any] = [self._described(self.region_nominal)]
+            if self.analysis.profiled:
+                known = [self._described(self.region_templates), self.analysis.varied, record["read"]["norms"]]
+            factors = [
+                self.analysis.norm_factor(region, sample)
+                for region in self.analysis.chosen
+                for sample in self.analysis.simulated
+            ]
+            return digest(reading, model, known, self.analysis.signal, factors)
+        if name == "score":
+            trees = [(self.record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
+            named = [] if self.friends else sorted(texts_of(self.region_templates))
+            names = list(ntuple_names(self.templates).values())
+            return digest(names, trees, reading, named, self.friends, settings["score"], record.outputs("train"))
+        if name == "categorise":
+            wanted = {
+                key: settings[key]
+                for key in ("goal", "categories", "edges", "min_effective", "min_background", "blind_above")
+            }
+            own = [template for template in self.templates if template.needs_score]
+            chosen = [wanted, self.analysis.regions, self.analysis.systematics, self.unblind, normed]
+            return digest(chosen, self._described(own), record.outputs("read", "score"))
+        if name == "workspace":
+            shown = [settings["validation"], record["categorise"]]
+            return digest(self.analysis.config, record.outputs("read", "categorise"), shown)
+        outputs = record.outputs("train", "categorise", "workspace")
+        shown = [settings["label"], settings["blind_above"], self.unblind]
+        return digest(outputs, record["categorise"], record["workspace"], shown)
+
+    def _described(self, templates: Sequence[Template]) -> list[Any]:
+        """Templates with the contents of their files in place of the names."""
+        return [
+            asdict(template) | {"files": [self.record.file_digest(file) for file in template.files]}
+            for template in templates
+        ]
+
+    def look_at_files(self) -> None:
+        """Form the digests of all files, which are then known: large ones take a while."""
+        files = list(dict.fromkeys(file for template in self.templates for file in template.files))
+        folder = self.folder.resolve()
+        with bar(len(files), bool(self.verbose), "files") as advance:
+            for file in files:
+                if isinstance(file, Path) and file.resolve().is_relative_to(folder):
+                    raise InputError(f"{file} is an input within the folder of the results, {folder}; move one of them")
+                advance(0, file.name)
+                self.record.file_digest(file)
+                advance(1, "")
+        self.record.write()
+
+    # What several steps need.
+
+    @cached_property
+    def region_templates(self) -> list[Template]:
+        """Simulated templates of the chosen regions."""
+        return [t for t in self.templates if t.region in self.analysis.settings.regions and not t.is_data]
+
+    @cached_property
+    def region_nominal(self) -> list[Template]:
+        """Those of them that are nominal."""
+        return [template for template in self.region_templates if template.systematic is None]
+
+    @property
+    def hidden(self) -> list[str]:
+        """Regions whose data are not looked at."""
+        data = self.analysis.data
+        if self.unblind or data is None:
+            return []
+        return [region["Name"] for region in self.analysis.chosen if holds(region, data)]
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Reads trees."""
+        return Reader(self.analysis.settings, self.region_nominal[0])
+
+    @cached_property
+    def models(self) -> dict[str, Any]:
+        """The trained models by the branches of their scores; none where the score exists already."""
+        if self.analysis.settings.score is not None:
+            return {}
+        return {branch: load(self.model_folder(branch)) for branch in self.analysis.models}
+
+    def model_folder(self, branch: str) -> Path:
+        """Where a model is saved."""
+        return self.folder / "model" / branch if self.analysis.settings.each else self.folder / "model"
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """Events of the regions that are binned in a score, found in the ntuples unless they were scored just now."""
+        scorer = self.new_scorer()
+        with bar(len(self.trees), bool(self.verbose), "scores") as advance:
+            scorer.find(self.folder / "ntuples", ntuple_names(self.templates), advance=advance)
+        return scorer
+
+    def new_scorer(self) -> Scorer:
+        """A scorer that has seen nothing yet."""
+        return Scorer(self.analysis, self.templates, self.reader, hidden=self.hidden)
+
+    def events_in(self, scored: Scored) -> dict[str, RegionEvents]:
+        """Events of each chosen region, with free norm factors as wide as the control regions leave them."""
+        widths = self.record["read"]["norms"]
+        return {
+            region["Name"]: edge_choice.events_of_region(
+                self.analysis, region, scored, all_regions.normalisations(self.analysis, widths, [region])
+            )
+            for region in self.analysis.chosen
+        }
+
+    @cached_property
+    def events(self) -> dict[str, RegionEvents]:
+        """Simulated events of each chosen region."""
+        return self.events_in(self.scorer.events)
+
+    @cached_property
+    def chosen(self) -> dict[str, Any]:
+        """Categories or the cut of each chosen region."""
+        return edge_choice.choose_edges(self.events, self.analysis.settings)
+
+    @property
+    def safe_names(self) -> SafeNames:
+        """Names in the workspace."""
+        return SafeNames.of(self.analysis.config)
+
+    @property
+    def goal(self) -> str:
+        """What the categories are for."""
+        return self.analysis.settings.goal
+
+    def shifts_in(self, edges: Mapping[str, Array], events: Mapping[str, RegionEvents]) -> dict[str, YieldShifts]:
+        """Yields of the categories of each region."""
+        return {name: edge_choice.shifts_in(edges[name], own) for name, own in events.items()}
+
+    def together(self, parts: Mapping[str, YieldShifts]) -> YieldShifts:
+        """All chosen regions, with shared parameters."""
+        if len(parts) == 1:
+            return next(iter(parts.values()))
+        return all_regions.combine(self.analysis, parts, free_norms=False)
+
+    @property
+    def trees(self) -> list[Any]:
+        """All trees."""
+        return [tree for trees in by_tree(self.templates).values() for tree in trees]
+
+    @property
+    def binning(self) -> dict[str, Array]:
+        """Edges of each region, all finite."""
+        found = self.record["categorise"]
+        edges = {name: np.array([float(edge) for edge in own]) for name, own in found["edges"].items()}
+        return self.finite_edges(edges, found["limits"])
+
+    def score_limits(self) -> dict[str, list[float]]:
+        """Below and above every score."""
+        if self.analysis.settings.score is None:
+            return {branch: [0.0, ABOVE] for branch in self.analysis.models}
+        scores = np.concatenate([events.score for events in self.scorer.events.values()])
+        low, high = float(scores.min()), float(scores.max())
+        return {SCORE: [low, high + 0.01 * ((high - low) or 1.0)]}
+
+    def finite_edges(self, edges: Mapping[str, Array], limits: Mapping[str, Sequence[float]]) -> dict[str, Array]:
+        """Edges of all regions, with limits of the scores in place of infinity."""
+        out = {}
+        for region in self.analysis.regions:
+            name = region["Name"]
+            if name not in edges:
+                out[name] = np.array(region["Binning"], dtype=np.float64)
+                continue
+            out[name] = edges[name].copy()
+            for at, limit in zip((0, -1), limits[self.analysis.score_of(name)], strict=True):
+                out[name][at] = limit if np.isinf(out[name][at]) else out[name][at]
+        return out
