@@ -25,6 +25,7 @@ from fivesigma.analysis.configuration import (
     name_of_data,
     numbers_in,
 )
+from fivesigma.analysis.templates import found_systematics
 from fivesigma.analysis.yaml_file import check_plain, read_yaml
 from fivesigma.errors import InputError, did_you_mean, shortened
 
@@ -49,6 +50,9 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
         raise InputError(f"{where} has no block {BLOCK!r}{did_you_mean(BLOCK, map(str, rest))}")
     _let_cabinetry_check(rest, where)
     settings = AnalysisSettings.read(block)
+    if settings.patterns:
+        rest["Systematics"] = [*(rest.get("Systematics") or []), *found_systematics(Analysis(rest, settings))]
+        _let_cabinetry_check(rest, where)
     names = [region["Name"] for region in rest["Regions"]]
     validation = dict.fromkeys(name for text in settings.validation for name in fnmatch.filter(names, text) or [text])
     analysis = Analysis(rest, replace(settings, validation=tuple(validation)))
@@ -103,6 +107,15 @@ def _check_names(analysis: Analysis) -> None:
                     hint = did_you_mean(name, known[key]) or f"; there are {', '.join(map(repr, known[key]))}"
                     raise InputError(f"{what} names the {kind} {shortened(repr(name))}, which is not there{hint}")
 
+    for key in ("Regions", "Samples", "Systematics") if analysis.settings.combine else ():
+        plain: dict[str, str] = {}
+        for name in [item["Name"] for item in config.get(key) or []]:
+            other = plain.setdefault(re.sub(r"\W+", "_", name, flags=re.ASCII), name)
+            if other != name or not name[0].isalpha():
+                raise InputError(
+                    f"the {key} cannot be named in a datacard of combine: names begin with a letter and differ in "
+                    f"letters and digits, but there are {other!r} and {name!r}; rename them, or leave Combine out"
+                )
     for sample in config["Samples"]:
         check(sample, f"sample {sample['Name']!r}", ["Regions"])
     for factor in config["NormFactors"]:
