@@ -62,7 +62,7 @@ def models(seed: int) -> dict[str, Any]:
         "pool": fs.CascadePool([("g", grown), ("l", fs.CascadeClassifier(linear, max_rounds=2, **shared))], **shared),
         "auto": fs.AutoClassifier(n_trees=10, fast=True, cv=3, **shared),
     }
-    return found if seed > 1 else found | {"auto-full": fs.AutoClassifier(n_trees=8, cv=3, **shared)}
+    return found if seed > 1 else found | {"auto-full": fs.AutoClassifier(n_trees=8, cv=3, net=False, **shared)}
 
 
 def of_models(seed: int, train: Events, test: Events) -> Found:

@@ -10,7 +10,7 @@ is lowest, a quarter of the events held out, and a cut by the rule "model" on th
 folds, from the same fits as ``auto``; so are ``simplest`` and ``all``, other rules of what to blend. Real events are
 cross-fitted: trained on one half and tested on the other, both ways, and each seed is another pair of halves. A seed
 draws other training events everywhere; test events stay, so that the error of a mean gain is sqrt(V + S^2 / K) as in
-`benchmarks.studies.protocol`.
+`benchmarks.studies.protocol`. No model has a net here; what it adds is in `benchmarks.studies.auto_net`.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Recorded(AutoClassifier):
 
 def train_all(train: Events, X: AnyArray, seed: int, *, time_fast: bool) -> tuple[dict[str, Any], dict[str, Tried]]:
     """Train on some events; return notes, and what each model made of the test events."""
-    shared: dict[str, Any] = {"utility": UTILITY, "random_state": seed, "n_jobs": 1}
+    shared: dict[str, Any] = {"utility": UTILITY, "net": False, "random_state": seed, "n_jobs": 1}
     if (train.weight < 0).any():
         shared["negative_weights"] = "zero"
     auto, seconds = _timed(lambda: Recorded(**shared).fit(train))

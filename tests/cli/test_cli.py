@@ -247,10 +247,8 @@ class TestTrain:
         train, test = halves
         model = fivesigma.load(folder / "model")
         assert model.columns_["features"] == train.feature_names
-        again = fivesigma.AutoClassifier(n_trees=12, b_reg=10.0, random_state=0, n_jobs=1, pos_label="s").fit(
-            train.X, train.y, train.weight, train.process
-        )
-        np.testing.assert_array_equal(again.predict_proba(test.X), model.predict_proba(test))
+        again = fivesigma.AutoClassifier(n_trees=12, b_reg=10.0, random_state=0, n_jobs=1, pos_label="s").fit(train)
+        np.testing.assert_array_equal(again.predict_proba(test), model.predict_proba(test))
         assert again.cut_ == model.cut_
         assert not (folder / "model.checkpoint").exists()
 

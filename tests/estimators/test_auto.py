@@ -27,6 +27,7 @@ from tests.estimators.blobs import YIELDS, make_blobs
 
 X, Y, W = make_blobs()
 SMALL: dict[str, Any] = {"n_trees": 8, "cv": 3, "random_state": 1, "n_jobs": 1, "params": {"learning_rate": 0.3}}
+SMALL["net"] = False
 MEMBERS = ("plain", "cascade", "decomposed")
 
 
@@ -157,7 +158,7 @@ def test_a_cascade_has_the_trees_of_one_model(
     options: dict[str, Any], of_cascade: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fits that are averaged have half as many trees again, but a cascade has not."""
-    monkeypatch.setattr(auto, "choose_blend", lambda scores, *_: Choice(tuple(scores), {}))
+    monkeypatch.setattr(auto, "choose_blend", lambda scores, *_, **__: Choice(tuple(scores), {}))
     events = from_arrays(X, Y, W, signal=1, keep={"number": np.arange(Y.size) // 2})
     model = AutoClassifier(**{**SMALL, "n_trees": 9, **options}).fit(events)
     trees: dict[str, set[int]] = {}
@@ -204,6 +205,17 @@ class TestChoice:
     def test_the_simplest_may_be_the_one_that_is_left_out(self) -> None:
         choice = choose_blend(self.scores("noise", "good"), gauge_of(Y, W))
         assert choice.members == ("good",)
+
+    def test_an_extra_member_joins_unless_it_is_worse(self) -> None:
+        """It never changes what is chosen among the others, and is never chosen alone."""
+        for others in (("good", "same"), ("noise", "same")):
+            alone = choose_blend(self.scores(*others), gauge_of(Y, W)).members
+            for extra, joins in (("other", True), ("against", False)):
+                scores = {**self.scores(*others), "against": -X[:, 0], "other": self.scores("other")["other"]}
+                scores = {name: scores[name] for name in (*others, extra)}
+                choice = choose_blend(scores, gauge_of(Y, W), extra=extra)
+                assert choice.members == ((*alone, extra) if joins else alone)
+                assert len(choice.comparisons) == 7
 
     def test_gains_are_means_over_cuts_around_the_best(self) -> None:
         scores, gauge = self.scores("good", "other"), gauge_of(Y, W)
@@ -339,5 +351,11 @@ def test_a_net_is_a_member_if_asked_for(tmp_path: Path, monkeypatch: pytest.Monk
     assert {name for name, _ in without.members_} == {"plain"}
     monkeypatch.setattr(auto, "installed", lambda _: False)
     assert "net" not in AutoClassifier(**{**SMALL, "net": "auto"}).fit(X, Y, W).comparisons_
+    monkeypatch.undo()
+    assert "net" not in AutoClassifier(**{**SMALL, "net": "auto"}).fit(X[:900], Y[:900], W[:900]).comparisons_
+    frame = pytest.importorskip("pandas").DataFrame(X).rename(columns=str)
+    frame["kind"] = np.where(X[:, 0] > 0, "a", "b")
+    frame["kind"] = frame["kind"].astype("category")  # no net takes it
+    assert "net" not in AutoClassifier(**{**SMALL, "net": "auto"}).fit(frame, Y, W).comparisons_
     with pytest.raises(InputError, match="net must be True, False or 'auto', got 'yes'"):
         AutoClassifier(**{**SMALL, "net": "yes"}).fit(X, Y, W)

@@ -635,7 +635,7 @@ def test_training_hashes_the_table_once(as_events: bool, tmp_path: Path, monkeyp
     monkeypatch.setattr("fivesigma.datasets.digest.digest_of", digest)
     names = tuple("abc"[: X.shape[1]])
     events = Events(X=X.astype(np.float32), y=Y, weight=W, signal=1, feature_names=names)
-    model = AutoClassifier(n_trees=3, cv=2, checkpoint=tmp_path / "run", random_state=0, n_jobs=1)
+    model = AutoClassifier(n_trees=3, cv=2, net=False, checkpoint=tmp_path / "run", random_state=0, n_jobs=1)
     model.fit(*((events,) if as_events else (X, Y, W)))
     assert len(model.comparisons_) > 1
     assert hashed == [len(X)]

@@ -36,7 +36,7 @@ def pool() -> CascadePool:
 
 @pytest.fixture(scope="module")
 def auto() -> AutoClassifier:
-    return AutoClassifier(n_trees=4, **SETTINGS).fit(EVENTS)
+    return AutoClassifier(n_trees=4, net=False, **SETTINGS).fit(EVENTS)
 
 
 @pytest.fixture(params=["pool", "auto"])
@@ -80,7 +80,7 @@ def test_the_front_door_keeps_each_fold_from_the_fits_that_score_it(auto: AutoCl
     fold = NUMBERS % 3
     other = EVENTS.X.copy()
     other[fold == 1] = RNG.permutation(other[fold == 1])
-    changed = AutoClassifier(n_trees=4, **SETTINGS).fit(replace(EVENTS, X=other))
+    changed = AutoClassifier(n_trees=4, net=False, **SETTINGS).fit(replace(EVENTS, X=other))
 
     def plain_fits(model: AutoClassifier) -> dict[int, Any]:
         members = zip(model.members_, model.folds_, strict=True)
@@ -94,7 +94,7 @@ def test_the_front_door_keeps_each_fold_from_the_fits_that_score_it(auto: AutoCl
 
 
 def test_the_front_door_by_number_says_what_it_chose_and_resumes(auto: AutoClassifier, tmp_path: Path) -> None:
-    model = AutoClassifier(n_trees=4, **SETTINGS, checkpoint=tmp_path)
+    model = AutoClassifier(n_trees=4, net=False, **SETTINGS, checkpoint=tmp_path)
     for _ in range(2):  # the second time from the checkpoint
         model.fit(EVENTS)
         np.testing.assert_array_equal(model.predict_proba(EVENTS), auto.predict_proba(EVENTS))
@@ -109,7 +109,7 @@ def test_the_front_door_needs_events_and_whole_folds(auto: AutoClassifier) -> No
     with pytest.raises(InputError, match=r"eventNumber.*keep="):
         auto.predict(replace(EVENTS, kept={}))
     with pytest.raises(InputError, match="kept column of Events, and X is a ndarray"):
-        AutoClassifier(n_trees=4, **SETTINGS).fit(EVENTS.X, EVENTS.y, EVENTS.weight)
+        AutoClassifier(n_trees=4, net=False, **SETTINGS).fit(EVENTS.X, EVENTS.y, EVENTS.weight)
     with pytest.raises(InputError, match="needs an integer cv"):
         AutoClassifier(n_trees=4, **{**SETTINGS, "cv": 0.25}).fit(EVENTS)
 

@@ -37,8 +37,8 @@ def front_doors() -> dict[str, Any]:
     small: dict[str, Any] = {"random_state": 0}
     return {
         "auto": AutoClassifier(cv=2, n_trees=4, **small),
-        "auto-lightgbm": AutoClassifier(cv=2, n_trees=4, library="lightgbm", **small),
-        "auto-histogram": AutoClassifier(cv=2, n_trees=4, library="histogram", **small),
+        "auto-lightgbm": AutoClassifier(cv=2, n_trees=4, library="lightgbm", net=False, **small),
+        "auto-histogram": AutoClassifier(cv=2, n_trees=4, library="histogram", net=False, **small),
         "fast": AutoClassifier(cv=2, n_trees=4, fast=True, **small),
         "grown": GrownCascadeClassifier(n_trees=4, **small),
         "grown-lightgbm": GrownCascadeClassifier("lightgbm", n_trees=4, **small),

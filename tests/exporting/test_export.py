@@ -321,7 +321,7 @@ def test_a_rank_next_to_a_step_by_rounding_is_the_middle_of_the_step() -> None:
 def test_steep_ranks_are_exact_because_scores_are(library: str, tmp_path: Path) -> None:
     # Few trees give few distinct scores: a rank jumps at each, and some lie 1e-7 beside one that many events share.
     train, test = make_htautau(6000, random_state=2).split(0.5, random_state=0)
-    model = AutoClassifier(library=library, n_trees=5, cv=3, b_reg=10.0, **ONE).fit(train)
+    model = AutoClassifier(library=library, n_trees=5, cv=3, b_reg=10.0, net=False, **ONE).fit(train)
     assert model.blend_.kind == "rank"
     steps, shared = np.unique(model.blend_.knots[0], return_counts=True)
     assert shared.max() > 5

@@ -185,7 +185,7 @@ def test_restarts_pools_and_plain_members() -> None:
 
 def test_what_was_chosen_and_why_is_said() -> None:
     train, test = blobs(1000), blobs(1000, seed=1)
-    options: dict[str, Any] = {"n_trees": 4, "cv": 2, "random_state": 0, "n_jobs": 1}
+    options: dict[str, Any] = {"n_trees": 4, "cv": 2, "net": False, "random_state": 0, "n_jobs": 1}
     model = fivesigma.AutoClassifier(**options, params={"learning_rate": 0.3}).fit(train)
     made = fivesigma.report(model, test, n_boot=20)
     assert "over plain" in model.choice_

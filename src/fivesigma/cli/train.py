@@ -102,7 +102,10 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
 @click.option("--library", type=click.Choice(_CHOICES), default="auto", show_default=True,
               help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
 @click.option("--fast", is_flag=True,
-              help="With --model auto: train the plain model on the folds only, in a third of the time.")  # fmt: skip
+              help="With --model auto: train the plain model on the folds only, in a third of the time or "
+              "less.")  # fmt: skip
+@click.option("--no-net", is_flag=True,
+              help="With --model auto: train no net, though torch is installed.")  # fmt: skip
 @click.option("--trees", type=click.IntRange(1), metavar="N",
               help="Train this many trees; by default auto finds the number, plain and grown models have 500, and the "
               "others 200.")  # fmt: skip
@@ -287,6 +290,7 @@ def _made_model(
     utility: str,
     b_reg: float | None,
     fast: bool,
+    no_net: bool,
     folds: int | None,
     held_out: float | None,
     by: str | None,
@@ -305,8 +309,9 @@ def _made_model(
         raise InputError("--folds and --held-out exclude each other: give one of them")
     if by is not None and held_out is not None:
         raise InputError("--by makes folds, and --held-out has none: give --folds with it")
-    if fast and model != "auto":
-        raise InputError(f"--fast is for --model auto, not for --model {model}")
+    for name, given in (("--fast", fast), ("--no-net", no_net)):
+        if given and model != "auto":
+            raise InputError(f"{name} is for --model auto, not for --model {model}")
     shared: dict[str, Any] = {
         "utility": utility,
         "b_reg": b_reg,
@@ -319,7 +324,7 @@ def _made_model(
     }
     if memory == "all" and cache is None and client is None:
         if model == "auto":
-            shared["fast"] = fast
+            shared |= {"fast": fast, "net": False if no_net else "auto"}
         if model == "profiled":
             shared["goal"] = goal
         return make_model(model, library=library, n_trees=trees, by=by, **shared)

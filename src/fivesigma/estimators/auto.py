@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -28,7 +27,6 @@ from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.estimators.tree_count import EVERY, PlainSearch, find_tree_count
 from fivesigma.learners import LIBRARIES, Binding, check_library, default_regressor
 from fivesigma.learners.libraries import HISTOGRAM, check_mapping, installed_library, make_classifier, tree_parameters
-from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
 PLAIN, CASCADE, DECOMPOSED, NET = "plain", "cascade", "decomposed", "net"
@@ -49,12 +47,13 @@ def _net_choice(name: str, value: Any) -> None:
 class AutoClassifier(BlendedClassifier):
     """As much as these events allow, without a choice of yours.
 
-    On the same folds a plain model, a grown cascade and a decomposed learner are trained; each event is scored by
-    models that did not see it. The number of trees is 1.5 times the one with which the loss of held-out events is
-    lowest for one model, since new events are scored by the mean of several, which scatters less (with `by` they are
-    scored by one, and the number is that of one). The cascade, which is done sooner, has the number of one model. All
-    members are blended, unless another blend of them is better by more than a standard error on held-out events; then
-    the best one is. The cut is tuned on the held-out scores of all events. `choice_` says what was chosen and why.
+    On the same folds a plain model, a grown cascade, a decomposed learner and, where torch is installed, a net are
+    trained; each event is scored by models that did not see it. The number of trees is 1.5 times the one with which the
+    loss of held-out events is lowest for one model, since new events are scored by the mean of several, which scatters
+    less (with `by` they are scored by one, and the number is that of one). The cascade, which is done sooner, has the
+    number of one model. All members but the net are blended, unless another blend of them is better by more than a
+    standard error on held-out events; then the best one is. The net joins it, unless that is worse by more than a
+    standard error. The cut is tuned on the held-out scores of all events. `choice_` says what was chosen and why.
 
     Parameters
     ----------
@@ -67,11 +66,12 @@ class AutoClassifier(BlendedClassifier):
     by : str, optional
         Name of a kept column of integers, such as an event number, by which folds are made; see `CascadePool`.
     fast : bool, default=False
-        Whether to train the plain model only, on the same folds: about a third of the time.
-    net : bool or "auto", default=False
+        Whether to train the plain model only, on the same folds: a third of the time, a sixth of that with a net.
+    net : bool or "auto", default="auto"
         Whether a `NetClassifier` with momenta found by name is a member too. ``"auto"`` trains one where torch is
-        installed and the features are numbers; it is blended as the other members are, and takes about as long as they
-        do together. ``fast=True`` has none.
+        installed, the features are numbers and there are 1,000 events. It takes about as long as all other members
+        together; with more than 150,000 events it has fewer epochs, so that a fit sees two million of them at most.
+        ``fast=True`` has none.
     library : {"auto", "xgboost", "lightgbm", "histogram"}, default="auto"
         Library of the trees; by default the first that is installed. ``"histogram"`` is that of scikit-learn, which
         grows no cascade: the plain and the decomposed model are blended.
@@ -139,24 +139,15 @@ class AutoClassifier(BlendedClassifier):
     """
 
     _: KW_ONLY
-    utility: str | Utility = "ams2"
-    b_reg: float | None = None
     cv: Any = 5
     by: str | None = None
     fast: bool = False
-    net: bool | str = False
+    net: bool | str = "auto"
     library: str = "auto"
     n_trees: int | None = None
     learning_rate: float | None = None
     max_depth: int | None = None
     params: dict[str, Any] | None = None
-    cut: str | float = "model"
-    pos_label: Any = None
-    negative_weights: str = "error"
-    verbose: int = 0
-    checkpoint: str | os.PathLike[str] | None = None
-    random_state: Any = None
-    n_jobs: int | None = None
 
     _checks: ClassVar = {
         **SignificanceClassifier._checks,
@@ -233,14 +224,19 @@ class AutoClassifier(BlendedClassifier):
             return Choice(tuple(scores), {})
         rows = np.flatnonzero(np.isfinite([*scores.values()]).all(axis=0))
         gauge = TuningEvents.of(sample, rows, self.utility_)
-        return choose_blend({name: score[rows] for name, score in scores.items()}, gauge, root)
+        extra = NET if NET in scores else None
+        return choose_blend({name: score[rows] for name, score in scores.items()}, gauge, root, extra=extra)
 
     def _takes_net(self, sample: TrainingSample) -> bool:
         if self.net is True:
             need("torch")
         if self.net != "auto":
             return bool(self.net)
-        if not installed("torch") or issparse(sample.X) or sample.signal.size < FEWEST_FOR_NET:
+        if (
+            not (installed("torch") and installed("safetensors"))
+            or issparse(sample.X)
+            or sample.signal.size < FEWEST_FOR_NET
+        ):
             return False
         try:
             return not np.isinf(np.asarray(sample.X, dtype=np.float64)).any()

@@ -187,20 +187,28 @@ def blend_name(members: Sequence[str]) -> str:
     return " + ".join(members)
 
 
-def choose_blend(scores: Mapping[str, Array], gauge: TuningEvents, random_state: int = 0) -> Choice:
+def choose_blend(
+    scores: Mapping[str, Array], gauge: TuningEvents, random_state: int = 0, *, extra: str | None = None
+) -> Choice:
     """Take the even blend of all members, unless another blend is better by more than a standard error.
 
     A blend of many is the safe choice: it loses little where members are alike, and single members differ from sample
     to sample more than held-out events can tell. Significance is the mean over nine cuts around the best one of the
     first member, which is less noisy than that of one cut. The error is that of the difference of two blends, from a
-    Poisson bootstrap in which both have the same events.
+    Poisson bootstrap in which both have the same events. An `extra` member, the last, then joins what was chosen,
+    unless that is worse by more than a standard error: alone it is never chosen.
     """
     blends, z = compare_blends(scores, gauge, random_state)
+    usual = max(k for k, members in enumerate(blends) if extra not in members)
     with np.errstate(invalid="ignore"):
-        over_all, over_first = gains(z - z[:, -1:]), gains(z - z[:, :1])
+        over_usual, over_first = gains(z - z[:, [usual]]), gains(z - z[:, :1])
     comparisons = {blend_name(m): pair for m, pair in zip(blends, over_first, strict=True)}
-    better = [k for k, (gain, error) in enumerate(over_all) if gain > error]
-    chosen = max(better, key=lambda k: over_all[k][0], default=len(blends) - 1)
+    better = [k for k, (gain, error) in enumerate(over_usual) if gain > error and extra not in blends[k]]
+    chosen = max(better, key=lambda k: over_usual[k][0], default=usual)
+    if extra is not None:
+        with_extra = blends.index((*blends[chosen], extra))
+        gain, error = gains(z[:, [with_extra]] - z[:, [chosen]])[0]
+        chosen = chosen if gain < -error else with_extra
     return Choice(blends[chosen], comparisons)
 
 

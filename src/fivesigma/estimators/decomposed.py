@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -23,7 +22,6 @@ from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import Binding, check_learner, default_learner, default_regressor
 from fivesigma.learners.decomposition import RatioModel, check_regressor, fit_ratio_model
 from fivesigma.learners.libraries import HISTOGRAM, library_of
-from fivesigma.significance import Utility
 from fivesigma.store import from_parts, to_parts
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -106,17 +104,7 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     estimator: Any = None
     weight_estimator: Any = None
     _: KW_ONLY
-    utility: str | Utility = "ams2"
-    b_reg: float | None = None
-    cv: Any = 0.25
-    cut: str | float = "model"
-    pos_label: Any = None
-    negative_weights: str = "error"
     refit: bool = False
-    verbose: int = 0
-    checkpoint: str | os.PathLike[str] | None = None
-    random_state: Any = None
-    n_jobs: int | None = None
 
     _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "models_": list}
 

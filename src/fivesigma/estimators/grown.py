@@ -25,7 +25,7 @@ from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import LIBRARIES, Binding, Model, bind_grower, check_library
 from fivesigma.learners.libraries import tree_parameters
 from fivesigma.learners.xgboost import MEMORY, cache_folder
-from fivesigma.significance import Utility, resolve_utility
+from fivesigma.significance import resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
 
 UPDATES = ("held-out", "cross-fit", "train")
@@ -148,27 +148,17 @@ class GrownCascadeClassifier(SignificanceClassifier):
     max_depth: int | None = None
     params: dict[str, Any] | None = None
     cascade: bool = True
-    utility: str | Utility = "ams2"
-    b_reg: float | None = None
     u_init: float | str = "auto"
-    cv: Any = 0.25
     update: str = "held-out"
     update_every: int = 5
     damping: float = 0.0
     warmup: int = 0
     u_bounds: tuple[float, float] | None = None
     update_cut: str = "zero"
-    cut: str | float = "model"
     early_stopping: int | None = None
     refit: bool = False
-    pos_label: Any = None
-    negative_weights: str = "error"
     monitor_every: int = 0
-    verbose: int = 0
-    checkpoint: str | os.PathLike[str] | None = None
     checkpoint_every: int = 50
-    random_state: Any = None
-    n_jobs: int | None = None
     memory: str = "all"
     cache: str | os.PathLike[str] | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -29,7 +28,6 @@ from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
 
@@ -124,18 +122,8 @@ class CascadePool(BlendedClassifier, _BaseComposition):
     keep: int | None = None
     blend: str = "rank"
     weights: str = "even"
-    utility: str | Utility = "ams2"
-    b_reg: float | None = None
-    cv: Any = 0.25
     by: str | None = None
     n_repeats: int = 1
-    cut: str | float = "model"
-    pos_label: Any = None
-    negative_weights: str = "error"
-    verbose: int = 0
-    checkpoint: str | os.PathLike[str] | None = None
-    random_state: Any = None
-    n_jobs: int | None = None
 
     _checks: ClassVar = {
         **SignificanceClassifier._checks,

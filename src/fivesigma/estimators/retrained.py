@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
@@ -24,7 +23,6 @@ from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, Signifi
 from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners import Binding, Model, bind_learner, check_learner, default_learner
-from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
 
@@ -133,25 +131,15 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
     estimator: Any = None
     _: KW_ONLY
-    utility: str | Utility = "ams2"
-    b_reg: float | None = None
     max_rounds: int = 20
     extra_rounds: int = 10
     u_init: float | str = "auto"
-    cv: Any = 0.25
     update_cut: str = "zero"
-    cut: str | float = "model"
     n_restarts: int = 1
     keep: int = 1
     cascade: bool = True
     refit: bool = False
-    pos_label: Any = None
-    negative_weights: str = "error"
     monitor_every: int = 0
-    verbose: int = 0
-    checkpoint: str | os.PathLike[str] | None = None
-    random_state: Any = None
-    n_jobs: int | None = None
 
     _checks: ClassVar = {
         **SignificanceClassifier._checks,

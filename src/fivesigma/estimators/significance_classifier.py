@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -39,29 +40,32 @@ CUTS = (*RULES, "zero")
 CASCADE_CHECKS: dict[str, Check] = {"update_cut": one_of(("zero", "plateau")), "u_init": auto_or_number}
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Base of the estimators: `fit` checks the events and tunes the cut, and subclasses train in `_fit`."""
 
-    # Parameters that all estimators have.
-    utility: str | Utility
-    b_reg: float | None
-    cv: Any
-    cut: str | float
-    pos_label: Any
-    negative_weights: str
-    checkpoint: Any
-    random_state: Any
+    # Parameters that all estimators have; each class describes them.
+    utility: str | Utility = "ams2"
+    b_reg: float | None = None
+    cv: Any = 0.25
+    cut: str | float = "model"
+    pos_label: Any = None
+    negative_weights: str = "error"
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    random_state: Any = None
+    n_jobs: int | None = None
 
     # What `fit` leaves behind.
-    classes_: AnyArray
-    cut_: float
-    selected_fraction_: float
-    utility_: Utility
-    n_features_in_: int
-    history_: History
-    models_: list[Any]
-    held_out_score_: Array
-    training_rows_: AnyArray
+    classes_: AnyArray = field(init=False)
+    cut_: float = field(init=False)
+    selected_fraction_: float = field(init=False)
+    utility_: Utility = field(init=False)
+    n_features_in_: int = field(init=False)
+    history_: History = field(init=False)
+    models_: list[Any] = field(init=False)
+    held_out_score_: Array = field(init=False)
+    training_rows_: AnyArray = field(init=False)
 
     _checks: ClassVar[Mapping[str, Check]] = {"cut": cut_rule(CUTS), "n_jobs": none_or(jobs)}
     _stored: ClassVar[Mapping[str, type | tuple[type, ...]]] = {

@@ -149,21 +149,12 @@ GROWER_FIXED = {
     "deterministic": True,
     "force_row_wise": True,
 }
-
-
-_ALIASES = {
-    "eta": "learning_rate",
-    "shrinkage_rate": "learning_rate",
-    "num_leaf": "num_leaves",
-    "max_leaves": "num_leaves",
-    "max_leaf": "num_leaves",
-    "max_leaf_nodes": "num_leaves",
-    "sub_row": "bagging_fraction",
-    "subsample": "bagging_fraction",
-    "bagging": "bagging_fraction",
-    "subsample_freq": "bagging_freq",
-    "sub_feature": "feature_fraction",
-    "colsample_bytree": "feature_fraction",
+_OTHER_NAMES = {
+    "learning_rate": "eta shrinkage_rate",
+    "num_leaves": "num_leaf max_leaves max_leaf max_leaf_nodes",
+    "bagging_fraction": "sub_row subsample bagging",
+    "bagging_freq": "subsample_freq",
+    "feature_fraction": "sub_feature colsample_bytree",
 }
 
 
@@ -257,7 +248,7 @@ LIBRARY = Library(
     dump=_dump,
     load=_load,
     defaults=GROWER_DEFAULTS,
-    aliases=_ALIASES,
+    aliases={other: name for name, others in _OTHER_NAMES.items() for other in others.split()},
     refused=dict.fromkeys(_ELSEWHERE, "it reaches files or other machines"),
     learners=("LGBMClassifier", "LGBMRegressor"),
     always_grows=False,
