@@ -64,6 +64,7 @@ SHOWN_ELSEWHERE = {
     "fair_universe.load",
     "fair_universe.compare",
     "Exported",
+    "Pruned",
     "Rebinned",
     "Report",
 }

@@ -12,6 +12,7 @@ import pytest
 from fivesigma.analysis import Record, analyse
 from fivesigma.analysis.cabinetry_workspace import fit_workspace
 from fivesigma.analysis.histograms import Filled
+from fivesigma.analysis.step_lines import condensed
 from fivesigma.analysis.workspace_checks import notes_on_bins
 from fivesigma.errors import InputError
 from tests.analysis.conftest import Small
@@ -108,6 +109,22 @@ def test_many_empty_bins_are_one_line() -> None:
         "'tt' has no yield in bins 0, 1, 2 of region 'CR' (31 templates)",
         "'Z' has a negative yield in bin 1 of region 'CR'",
     ]
+
+
+def test_empty_bins_of_a_control_region_are_said_before_the_training(small: Small, tmp_path: Path) -> None:
+    given = copy.deepcopy(small.config)
+    given["Regions"][1]["Binning"] = [0, 10, 100, 600]  # no jet is below 30
+    record = run(given, tmp_path / "out", only="read")
+    assert "'Signal' has no yield in bin 0 of region 'Control_region'" in record["read"]["notes"]
+
+
+def test_many_notes_of_one_kind_are_one_line() -> None:
+    same = [f"JES{k} up makes the background of category {k} negative, -0.{k} of 1.5e-3" for k in range(5)]
+    assert condensed([*same, "another", "another one"]) == [
+        f"{same[0]} (and 4 more like this, in analysis.json)", "another", "another one"
+    ]  # fmt: skip
+    few = ["sample 'a' is odd", "sample 'b' is odd"]
+    assert condensed(few) == few
 
 
 @pytest.mark.filterwarnings("ignore:jsonschema.RefResolver:DeprecationWarning")

@@ -96,7 +96,7 @@ def test_a_model_for_each_region(small: Small, tmp_path: Path) -> None:
 def test_a_region_of_validation_is_not_fitted(
     both: Record, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = two(small, Validation="VR")
+    given = two(small, Validation="VR", Combine=True)
     given["Regions"].append({"Name": "VR", "Filter": "lep_charge < 0", "Variable": "x", "Binning": [-3, 0, 3]})
     record = run(given, tmp_path / "out")
     assert record["workspace"]["mu"] == both["workspace"]["mu"]
@@ -105,6 +105,9 @@ def test_a_region_of_validation_is_not_fitted(
         json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in ("workspace", "validation")
     )
     assert {channel["name"] for channel in shown["channels"]} - {c["name"] for c in fitted["channels"]} == {"VR"}
+    card = (tmp_path / "out" / "combine" / "datacard.txt").read_text()
+    assert "imax 3" in card  # bins of the card are channels
+    assert "VR" not in card
     monkeypatch.chdir(tmp_path / "out")
     config = cabinetry.configuration.load("cabinetry.yml")
     assert cabinetry.workspace.build(config) == fitted
@@ -172,6 +175,18 @@ def test_regions_of_one_name_but_for_punctuation(small: Small) -> None:
     given["Regions"][1]["Name"] = "SR_few"
     given["Fivesigma"]["Region"] = [FEW, "SR_few"]
     with pytest.raises(InputError, match="differ in punctuation alone"):
+        read_analysis(given)
+
+
+def test_names_that_no_datacard_can_have(small: Small) -> None:
+    given = two(small, Combine=True)
+    assert read_analysis(given).settings.combine
+    given["Regions"][1]["Name"] = "SR-few"
+    given["Fivesigma"]["Region"] = [FEW, "SR-few"]
+    with pytest.raises(InputError, match="the Regions cannot be named in a datacard of combine"):
+        read_analysis(given)
+    given["Regions"][1]["Name"] = given["Fivesigma"]["Region"][1] = "3 jets"
+    with pytest.raises(InputError, match="begin with a letter"):
         read_analysis(given)
 
 

@@ -103,6 +103,15 @@ def _check_names(analysis: Analysis) -> None:
                     hint = did_you_mean(name, known[key]) or f"; there are {', '.join(map(repr, known[key]))}"
                     raise InputError(f"{what} names the {kind} {shortened(repr(name))}, which is not there{hint}")
 
+    for key in ("Regions", "Samples", "Systematics") if analysis.settings.combine else ():
+        plain: dict[str, str] = {}
+        for name in [item["Name"] for item in config.get(key) or []]:
+            other = plain.setdefault(re.sub(r"\W+", "_", name, flags=re.ASCII), name)
+            if other != name or not name[0].isalpha():
+                raise InputError(
+                    f"the {key} cannot be named in a datacard of combine: names begin with a letter and differ in "
+                    f"letters and digits, but there are {other!r} and {name!r}; rename them, or leave Combine out"
+                )
     for sample in config["Samples"]:
         check(sample, f"sample {sample['Name']!r}", ["Regions"])
     for factor in config["NormFactors"]:

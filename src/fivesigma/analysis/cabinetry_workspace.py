@@ -123,6 +123,16 @@ def without_regions(content: dict[str, Any], names: Collection[str]) -> dict[str
     }
 
 
+def names_for_combine(value: Any) -> Any:
+    """A workspace with names that can stand in a datacard: underscores in place of hyphens."""
+    if isinstance(value, list):
+        return [names_for_combine(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    named = {key: value[key].replace("-", "_") for key in ("name", "poi") if key in value}
+    return {key: named.get(key, names_for_combine(item)) for key, item in value.items()}
+
+
 def config_text(config: dict[str, Any]) -> str:
     """A configuration as YAML."""
     return str(need("yaml").safe_dump(config, sort_keys=False, allow_unicode=True, width=120))

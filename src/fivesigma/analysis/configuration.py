@@ -51,6 +51,7 @@ class AnalysisSettings:
     min_background: float | None = None
     ntuples: str | None = None  # InputPath of events where that of General leads to histograms
     tree: str | None = None  # of samples that name none
+    combine: bool = False  # write a datacard too
     figures: bool = True
     label: str = ""  # of the experiment, on figures
     blind_above: float | None = None  # score below which figures show data of a blinded region
@@ -98,6 +99,7 @@ class AnalysisSettings:
             min_background=categories.get("MinBackground"),
             ntuples=block.get("InputPath"),
             tree=block.get("Tree"),
+            combine=block.get("Combine", False),
             figures=figures is not False,
             label=figures.get("Label", "") if figures else "",
             blind_above=figures.get("BlindAbove") if figures else None,

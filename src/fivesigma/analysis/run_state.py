@@ -13,7 +13,7 @@ import numpy as np
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
 from fivesigma.analysis import all_regions, edge_choice
-from fivesigma.analysis.cabinetry_workspace import SafeNames
+from fivesigma.analysis.cabinetry_workspace import SafeNames, cabinetry_config
 from fivesigma.analysis.configuration import SCORE, Analysis, holds
 from fivesigma.analysis.edge_choice import RegionEvents
 from fivesigma.analysis.histograms import read_filled
@@ -100,7 +100,7 @@ class RunState:
             chosen = [wanted, self.analysis.regions, self.analysis.systematics, self.unblind, normed]
             return digest(chosen, self._described(own), record.outputs("read", "score"))
         if name == "workspace":
-            shown = [settings["validation"], record["categorise"]]
+            shown = [settings["validation"], settings["combine"], record["categorise"]]
             return digest(self.analysis.config, record.outputs("read", "categorise"), shown)
         outputs = record.outputs("train", "categorise", "workspace")
         shown = [settings["label"], settings["blind_above"], self.unblind]
@@ -197,7 +197,7 @@ class RunState:
     @property
     def safe_names(self) -> SafeNames:
         """Names in the workspace."""
-        return SafeNames.of(self.analysis.config)
+        return cabinetry_config(self.analysis, self.binning)[1]
 
     @property
     def goal(self) -> str:

@@ -12,7 +12,7 @@ from fivesigma.analysis.counting import table
 from fivesigma.analysis.step_record import Record
 from fivesigma.reporting import Section
 
-__all__ = ["expectation_section", "impacts_table", "lines", "waterfall_table", "yields_table"]
+__all__ = ["condensed", "expectation_section", "impacts_table", "lines", "waterfall_table", "yields_table"]
 
 _AID = (
     "Systematic uncertainties and the statistics of the simulation are profiled. The first number is from edges that "
@@ -21,10 +21,13 @@ _AID = (
 )
 
 
+_MANY = 4  # notes of one kind that become one line
+
+
 def lines(step: str, record: Record, *, goal: str, blind: Sequence[str]) -> list[str]:
     """Describe what a step found; `blind` are the regions whose data are hidden."""
     found, folder, what = record[step], record.folder, QUANTITY[goal]
-    notes = [f"note: {note}" for note in found.get("notes", [])]
+    notes = [f"note: {note}" for note in condensed(found.get("notes", []))]
     if step == "read":
         hidden = [f"data in region {region!r} are blinded" for region in blind]
         return [*found["normalisation"], table(found["yields"]), *hidden, *notes]
@@ -55,6 +58,27 @@ def lines(step: str, record: Record, *, goal: str, blind: Sequence[str]) -> list
         ]
     pages = [name for name in record.steps[step].outputs if name.endswith(".html")]
     return [*notes, *(f"report in {folder / name}" for name in pages)]
+
+
+def condensed(notes: Sequence[str]) -> list[str]:
+    """Notes, of which many of one kind are one line; they are of one kind if only names and numbers differ.
+
+    Examples
+    --------
+    >>> condensed([f"systematic 'sf{k}' moves no background" for k in range(30)])
+    ["systematic 'sf0' moves no background (and 29 more like this, in analysis.json)"]
+    """
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        kind = re.sub(r"^\S+ (up|down)\b|'[^']*'|[-+]?\d[\d.,e+-]*", "*", note)
+        kinds.setdefault(kind, []).append(note)
+    return [
+        line
+        for same in kinds.values()
+        for line in (
+            same if len(same) < _MANY else [f"{same[0]} (and {len(same) - 1} more like this, in analysis.json)"]
+        )
+    ]
 
 
 def _same_bins(categorise: dict[str, Any]) -> str:

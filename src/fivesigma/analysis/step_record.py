@@ -23,7 +23,7 @@ __all__ = ["STEPS", "Record", "StepRecord", "digest"]
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
-FOLDERS = ("model", "ntuples", "histograms", "figures")  # within that of the analysis
+FOLDERS = ("model", "ntuples", "histograms", "figures", "combine")  # within that of the analysis
 _FORMAT = 3
 _LEFT = re.compile(r"\.(\d+-.+|model-.+|train-.+)")  # what a killed run leaves behind
 

@@ -42,6 +42,7 @@ from fivesigma.analysis.scoring import ntuple_names
 from fivesigma.analysis.step_lines import expectation_section, impacts_table, lines, waterfall_table, yields_table
 from fivesigma.analysis.step_record import STEPS, Record
 from fivesigma.analysis.templates import by_tree
+from fivesigma.categories.datacard import to_combine
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
@@ -55,7 +56,7 @@ from fivesigma.store import save
 __all__ = ["analyse"]
 
 _Result = tuple[Iterable[Path], dict[str, Any]]
-FIGURES = "figures"
+FIGURES, COMBINE = "figures", "combine"
 
 
 def analyse(
@@ -175,7 +176,7 @@ class _Run(RunState):
             for region in self.analysis.chosen
             if "Variable" in region
         ]
-        notes += counting.notes_on(found, self.templates)
+        notes += counting.notes_on(found, self.templates) + workspace_checks.notes_on_bins(found.filled, [])
         return files, {"yields": rows, "normalisation": list(normalised), "norms": norms, "notes": notes}
 
     def _check_blinding(self) -> None:
@@ -340,10 +341,15 @@ class _Run(RunState):
             ]
             if validation:
                 files.append(write_text(self.folder / "validation.json", _as_json(shown)))
+            if self.analysis.settings.combine:
+                to_combine(cab.names_for_combine(workspace), self.folder / COMBINE, force=True)
+                files += sorted((self.folder / COMBINE).iterdir())
             advance(1, "fit")
             found = cab.fit_workspace(workspace, self.goal)
             advance(1, "")
-        notes = [*names.changed(), *workspace_checks.notes_on_bins(histograms, said)]
+        # Those of the other regions were said before anything was trained.
+        new = {key: filled for key, filled in histograms.items() if key[0] in self.analysis.settings.regions}
+        notes = [*names.changed(), *workspace_checks.notes_on_bins(new, said)]
         notes += workspace_checks.notes_on_variations(histograms)
         ours, theirs = self.record["categorise"]["all_regions"]["as_pyhf"], found[QUANTITY[self.goal]]
         if abs(theirs - ours) > 0.15 * ours + 0.05:

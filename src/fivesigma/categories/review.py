@@ -187,11 +187,21 @@ def write_hepdata(workspace: Mapping[str, Any], folder: str | Path, *, comment: 
     -------
     pathlib.Path
         ``submission.yaml``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fivesigma
+    >>> channel = {"name": "SR", "samples": [{"name": "top", "data": [10.0], "modifiers": []}]}
+    >>> workspace = {"channels": [channel], "observations": [{"name": "SR", "data": [9.0]}]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fivesigma.write_hepdata(workspace, folder).name
+    'submission.yaml'
     """
     yaml, folder = need("yaml"), Path(folder)
     target = folder / "submission.yaml"
     if target.exists() and not force:
-        raise InputError(f"{folder} holds a submission already; choose another folder, or pass force=True")
+        raise InputError(f"{folder} holds a submission already; choose another folder, or pass force=True or --force")
     try:
         folder.mkdir(exist_ok=True)
     except OSError as err:

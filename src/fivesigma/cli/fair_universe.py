@@ -17,7 +17,7 @@ def fair_universe() -> None:
     """A benchmark with the nuisances of the FAIR-Universe HiggsML uncertainty challenge."""
 
 
-@fair_universe.command(epilog="Example: fivesigma fair-universe run toy:2000000 --luminosity 0.1")
+@fair_universe.command(epilog="Example: fivesigma fair-universe run toy:1500000 --luminosity 0.1")
 @click.argument("data")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="JSON with every interval; a run that broke off resumes there.")  # fmt: skip

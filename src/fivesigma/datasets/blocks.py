@@ -15,8 +15,6 @@ from fivesigma.datasets.columns import Kind, Plan, Source
 from fivesigma.datasets.expression import is_jagged
 from fivesigma.errors import InputError
 
-__all__ = ["Block", "FeatureTable", "read_blocks", "read_columns"]
-
 # Rows copied from columns to the table at a time: a piece that stays in the processor's cache.
 _PIECE = 1_024
 _GROWTH = 1.25

@@ -18,8 +18,6 @@ from fivesigma.datasets.expression import Expression, is_jagged, one_per_event, 
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.yields import KNOWN_PAIRS
 
-__all__ = ["NEVER_FEATURES", "Columns", "Kind", "Source", "join_parts", "known_signal", "matches", "require"]
-
 #: How a column is read: a feature, a weight, as it stands in the source (labels, ids, processes, kept columns), or raw
 #: for expressions: numbers in their own type, text, or several numbers per event.
 Kind = Literal["float32", "float64", "value", "raw"]

@@ -10,8 +10,6 @@ import numpy as np
 from fivesigma._types import AnyArray
 from fivesigma.datasets.events import Events
 
-__all__ = ["MOST_ROWS", "events_digest", "row_digests", "rows_to_know_again"]
-
 MOST_ROWS = 4096  # digests of training events that a model keeps
 _AT_ONCE = 1 << 17  # rows, so that no copy of a large table is made
 

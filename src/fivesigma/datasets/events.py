@@ -16,8 +16,6 @@ from fivesigma.datasets.folds import fold_numbers, hashed, stratified_part
 from fivesigma.errors import InputError, did_you_mean, is_number
 from fivesigma.yields import effective_count
 
-__all__ = ["Events"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True, kw_only=True)
 class Events:

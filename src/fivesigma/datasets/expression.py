@@ -18,8 +18,6 @@ from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.errors import InputError, did_you_mean, shortened
 
-__all__ = ["Expression", "is_jagged", "one_per_event", "split_definition"]
-
 MOST_CHARACTERS = 10_000
 
 

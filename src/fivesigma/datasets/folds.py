@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from fivesigma._types import AnyArray, BoolArray, IntArray
 from fivesigma.errors import InputError
 
-__all__ = ["fold_numbers", "hashed", "stratified_part"]
-
 
 def stratified_part(
     classes: Sequence[tuple[str, BoolArray]], process: AnyArray | None, fraction: float, random_state: Any

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from fivesigma.datasets.columns import Source
     from fivesigma.datasets.events import Events
 
-__all__ = ["column_names", "load_events", "source_of"]
-
 
 @asks(Columns)
 def load_events(path: Paths | Mapping[str, Paths], columns: Columns) -> Events:

@@ -19,8 +19,6 @@ from fivesigma.datasets.sources import Input
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["from_arrays", "from_frame"]
-
 
 class _InMemory:
     """What needs no opening and does not change."""

@@ -14,8 +14,6 @@ from fivesigma.datasets.root import RootTree
 from fivesigma.datasets.sources import Paths, Target, find_targets
 from fivesigma.errors import InputError
 
-__all__ = ["as_in_training"]
-
 
 def as_in_training(
     model: Any, path: Paths | Mapping[str, Paths], asked: Mapping[str, Any]

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, TypeVar
 from fivesigma._tools.extras import need
 from fivesigma.errors import FivesigmaError, InputError, shortened
 
-__all__ = ["File", "RemoteFile", "find_remote", "is_remote"]
-
 T = TypeVar("T")
 _TRIES, _WAIT, _PIECE = 3, 0.5, 1 << 22  # attempts, seconds between the first two, bytes copied at a time
 _SILENCE = 60.0  # seconds without a byte

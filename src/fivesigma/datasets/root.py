@@ -15,8 +15,6 @@ from fivesigma.datasets.columns import Kind, as_kind, some
 from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import FivesigmaError, InputError, did_you_mean, shortened
 
-__all__ = ["RootTree"]
-
 _TREES = ("TTree", "TNtuple", "TNtupleD", "TChain", "ROOT::RNTuple", "ROOT::Experimental::RNTuple")
 # C++ types, without std::, that are one number per event.
 _NUMBERS = {"float", "double", "bool", "char", "short", "int", "long"}

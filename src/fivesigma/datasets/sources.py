@@ -20,8 +20,6 @@ from fivesigma.datasets.root import RootTree, stored_sum
 from fivesigma.datasets.tables import CsvFile, ParquetFile
 from fivesigma.errors import InputError, did_you_mean, is_number
 
-__all__ = ["Input", "Paths", "Target", "find_inputs", "find_targets", "normalise"]
-
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 T = TypeVar("T")

@@ -20,8 +20,6 @@ from fivesigma.datasets.remembered import as_in_training
 from fivesigma.datasets.sources import Input, Paths, find_inputs
 from fivesigma.errors import InputError, is_number, shortened
 
-__all__ = ["Chunk", "EventStream", "held_out_rows"]
-
 ROWS = 100_000  # events of a chunk, before the cut
 SIGNAL, BACKGROUND = "signal", "background"  # labels where files say what an event is
 

@@ -19,7 +19,6 @@ from fivesigma.errors import InputError, shortened
 if TYPE_CHECKING:
     from polars import Expr, LazyFrame, QueryOptFlags, Series
 
-__all__ = ["CsvFile", "ParquetFile"]
 
 # Rows that decide whether a CSV column holds numbers.
 _SAMPLE = 100

@@ -18,8 +18,6 @@ from fivesigma.datasets.sources import Input, Paths, Renamed, find_inputs
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError
 
-__all__ = ["Variation", "find_variations", "load_variations"]
-
 _SIDE = re.compile(r"(?P<stem>.+?)(?P<mark>__1|_)?(?P<side>up|down|Up|Down|UP|DOWN)")
 _DOWN = {"up": "down", "Up": "Down", "UP": "DOWN"}
 _NOMINAL = ("NOSYS", "NOMINAL", "Nominal", "nominal", "nom")
@@ -39,14 +37,7 @@ def find_variations(names: Sequence[str], patterns: str | Sequence[str], weight:
 
     An analysis file can use it too: each side is ``{"varied": {"*_NOSYS": "*_JET_JER__1up"}}``, which is what
     `Input` takes as ``varied``, or ``{"weight": "mcWeight * weight_btag_up"}``, a weight in place of the nominal one.
-
-    Parameters
-    ----------
-    names : sequence of str
-        All branches of a tree.
-    patterns : str or sequence of str
-    weight : str, optional
-        The nominal weight.
+    `names` are all branches of a tree, and `weight` is the nominal one.
 
     Examples
     --------

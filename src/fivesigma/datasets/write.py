@@ -16,8 +16,6 @@ from fivesigma.challenge import MISSING
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["add_branches", "write_events", "write_trees"]
-
 NamedArrays = Mapping[str, AnyArray]
 
 
@@ -92,14 +90,6 @@ def _alike(kept: AnyArray, column: AnyArray) -> bool:
     return np.array_equal(kept.astype(column.dtype), column, equal_nan=column.dtype.kind == "f")
 
 
-def _write_csv(columns: NamedArrays, path: Path) -> None:
-    need("polars").DataFrame(columns).write_csv(path)
-
-
-def _write_parquet(columns: NamedArrays, path: Path) -> None:
-    need("polars").DataFrame(columns).write_parquet(path)
-
-
 def _write_root(columns: NamedArrays, path: Path) -> None:
     uproot = need("uproot")
     awkward = need("awkward")
@@ -113,8 +103,8 @@ def _write_root(columns: NamedArrays, path: Path) -> None:
 
 
 _WRITERS: dict[str, Callable[[NamedArrays, Path], None]] = {
-    ".csv": _write_csv,
-    ".parquet": _write_parquet,
+    ".csv": lambda columns, path: need("polars").DataFrame(columns).write_csv(path),
+    ".parquet": lambda columns, path: need("polars").DataFrame(columns).write_parquet(path),
     ".root": _write_root,
 }
 

@@ -125,7 +125,7 @@ def export(
         raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     refuse_special(path)
     if path.exists() and not force:
-        raise InputError(f"{path} is there already; choose another name, or replace it with force=True")
+        raise InputError(f"{path} is there already; choose another name, or replace it with force=True or --force")
     if not isinstance(model, (SignificanceClassifier, NetClassifier)):
         raise InputError(f"a {type(model).__name__} cannot be exported; give a trained classifier of fivesigma")
     check_is_fitted(model)

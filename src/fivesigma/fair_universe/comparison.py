@@ -41,7 +41,7 @@ ARMS = {
     "ignoring": "score and categories that know the nuisances, fit without pulls",
 }
 MAX_TRANSVERSE_MASS = 70.0  # GeV, of lepton and missing momentum: above it are W bosons and top quarks
-SHARES = (0.2, 0.1, 0.35, 0.35)  # of the events: for training, for categories, for templates, for experiments
+SHARES = (0.15, 0.1, 0.35, 0.4)  # of the events: for training, for categories, for templates, for experiments
 MOST_NOISE = 0.2  # variance of the simulated events in that of an experiment's counts, above which it is said
 _SOFT = 1.0  # GeV, the median of soft_met, from which one standard deviation is a factor of e
 _SCALES = {"ttbar_scale": "ttbar", "diboson_scale": "diboson"}
@@ -67,11 +67,6 @@ class Sample(NamedTuple):
         return ScoredEvents(model.decision_function(e), e.is_signal, e.weight, process=e.process), pairs
 
 
-def select_events(events: Events, nuisances: Nuisances, seed: int) -> Events:
-    """Move events, and keep those with a small transverse mass."""
-    return _low_mass(move_events(events, nuisances, np.random.default_rng(seed)))
-
-
 def _low_mass(events: Events) -> Events:
     return events[events.column("DER_mass_transverse_met_lep") < MAX_TRANSVERSE_MASS]
 
@@ -81,20 +76,21 @@ def vary(events: Events, seed: int) -> Sample:
 
     The same random numbers make the soft momentum of all of them, so that what differs is the nuisance.
     """
-    nominal = Nuisances(soft_met=_SOFT)
+
+    def selected(**moved: float) -> Events:
+        nuisances = Nuisances(soft_met=_SOFT)._replace(**moved)
+        return _low_mass(move_events(events, nuisances, np.random.default_rng(seed)))
+
     ends = {name: (1.0 + NUISANCES[name][1], 1.0 - NUISANCES[name][1]) for name in ("tes", "jes")}
     ends["soft_met"] = (_SOFT * np.e, _SOFT / np.e)
-    systematics: dict[str, tuple[Events, Events] | Normalisation] = {}
-    for name, (up, down) in ends.items():
-        first, second = (select_events(events, nominal._replace(**{name: value}), seed) for value in (up, down))
-        systematics[name] = first, second
-    selected = select_events(events, nominal, seed)
-    backgrounds = sorted(set(np.asarray(selected.process)[~selected.is_signal].tolist()))
-    systematics["bkg_scale"] = Normalisation(backgrounds, NUISANCES["bkg_scale"][1])
-    for name, process in _SCALES.items():
-        if process in backgrounds:
-            systematics[name] = Normalisation(process, NUISANCES[name][1])
-    return Sample(selected, systematics)
+    nominal = selected()
+    backgrounds = sorted(set(np.asarray(nominal.process)[~nominal.is_signal].tolist()))
+    scales = {"bkg_scale": backgrounds} | {k: [v] for k, v in _SCALES.items() if v in backgrounds}
+    return Sample(
+        nominal,
+        {name: (selected(**{name: up}), selected(**{name: down})) for name, (up, down) in ends.items()}
+        | {name: Normalisation(of, NUISANCES[name][1]) for name, of in scales.items()},
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,13 +179,7 @@ class Comparison:
 
 @dataclass
 class Run:
-    """Settings of a run, and the intervals of the sets that are done, by model.
-
-    Attributes
-    ----------
-    output : path, optional
-        JSON file to which each set is written.
-    """
+    """Settings of a run, and the intervals of the sets that are done, by model; each is written to `output`."""
 
     output: Path | None
     settings: dict[str, int]
@@ -227,8 +217,8 @@ class Run:
                 for name, arm in arms.items():
                     fitted = arm.templates.fit(np.stack(counts[name]))
                     # No strength is negative: what is below zero can be cut off without a loss of coverage.
-                    ends = {"low": np.maximum(fitted.low, 0.0), "high": np.maximum(fitted.high, 0.0)}
-                    self.found[-1][name] = {"mu": [truths[k]] * experiments, **{e: v.tolist() for e, v in ends.items()}}
+                    low, high = (np.maximum(end, 0.0).tolist() for end in (fitted.low, fitted.high))
+                    self.found[-1][name] = {"mu": [truths[k]] * experiments, "low": low, "high": high}
                 if self.output is not None:
                     with written_whole(self.output) as beside:
                         beside.write_text(json.dumps({"settings": self.settings, "found": self.found}), "utf-8")
@@ -266,8 +256,8 @@ def compare(
     Parameters
     ----------
     events : Events
-        As `load` or `from_higgsml` give them. They are split at random: 20 % train, 10 % choose categories, 35 % fill
-        templates, 35 % make experiments. The last two should be many times what an experiment has.
+        As `load` or `from_higgsml` give them. They are split at random: 15 % train, 10 % choose categories, 35 % fill
+        templates, 40 % make experiments. The last two should be many times what an experiment has.
     output : path, optional
         JSON file with every interval; it is written after each set, and a run that broke off resumes there.
     n_categories : int, default=10

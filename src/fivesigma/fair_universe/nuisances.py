@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fivesigma._types import Array
+from fivesigma._types import AnyArray, Array
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED, derive
 from fivesigma.errors import InputError, did_you_mean
@@ -121,8 +121,11 @@ def move_events(events: Events, nuisances: Nuisances, rng: np.random.Generator |
         names, codes = np.unique(kept.process.astype(str), return_inverse=True)
         factor = np.array([nuisances.factors(name) for name in names])[codes]
         weight = weight * np.where(kept.is_signal, 1.0, factor)
-    X = np.stack([columns[name] for name in FEATURES], axis=1).astype(np.float32)
-    return replace(kept, X=X, weight=weight, feature_names=FEATURES)
+    return replace(kept, X=_table(columns), weight=weight, feature_names=FEATURES)
+
+
+def _table(columns: Mapping[str, Array]) -> AnyArray:
+    return np.stack([columns[name] for name in FEATURES], axis=1).astype(np.float32)
 
 
 def _move(columns: Mapping[str, Array], nuisances: Nuisances, rng: np.random.Generator | None) -> dict[str, Array]:
@@ -191,9 +194,7 @@ def from_higgsml(events: Events) -> Events:
     for name in (name for name in MEASURED if name not in (*known, *_LEFT_OUT)):
         raise InputError(f"these events have no column {name!r}{did_you_mean(name, known)}")
     measured = {_renamed(name): events.column(name).astype(np.float64) for name in MEASURED if name not in _LEFT_OUT}
-    columns = _derive(measured)
-    X = np.stack([columns[name] for name in FEATURES], axis=1).astype(np.float32)
     process = events.process
     if process is not None:
         process = np.where(events.is_signal, "htautau", process.astype(str))
-    return replace(events, X=X, feature_names=FEATURES, process=process)
+    return replace(events, X=_table(_derive(measured)), feature_names=FEATURES, process=process)

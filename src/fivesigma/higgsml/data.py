@@ -19,8 +19,6 @@ from fivesigma.datasets.load import load_events, source_of
 from fivesigma.errors import InputError
 from fivesigma.yields import rescale
 
-__all__ = ["CERN", "FEATURES", "Census", "ChallengeEvents", "load"]
-
 #: The 30 columns that Kaggle's participants were given, in their order.
 FEATURES = (*DERIVED, *MEASURED)
 #: Expected signal and background of every set.
@@ -199,13 +197,14 @@ def _read(path: str | os.PathLike[str]) -> tuple[ChallengeEvents, dict[str, int]
 def _checked(events: Events, name: str) -> tuple[AnyArray, Array]:
     sets, original = events.kept["KaggleSet"], events.kept["OriginalWeight"]
     known = np.isin(sets.astype(str), list(CERN.events))
-    if not known.all():
-        row = int(np.argmin(known))
-        raise InputError(f"KaggleSet is {sets.tolist()[row]!r} in row {row + 1:,} of {name}; it must be t, b, v or u")
-    finite = np.isfinite(original)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise InputError(f"Weight is {original[row]} in row {row + 1:,} of {name}; it must be a number")
+    for column, values, right, what in (
+        ("KaggleSet", sets, known, "t, b, v or u"),
+        ("Weight", original, np.isfinite(original), "a number"),
+    ):
+        if not right.all():
+            row = int(np.argmin(right))
+            seen = repr(values.tolist()[row])
+            raise InputError(f"{column} is {seen} in row {row + 1:,} of {name}; it must be {what}")
     return sets, original
 
 

@@ -16,8 +16,6 @@ from fivesigma._tools.extras import need
 from fivesigma.errors import InputError, shortened
 from fivesigma.higgsml.data import load
 
-__all__ = ["FILE", "URL", "fetch"]
-
 FILE = "atlas-higgs-challenge-2014-v2.csv.gz"
 RECORD = "https://opendata.cern.ch/record/328"
 DOI = "10.7483/OPENDATA.ATLAS.ZBP2.M5T8"

@@ -23,8 +23,6 @@ from fivesigma.datasets.events import Events
 from fivesigma.datasets.htautau import kinematics as kin
 from fivesigma.errors import InputError, did_you_mean
 
-__all__ = ["ALL_SETS", "MOMENTA", "engineer", "transform"]
-
 #: Columns of transverse momentum, pseudorapidity and azimuth: lepton, tau, two jets and missing momentum.
 MOMENTA = (
     ("PRI_lep_pt", "PRI_lep_eta", "PRI_lep_phi"),
@@ -228,14 +226,8 @@ def _projections(p: Particles, _: Columns) -> Columns:
 
 
 _SETS: dict[str, Callable[[Particles, Columns], Columns]] = {
-    "oriented": _oriented,
-    "masses": _masses,
-    "transverse": _transverse,
-    "angles": _angles,
-    "sums": _sums,
-    "centralities": _centralities,
-    "ratios": _ratios,
-    "projections": _projections,
+    make.__name__.strip("_"): make
+    for make in (_oriented, _masses, _transverse, _angles, _sums, _centralities, _ratios, _projections)
 }
 
 #: Names of the feature sets.

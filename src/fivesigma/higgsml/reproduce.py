@@ -35,8 +35,6 @@ from fivesigma.learners import default_regressor
 from fivesigma.significance import AMS2
 from fivesigma.yields import rescale, signal_and_background
 
-__all__ = ["RECIPES", "find_recipe", "fit_recipe", "reproduce", "select"]
-
 Members = list[tuple[str, Any]]
 
 TREES = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}

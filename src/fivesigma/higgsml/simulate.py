@@ -22,8 +22,6 @@ from fivesigma.errors import InputError
 from fivesigma.higgsml.data import CERN, TOTALS, Census
 from fivesigma.yields import rescale
 
-__all__ = ["write_simulated"]
-
 _FIRST_ID = 100_000
 _PIECE = 50_000  # rows that are text at the same time
 _FEWEST = 1_000

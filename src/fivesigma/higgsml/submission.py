@@ -22,8 +22,6 @@ from fivesigma.higgsml.data import CERN, ChallengeEvents, load
 from fivesigma.significance import AMS2
 from fivesigma.yields import name_rows, signal_and_background
 
-__all__ = ["SubmissionScore", "score_submission", "standing", "write_submission"]
-
 COLUMNS = ("EventId", "RankOrder", "Class")
 #: The significance of the challenge.
 AMS = AMS2(b_reg=B_REG)
