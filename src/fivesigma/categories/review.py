@@ -42,6 +42,12 @@ class Pruned:
     dropped : tuple of Dropped
         Channel, sample, systematic, kind of modifier, and the largest relative change of a bin.
     threshold : float
+
+    Examples
+    --------
+    >>> import fivesigma
+    >>> fivesigma.prune({"channels": []}).dropped
+    ()
     """
 
     workspace: dict[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ __all__ = ["discovery_significance", "to_pyhf", "write_workspace"]
 
 POI = "mu"
 _TOLERANCE = 1e-12
+_MANY = 60  # parameters
 _WIDEST = 10.0  # scale up to which pyhf looks for a free normalisation, in units of what the total would need
 
 
@@ -218,32 +220,45 @@ def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
     return path
 
 
-def discovery_significance(workspace: dict[str, Any], pulls: Mapping[str, float] | None = None) -> float:
+def pyhf_model(workspace: Mapping[str, Any], measurement: str | None = None) -> Any:
+    """Make the model of pyhf; its schema uses what jsonschema calls deprecated."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="jsonschema.RefResolver", category=DeprecationWarning)
+        return need("pyhf").Workspace(workspace).model(measurement_name=measurement)
+
+
+def discovery_significance(
+    workspace: dict[str, Any], pulls: Mapping[str, Any] | None = None, measurement: str | None = None
+) -> float:
     """Let pyhf compute the expected discovery significance: the root of q0 on the expected data.
 
     Parameters
     ----------
     workspace : dict
-        From `to_pyhf`, or any other with one measurement.
-    pulls : mapping of str to float, optional
-        Nuisance parameters from which a second fit starts, such as `Categories.pulls`. Shifts that are not opposite up
-        and down may give the likelihood several minima, of which the lowest counts.
+        From `to_pyhf`, or any other.
+    pulls : mapping of str to float or array, optional
+        How far the nuisance parameters are from their expected values where a second fit starts, such as
+        `Categories.pulls`. Shifts that are not opposite up and down may give the likelihood several minima, of which
+        the lowest counts. With more than 60 parameters this is the only fit.
+    measurement : str, optional
+        Its name; the first by default.
     """
     pyhf = need("pyhf")
-    model = pyhf.Workspace(workspace).model()
+    model = pyhf_model(workspace, measurement)
     start = model.config.suggested_init()
     start[model.config.poi_index] = 1.0
     expected = model.expected_data(start)
     other = list(start)
     for name, pull in (pulls or {}).items():
-        other[model.config.par_slice(name).start] += pull
+        where = model.config.par_slice(name)
+        other[where] = (np.asarray(other[where]) + pull).tolist()
     bounds, fixed = model.config.suggested_bounds(), model.config.suggested_fixed()
     # The expected data fit best where they come from, so that only the fit without signal is needed.
     fitted = [
         pyhf.infer.mle.fixed_poi_fit(
             0.0, expected, model, init, bounds, fixed, return_fitted_val=True, tolerance=_TOLERANCE
         )[1]
-        for init in ([start, other] if pulls else [start])
+        for init in ([start] if not pulls else [start, other][len(start) > _MANY :])
     ]
     at_start = pyhf.infer.mle.twice_nll(np.asarray(start), expected, model)
     return float(np.sqrt(max(0.0, float(np.min(fitted)) - float(np.squeeze(at_start)))))

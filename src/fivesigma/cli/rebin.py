@@ -35,6 +35,7 @@ def _n_bins(text: str) -> int | dict[str, int]:
 @click.option("--signal", metavar="NAMES", help="Signal processes of a ROOT file of templates, with commas.")
 @click.option("--variation", default="{process}_{systematic}Up", show_default=True, metavar="PATTERN",
               help="Names of varied templates in a ROOT file.")  # fmt: skip
+@click.option("--smooth", is_flag=True, help="Choose the bins on templates that are averaged along the bins.")
 @click.option("--plot", "picture", type=click.Path(path_type=Path), metavar="FILE",
               help="Draw the fine bins and where they went.")  # fmt: skip
 @click.option("--report", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page (HTML).")
@@ -57,6 +58,7 @@ def rebin(
     measurement: str | None,
     signal: str | None,
     variation: str,
+    smooth: bool,
     picture: Path | None,
     page: Path | None,
     combine: Path | None,
@@ -86,6 +88,7 @@ def rebin(
         measurement=measurement,
         signal=None if signal is None else signal.split(","),
         variation=variation,
+        smooth=smooth,
     )
     new = found.workspace
     if prune is not None:

@@ -14,6 +14,7 @@ from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.dual import Optimum, programs, search
+from fivesigma.categories.workspace import discovery_significance
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.histfactory import profile_gammas
 from fivesigma.likelihood.measurement import uncertainty_of
@@ -24,7 +25,6 @@ from fivesigma.rebinning.template_files import VARIATION, Source, workspace_of
 from fivesigma.rebinning.workspaces import (
     Workspace,
     merge_bins,
-    pyhf_significance,
     pyhf_uncertainty,
     read_model,
 )
@@ -33,7 +33,7 @@ __all__ = ["Rebinned", "rebin"]
 
 GOALS = ("discovery", "measurement")
 MIN_EFFECTIVE = 10.0
-_REPEATED = 10  # candidates of the search
+_REPEATED, _JUDGED = 10, 64  # candidates of the search
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -75,7 +75,7 @@ class Rebinned:
     @cached_property
     def significance(self) -> float:
         """Expected discovery significance of the new bins, fitted by pyhf."""
-        return pyhf_significance(self.workspace, self.measurement, self._pulls)
+        return discovery_significance(self.workspace, self._pulls, self.measurement)
 
     @cached_property
     def uncertainty(self) -> float:
@@ -164,6 +164,7 @@ def rebin(
     measurement: str | None = None,
     signal: str | Sequence[str] | None = None,
     variation: str = VARIATION,
+    smooth: bool = False,
 ) -> Rebinned:
     """Merge neighbouring fine bins so that the profiled significance of the whole workspace is best.
 
@@ -195,6 +196,10 @@ def rebin(
         Names of the signal processes among templates.
     variation : str, default="{process}_{systematic}Up"
         How the names of varied templates are made; those of the other side have Down in the place of Up.
+    smooth : bool, default=False
+        Whether the bins are chosen on templates that are averaged along the bins, as `categorise` does with
+        systematics, so that less noise of few simulated events is followed; of the best, the one is taken that is also
+        good as it is. `bound` and `gap` are then those of the averaged templates. The new workspace is not averaged.
 
     Returns
     -------
@@ -229,12 +234,20 @@ def rebin(
     chosen = _chosen(fine, n_bins, channels)
     model = read_model(fine, measurement)
     shares, total = _numbers(fine, chosen, n_bins)
-    cells = template_cells(model, chosen, floors, goal, shares)
+    for channel, n, b in model.counted([c for c in model.channels if c.name not in chosen]):
+        if not (b > 0).all():
+            k = int(b.argmin())
+            raise InputError(
+                f"channel {channel.name!r} is not merged and has {b[k]:g} background of {n[k]:g} events in bin {k}; a "
+                "fit needs some in every bin: merge it too"
+            )
+    real = template_cells(model, chosen, floors, goal, shares)
+    cells = template_cells(model, chosen, floors, goal, shares, smooth=True) if smooth else real
     if programs(cells, total, np.zeros(cells.constant.size)).final.max() == -np.inf:
         raise InputError(
             f"{total} bins are not possible: each needs s >= 0, {floors}; ask for fewer bins or lower the floors"
         )
-    found = _sure(cells, search(cells, total))
+    found = _sure(cells, search(cells, total), real if smooth else None)
     figure = root_of if goal == "discovery" else uncertainty_of
     firsts = {
         name: np.append(0, own[:-1]).astype(np.intp) for name, own in zip(chosen, cells.split(found.edges), strict=True)
@@ -246,11 +259,11 @@ def rebin(
         {name: [*axes[name][first].tolist(), float(axes[name][-1])] for name, first in firsts.items() if name in axes},
         goal,
         fine,
-        figure(_fine_objective(cells)),
+        figure(_fine_objective(real)),
         bound,
         abs(bound - figure(found.objective)),
         measurement,
-        _pulls(cells, found.edges, found.theta) if isinstance(cells, TemplateDiscovery) else {},
+        _pulls(real, found.edges, found.theta) if isinstance(real, TemplateDiscovery) else {},
     )
 
 
@@ -287,14 +300,22 @@ def _numbers(workspace: Workspace, chosen: list[str], n_bins: Any) -> tuple[list
     return (shares if isinstance(n_bins, Mapping) else None), sum(shares)
 
 
-def _sure(cells: TemplateCells, found: Optimum) -> Optimum:
-    """Take the best of the candidates whose fits were repeated from several starts; the search uses one start."""
-    best = found._replace(objective=-np.inf)
-    for edges in sorted(found.candidates, key=lambda key: -found.candidates[key])[:_REPEATED]:
-        if found.candidates[edges] <= best.objective:
+def _sure(cells: TemplateCells, found: Optimum, real: TemplateCells | None) -> Optimum:
+    """Take the best of the candidates, fitted from several starts; the search uses one start.
+
+    With averaged templates the candidate counts that is best where it is worst: averaged, or as it is.
+    """
+    values = dict(sorted(found.candidates.items(), key=lambda item: -item[1])[:_JUDGED])
+    if real is not None:
+        for edges, value in values.items():
+            values[edges] = min(value, float(real.lowest(np.array(edges)).objective))
+    best, most = found, -np.inf
+    for edges in sorted(values, key=lambda key: -values[key])[:_REPEATED]:
+        if values[edges] <= most:
             break
         again = cells.surely(np.array(edges))
-        if again.objective > best.objective:
+        if (value := min(values[edges], float(again.objective))) > most:
+            most = value
             best = found._replace(edges=np.array(edges), objective=float(again.objective), theta=again.theta)
     return best
 
@@ -315,12 +336,12 @@ def _fine_objective(cells: TemplateCells) -> float:
 
 
 def _pulls(cells: TemplateDiscovery, edges: IntArray, theta: Array) -> dict[str, Any]:
-    """Values of the parameters of the fit without signal, from which pyhf starts."""
+    """How far the parameters move in the fit without signal, from where pyhf starts."""
     model, p = cells.model, cells.model.free
-    out: dict[str, Any] = dict(zip(p.names, (p.init + p.scale * theta).tolist(), strict=True))
+    out: dict[str, Any] = dict(zip(p.names, (p.scale * theta).tolist(), strict=True))
     for channel, n, b in model.counted(cells.channels(edges)):
         local = profile_gammas(n, model.parts(channel, theta), b, channel.groups, channel.gammas)
         for g, gamma in zip(channel.gammas, local.gammas, strict=True):
             # pyhf has no gamma where a shapesys is zero.
-            out[g.name] = gamma[np.isfinite(g.precision)] if g.poisson else gamma
+            out[g.name] = (gamma[np.isfinite(g.precision)] if g.poisson else gamma) - 1
     return out

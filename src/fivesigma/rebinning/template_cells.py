@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.one_score.profiled_cells import Cells
+from fivesigma.categories.one_score.profiled_cells import Cells, QuadraticCells
+from fivesigma.cut.yield_model import MovingAverage
 from fivesigma.likelihood.histfactory import Counted, Gammas, TemplateChannel, WorkspaceModel, profile_gammas
-from fivesigma.likelihood.measurement import Derivatives, expand_measurement, profile_measurement
+from fivesigma.likelihood.measurement import Derivatives, expand_measurement
 from fivesigma.likelihood.profile import Expansion, Profile
 
 _TRIED = 6  # places of an edge that are profiled: those with the highest bounds
@@ -100,7 +101,7 @@ class TemplateDiscovery(TemplateCells):
 
 
 @dataclass(frozen=True, eq=False)
-class TemplateMeasurement(TemplateCells):
+class TemplateMeasurement(TemplateCells, QuadraticCells):
     """Cells for the smallest uncertainty of the strength."""
 
     slopes: tuple[tuple[Array, Array, list[Array]], ...]  # from `WorkspaceModel.slopes`
@@ -139,25 +140,21 @@ class TemplateMeasurement(TemplateCells):
         out: Array = (s - delta) ** 2 / (2 * n)
         return out
 
-    def profile(self, partitions: IntArray, start: Array) -> Profile:  # noqa: ARG002 - as in discovery
-        """Minimise over a; there is one minimum, whatever the start."""
-        return profile_measurement(self.between(partitions))
-
-    def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:  # noqa: ARG002 - as in discovery
-        """Minimise over a; there is one minimum, whatever the start."""
-        return profile_measurement(self.between(edges))
-
-    surely = lowest
-
-    def expand(self, partitions: IntArray, theta: Array) -> Expansion:
-        """F of several partitions to second order at the same a."""
-        return expand_measurement(self.between(partitions), np.broadcast_to(theta, (len(partitions), theta.size)))
+    def surely(self, edges: IntArray) -> Profile:
+        """Minimise over a; there is one minimum."""
+        return self.lowest(edges)
 
 
 def template_cells(
-    model: WorkspaceModel, chosen: Sequence[str], floors: Floors, goal: str, shares: Sequence[int] | None = None
+    model: WorkspaceModel,
+    chosen: Sequence[str],
+    floors: Floors,
+    goal: str,
+    shares: Sequence[int] | None = None,
+    *,
+    smooth: bool = False,
 ) -> TemplateCells:
-    """Cells of the chosen channels of a model, which are merged whole."""
+    """Cells of the chosen channels of a model, which are merged whole; floors hold for the templates as they are."""
     fine = [channel for channel in model.channels if channel.name in chosen]
     others = tuple(channel for channel in model.channels if channel.name not in chosen)
     zero = np.zeros(model.free.init.size)
@@ -171,6 +168,9 @@ def template_cells(
         s[np.abs(s) < 1e-9 * n[-1]] = 0.0  # none, up to rounding
         inside = slice(first, first + n.size)
         allowed[inside, inside] = floors.allow(s, background, squared) & np.tri(n.size, k=-1, dtype=np.bool_)
+    if smooth:
+        running = tuple(_averaged(channel).map(_running) for channel in fine)
+        counts = [model.yields(channel, zero, 1.0) for channel in running]
     shared: Any = (np.concatenate(counts), allowed, 0.0, zero, model, running, tuple(counts), others)
     options: Any = {"starts": tuple(starts[:-1].tolist()), "whole": True}
     options["shares"] = None if shares is None else tuple(shares)
@@ -194,6 +194,27 @@ def template_cells(
 
 def _running(values: Array) -> Array:
     return np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(values, axis=-1)], axis=-1)
+
+
+def _averaged(channel: TemplateChannel) -> TemplateChannel:
+    """Average every sample and its shifts along the bins, from the purer end."""
+    nominal = channel.templates[: len(channel.samples)]
+    total, s, half = nominal.sum(axis=0), nominal[channel.signal].sum(axis=0), nominal.shape[1] // 2
+    pure_above = s[half:].sum() * total[:half].sum() > s[:half].sum() * total[half:].sum()
+    order = slice(None, None, -1 if pure_above else None)
+    running, along = _running(channel.templates[:, order]), _running(total[order])
+    out = running.copy()
+    for row, own in enumerate(channel.sample):
+        average = MovingAverage.of(running[own], along)
+        if average is None:
+            continue
+        if channel.parameter[row] < 0:
+            out[row] = average(running[row])
+        elif not channel.up[row] and np.abs(running[row] + running[row - 1]).max() <= 1e-9 * running[own, -1]:
+            out[row] = -out[row - 1]  # what is opposite stays so
+        else:
+            out[row] = average.shift(running[own], running[row])
+    return replace(channel, templates=np.diff(out)[:, order])
 
 
 def _between(gammas: Sequence[Gammas], upper: IntArray, lower: IntArray) -> list[Gammas]:

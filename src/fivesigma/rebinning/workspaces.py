@@ -11,13 +11,12 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array, IntArray
+from fivesigma.categories.workspace import pyhf_model
 from fivesigma.errors import InputError
 from fivesigma.likelihood.histfactory import Code4, Gammas, Parameters, TemplateChannel, WorkspaceModel
 
 _BY_BIN = ("staterror", "shapesys")
 _KINDS = ("histosys", "normsys", "normfactor", "lumi", *_BY_BIN)
-_TOLERANCE = 1e-12
-_FEW = 40  # parameters with which pyhf also fits from its own start
 _STEP = 1e-4  # of derivatives, in standard deviations
 
 Workspace = dict[str, Any]
@@ -67,8 +66,8 @@ def _check_channel(channel: Mapping[str, Any]) -> None:
                 _numbers(data["lo_data"], size, what)
             elif kind in _BY_BIN:
                 _numbers(data, size, what)
-            elif kind == "normsys":
-                _numbers([data["hi"], data["lo"]], 2, what)
+            elif kind == "normsys" and _numbers([data["hi"], data["lo"]], 2, what).min() <= 0:
+                raise InputError(f"{what} has a factor that is not positive, of which there is no logarithm")
 
 
 def _numbers(values: Any, size: int, what: str) -> Array:
@@ -174,7 +173,7 @@ def _is_fixed(workspace: Workspace, name: str) -> bool:
 def _pyhf_model(workspace: Workspace, measurement: str | None = None) -> Any:
     pyhf = need("pyhf")
     try:
-        return pyhf.Workspace(workspace).model(measurement_name=measurement)
+        return pyhf_model(workspace, measurement)
     except (pyhf.exceptions.InvalidSpecification, pyhf.exceptions.InvalidModifier, AssertionError, KeyError) as err:
         raise InputError(f"pyhf does not accept this workspace: {str(err).strip().splitlines()[0][:200]}") from err
     except pyhf.exceptions.InvalidMeasurement as err:
@@ -227,28 +226,6 @@ def _channel(channel: Mapping[str, Any], poi: str, index: Mapping[str, int], hel
         (scales[0], scales[1]),
         tuple(by_bin.values()),
     )
-
-
-def pyhf_significance(workspace: Workspace, measurement: str | None, pulls: Mapping[str, Any]) -> float:
-    """Let pyhf compute the root of q0 on the expected data, from the parameters `pulls`; with few, from its own too."""
-    pyhf = need("pyhf")
-    model = _pyhf_model(workspace, measurement)
-    start = model.config.suggested_init()
-    start[model.config.poi_index] = 1.0
-    expected = model.expected_data(start)
-    other = list(start)
-    for name, values in pulls.items():
-        where = model.config.par_slice(name)
-        other[where] = np.broadcast_to(values, (where.stop - where.start,)).tolist()
-    bounds, fixed = model.config.suggested_bounds(), model.config.suggested_fixed()
-    fitted = [
-        pyhf.infer.mle.fixed_poi_fit(
-            0.0, expected, model, init, bounds, fixed, return_fitted_val=True, tolerance=_TOLERANCE
-        )[1]
-        for init in ([other, start] if len(start) <= _FEW else [other])
-    ]
-    at_start = pyhf.infer.mle.twice_nll(np.asarray(start), expected, model)
-    return float(np.sqrt(max(0.0, float(np.min(fitted)) - float(np.squeeze(at_start)))))
 
 
 def pyhf_uncertainty(workspace: Workspace, measurement: str | None) -> float:

@@ -167,8 +167,28 @@ class DiscoveryCells(Cells):
         return expand(self.between(partitions), np.broadcast_to(theta, (len(partitions), theta.size)))
 
 
+class QuadraticCells(Cells):
+    """Cells for the smallest uncertainty of the signal strength."""
+
+    @abstractmethod
+    def between(self, partitions: IntArray) -> Derivatives:
+        """What the uncertainty needs of the categories of partitions."""
+
+    def profile(self, partitions: IntArray, start: Array) -> Profile:  # noqa: ARG002 - as in discovery
+        """Minimise over a; there is one minimum, whatever the start."""
+        return profile_measurement(self.between(partitions))
+
+    def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:  # noqa: ARG002 - as in discovery
+        """Minimise over a; there is one minimum, whatever the start."""
+        return profile_measurement(self.between(edges))
+
+    def expand(self, partitions: IntArray, theta: Array) -> Expansion:
+        """F of several partitions to second order at the same a."""
+        return expand_measurement(self.between(partitions), np.broadcast_to(theta, (len(partitions), theta.size)))
+
+
 @dataclass(frozen=True, eq=False)
-class MeasurementCells(Cells):
+class MeasurementCells(QuadraticCells):
     """Cells for the smallest uncertainty of the signal strength; all arrays are running sums."""
 
     s: Array  # (n_edges,)
@@ -192,18 +212,6 @@ class MeasurementCells(Cells):
         rest = signal[lower] - signal[upper] - self.constant @ theta
         out: Array = rest * rest / (2 * (self.n[lower] - self.n[upper] + self.offset))
         return out
-
-    def profile(self, partitions: IntArray, start: Array) -> Profile:  # noqa: ARG002 - as in discovery
-        """Minimise over a; there is one minimum, whatever the start."""
-        return profile_measurement(self.between(partitions))
-
-    def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:  # noqa: ARG002 - as in discovery
-        """Minimise over a; there is one minimum, whatever the start."""
-        return profile_measurement(self.between(edges))
-
-    def expand(self, partitions: IntArray, theta: Array) -> Expansion:
-        """F of several partitions to second order at the same a."""
-        return expand_measurement(self.between(partitions), np.broadcast_to(theta, (len(partitions), theta.size)))
 
 
 def join_cells(channels: Sequence[Cells], *, whole: bool = False, shares: Sequence[int] | None = None) -> Cells:
