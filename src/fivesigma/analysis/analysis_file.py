@@ -25,6 +25,7 @@ from fivesigma.analysis.configuration import (
     name_of_data,
     numbers_in,
 )
+from fivesigma.analysis.templates import found_systematics
 from fivesigma.analysis.yaml_file import check_plain, read_yaml
 from fivesigma.errors import InputError, did_you_mean, shortened
 
@@ -49,6 +50,9 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
         raise InputError(f"{where} has no block {BLOCK!r}{did_you_mean(BLOCK, map(str, rest))}")
     _let_cabinetry_check(rest, where)
     settings = AnalysisSettings.read(block)
+    if settings.patterns:
+        rest["Systematics"] = [*(rest.get("Systematics") or []), *found_systematics(Analysis(rest, settings))]
+        _let_cabinetry_check(rest, where)
     names = [region["Name"] for region in rest["Regions"]]
     validation = dict.fromkeys(name for text in settings.validation for name in fnmatch.filter(names, text) or [text])
     analysis = Analysis(rest, replace(settings, validation=tuple(validation)))

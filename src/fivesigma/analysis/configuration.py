@@ -22,7 +22,7 @@ CUT = "cut"
 ENTRY = "entry"
 QUANTITY = {"discovery": "significance", "measurement": "uncertainty"}  # that is quoted for each goal
 SCORE, FOLD, PLAIN = "fivesigma_score", "fivesigma_fold", "fivesigma_plain"  # branches; the last before a region
-_LISTS = ("Region", "Validation", "Features")
+_LISTS = ("Region", "Validation", "Features", "Systematics")
 DIRECTIONS = ("Up", "Down")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -35,6 +35,7 @@ class AnalysisSettings:
     features: tuple[str, ...]  # names, patterns or definitions, as in `load_events`
     event_number: str  # branch, or "entry" for the number of the entry; a fold is this number modulo `folds`
     validation: tuple[str, ...] = ()  # regions that are shown and not fitted
+    patterns: tuple[str, ...] = ()  # of branches that hold systematics, as in `load_variations`
     preselection: str | None = None
     folds: int = 5
     luminosity: float | None = None  # in 1/fb
@@ -81,6 +82,7 @@ class AnalysisSettings:
             features=tuple(block.get("Features", ())),
             event_number=block.get("EventNumber", ENTRY),
             validation=tuple(block.get("Validation", ())),
+            patterns=tuple(block.get("Systematics", ())),
             preselection=block.get("Preselection"),
             folds=int(block.get("Folds", 5)),
             luminosity=block.get("Luminosity"),

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import fnmatch
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fivesigma.analysis.configuration import DIRECTIONS, SCORE, Analysis, acts, holds, listed
-from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.columns import Columns, Source
 from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.datasets.remote import File
-from fivesigma.datasets.sources import Normalised, Target, find_targets, normalise
+from fivesigma.datasets.sources import Normalised, Target, counterparts, find_targets, normalise
+from fivesigma.datasets.variations import find_variations
 from fivesigma.errors import InputError
 
-__all__ = ["Template", "Tree", "by_tree", "templates_of"]
+__all__ = ["Template", "Tree", "by_tree", "found_systematics", "templates_of"]
 
 _PATHS = frozenset(("RegionPath", "SamplePath", "VariationPath"))
 
@@ -268,3 +271,66 @@ def replacements(variable: str | None, who: str) -> tuple[tuple[str, str], ...]:
     if found and len(found) < len(parts):
         raise InputError(f"{who}: {variable!r} mixes replacements of branches with something else")
     return tuple((name, other.strip()) for name, other in found)
+
+
+def found_systematics(analysis: Analysis) -> list[dict[str, Any]]:
+    """Systematics that patterns of our block find among the branches of the samples, in the words of cabinetry.
+
+    Samples whose weights or branches differ have systematics of their own, which share a modifier. A variation that
+    moves no branch that the analysis uses is none.
+    """
+    resolver, settings, used = _Resolver(analysis), analysis.settings, _used_branches(analysis)
+    found: dict[str, dict[str, tuple[list[dict[str, Any]], list[str]]]] = {}
+    problems: dict[str, InputError] = {}
+    seen = set()
+    for sample in analysis.simulated:
+        regions = [r for r in analysis.regions if holds(r, sample) and not analysis.is_filled(r)]
+        for region in regions[:1]:
+            file = resolver.files(region, sample, {}, f"sample {sample['Name']!r}")[0]
+            source = Target(file).open(str(sample.get("Tree", settings.tree)))
+        for pattern in settings.patterns if regions else ():
+            try:
+                variations = find_variations(source.names, pattern, sample.get("Weight"))
+            except InputError as err:  # it may be of other samples
+                problems[pattern] = err
+                continue
+            seen.add(pattern)
+            for one in variations:
+                sides = [_in_words(source, change, used) for change in (one.up, one.down)]
+                if sides[0]:
+                    alike = found.setdefault(one.name, {}).setdefault(repr(sides), (sides, []))
+                    alike[1].append(sample["Name"])
+    for pattern in (pattern for pattern in settings.patterns if pattern not in seen):
+        raise problems[pattern]
+    out = []
+    for name, kinds in found.items():
+        for k, ((up, down), samples) in enumerate(kinds.values(), start=1):
+            item = {"Name": name, "Type": "NormPlusShape", "Up": up, "Down": down or {"Symmetrize": True}}
+            own = {} if len(kinds) == 1 else {"Name": f"{name}_{k}", "ModifierName": name}
+            out.append(item | own | {"Samples": samples})
+    return out
+
+
+def _in_words(source: Source, change: dict[str, Any] | None, used: Callable[[str], bool]) -> dict[str, Any]:
+    """One side of a variation: a weight, or branches in place of those that are used."""
+    if change is None:
+        return {}
+    if "weight" in change:
+        return {"Weight": change["weight"]}
+    pairs = [pair for pattern in change["varied"].items() for pair in counterparts(source, *pattern)]
+    moved = [f"{old} = {new}" for old, new in pairs if used(old)]
+    return {"Variable": "; ".join(moved)} if moved else {}
+
+
+def _used_branches(analysis: Analysis) -> Callable[[str], bool]:
+    """Whether a branch is a feature or in a condition, a weight or a variable."""
+    config, settings = analysis.config, analysis.settings
+    texts: list[Any] = [settings.preselection, settings.score]
+    texts += [item.get(key) for item in (*config["Regions"], *config["Samples"]) for key in ("Filter", "Weight")]
+    texts += [region.get("Variable") for region in config["Regions"]]
+    texts += [(split_definition(text) or (text, text))[1] for text in settings.features]
+    columns = set[str]()
+    for text in (text for text in texts if text is not None):
+        with suppress(InputError):  # a pattern of features; what is wrong is said where it is read
+            columns |= Expression(text, "expression").columns
+    return lambda name: name in columns or any(fnmatch.fnmatchcase(name, text) for text in settings.features)

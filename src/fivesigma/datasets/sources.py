@@ -112,7 +112,7 @@ class Renamed:
 
     def __init__(self, source: Source, varied: Mapping[str, str]) -> None:
         self._source = source
-        self._new = {old: new for pattern in varied.items() for old, new in _counterparts(source, *pattern)}
+        self._new = {old: new for pattern in varied.items() for old, new in counterparts(source, *pattern)}
         self.name, self.names, self.numbers = source.name, source.names, source.numbers
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
@@ -126,7 +126,7 @@ class Renamed:
             yield {name: chunk[self._new.get(name, name)] for name in kinds}
 
 
-def _counterparts(source: Source, old: str, new: str) -> list[tuple[str, str]]:
+def counterparts(source: Source, old: str, new: str) -> list[tuple[str, str]]:
     """Names that a variation changes, and what is read in their place."""
     if "*" not in old:
         require(old, source)

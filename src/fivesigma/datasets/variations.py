@@ -35,9 +35,8 @@ class Variation(NamedTuple):
 def find_variations(names: Sequence[str], patterns: str | Sequence[str], weight: str | None = None) -> list[Variation]:
     """Find the systematics that the branches of an ntuple hold; see `load_variations` for what patterns mean.
 
-    An analysis file can use it too: each side is ``{"varied": {"*_NOSYS": "*_JET_JER__1up"}}``, which is what
-    `Input` takes as ``varied``, or ``{"weight": "mcWeight * weight_btag_up"}``, a weight in place of the nominal one.
-    `names` are all branches of a tree, and `weight` is the nominal one.
+    Each side is ``{"varied": {"*_NOSYS": "*_JES__1up"}}``, or ``{"weight": "w * w_pu_up"}``, a weight in place of the
+    nominal one. `names` are all branches of a tree, and `weight` is the nominal weight.
 
     Examples
     --------

@@ -39,19 +39,7 @@ SHAPE_TREES: dict[str, dict[str, Any]] = {
 def default_learners(
     estimator: Any, sample: TrainingSample, splits: Splits, seed: int, checkpoint: Checkpoint | None
 ) -> list[Any]:
-    """Boosters for processes and for shapes, with as many trees as held-out events of the first split advise.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Gives threads and policy for negative weights.
-    sample : TrainingSample
-    splits : list of (train, held-out) rows
-    seed : int
-        Of the search.
-    checkpoint : Checkpoint, optional
-        May know the number already.
-    """
+    """Boosters for processes and for shapes, with as many trees as held-out events of the first split advise."""
     library = installed_library()
     params = BINS.get(library, {})
     saved = None if checkpoint is None else checkpoint.read()
@@ -83,24 +71,7 @@ def fit_contrasts(
     seed: int,
     checkpoint: Checkpoint | None,
 ) -> list[dict[str, Model]]:
-    """Train a classifier for each contrast and each split, side by side.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Gives cores, policy for negative weights, and callbacks.
-    contrasts : mapping of str to (Contrast, classifier)
-    stem : str
-        Begins the names of the fits in a checkpoint; those of systematics may hold what the name of a file cannot.
-    n_splits : int
-    seed : int
-    checkpoint : Checkpoint, optional
-
-    Returns
-    -------
-    list of dict of str to Model
-        For each split the models by name.
-    """
+    """Train a classifier for each contrast and each split, side by side."""
     numbers = {name: number for number, name in enumerate(contrasts)}
     keys = {(name, k): f"{stem}-{number}-{k}" for name, number in numbers.items() for k in range(n_splits)}
     groups: dict[tuple[int, int], list[str]] = {}
@@ -158,12 +129,7 @@ def _naming(name: str, *, systematic: bool) -> Iterator[None]:
 
 
 class HeldOutTables:
-    """Tables of the events that each split holds out, of several samples one below the other.
-
-    Parameters
-    ----------
-    samples : sequence of FoldedEvents
-    """
+    """Tables of the events that each split holds out, of several samples one below the other."""
 
     def __init__(self, samples: Sequence[FoldedEvents]) -> None:
         # Of an event that is not moved one knows what the models say.
@@ -175,15 +141,7 @@ class HeldOutTables:
         self._sizes, self._rows = [e.signal.size for e in samples], rows
 
     def probabilities(self, models: Sequence[Model], unmoved: Array | None = None) -> list[Array]:
-        """P(first sample) of each event by the model that did not see it; a half where no split holds an event out.
-
-        Parameters
-        ----------
-        models : sequence of Model
-            One for each split.
-        unmoved : array, optional
-            What it is for the nominal events; needed where some are not moved.
-        """
+        """P(first sample) of each event by the model that did not see it; a half where no split holds an event out."""
         p = np.full(sum(rows.size for rows in self._rows), 0.5)
         for model, at, table in zip(models, self._at, self._tables, strict=False):
             if at.size:

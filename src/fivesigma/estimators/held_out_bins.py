@@ -25,16 +25,7 @@ NOMINAL = "nominal"
 
 @dataclass(frozen=True)
 class HeldOutBins:
-    """Held-out events, nominal and varied.
-
-    Attributes
-    ----------
-    nominal : FoldedEvents
-    systematics : sequence of TrainingSystematic
-    free : sequence of str
-        Names of systematics without a constraint.
-    goal : {"discovery", "measurement"}
-    """
+    """Held-out events, nominal and varied."""
 
     nominal: FoldedEvents
     systematics: Sequence[TrainingSystematic]
@@ -51,13 +42,7 @@ class HeldOutBins:
         return out
 
     def fill(self, scores: Mapping[str, Array]) -> YieldShifts:
-        """Fill bins of a score.
-
-        Parameters
-        ----------
-        scores : mapping of str to array
-            Of the events of each sample.
-        """
+        """Fill bins of a score."""
         held, weight = self.nominal.home >= 0, self.nominal.representative
         score, signal, weight = scores[NOMINAL][held], self.nominal.signal[held], weight[held]
         process = None if self.nominal.process is None else self.nominal.process[held]
@@ -83,14 +68,7 @@ class HeldOutBins:
         return up, None if one.down is None else side(f"{one.name} down", one.down)
 
     def judge(self, shifts: YieldShifts, names: Sequence[str] | None = None) -> Solution:
-        """Pulls and significance, or coefficients and uncertainty, of filled bins.
-
-        Parameters
-        ----------
-        shifts : YieldShifts
-        names : sequence of str, optional
-            Systematics that count; all by default.
-        """
+        """Pulls and significance, or coefficients and uncertainty, of filled bins."""
         used = list(shifts.up) if names is None else list(names)
         s, b = shifts.yields(signal=True), shifts.yields(signal=False)
         if self.goal == "discovery":

@@ -20,26 +20,14 @@ from fivesigma.yields import check_weights
 
 @dataclass(frozen=True)
 class FoldedEvents:
-    """Events of which each is held out by one split.
-
-    Attributes
-    ----------
-    X : table
-    signal : bool array
-    weight : array
-        Physics weights.
-    process : array or None
-    home : int array
-        Number of the split that holds the event out; -1 if none does.
-    moved : int array or None
-        Rows whose features are not those of the nominal event in the same place; None where places do not correspond.
-    """
+    """Events of which each is held out by one split."""
 
     X: Any
     signal: BoolArray
-    weight: Array
+    weight: Array  # physics weights
     process: AnyArray | None
-    home: IntArray
+    home: IntArray  # number of the split that holds the event out; -1 if none does
+    # Rows whose features are not those of the nominal event in the same place; None where places do not correspond.
     moved: IntArray | None = None
 
     def where(self, mask: BoolArray) -> FoldedEvents:
@@ -87,24 +75,13 @@ class Contrast:
     """Two samples whose ratio of densities is wanted, as two weights of each event.
 
     An event that both samples share is one row, and whatever changes weights alone shares the nominal table.
-
-    Attributes
-    ----------
-    X : table
-    home : int array
-        As in `FoldedEvents`.
-    first, second : arrays
-        Weights in the two samples; zero where an event is not there.
-    kind : str
-        How their ratio becomes a relative shift; see `relative_shift`.
-    size : float
     """
 
     X: Any
     home: IntArray
-    first: Array
+    first: Array  # weights in the two samples; zero where an event is not there
     second: Array
-    kind: str
+    kind: str  # how their ratio becomes a relative shift; see `relative_shift`
     size: float = 1.0
 
     @classmethod
@@ -147,15 +124,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class TrainingSystematic:
-    """A systematic as it was given, with its events.
-
-    Attributes
-    ----------
-    name : str
-    normalisation : Normalisation or None
-    up, down : FoldedEvents or None
-        Events one standard deviation away.
-    """
+    """A systematic as it was given, with its events."""
 
     name: str
     normalisation: Normalisation | None = None
@@ -163,15 +132,7 @@ class TrainingSystematic:
     down: FoldedEvents | None = None
 
     def contrasts(self, nominal: FoldedEvents, *, opposite: bool) -> list[Contrast]:
-        """What tells how it moves some nominal events: one contrast, or one for each side that is not opposite.
-
-        Parameters
-        ----------
-        nominal : FoldedEvents
-            All events, or the background alone.
-        opposite : bool
-            Whether it moves them as much down as up.
-        """
+        """What tells how it moves some nominal events: one contrast, or one for each side that is not opposite."""
         if self.normalisation is not None:
             moves = nominal.among(self.normalisation.process)
             return [Contrast.of_members(nominal, moves, self.normalisation.fraction or 1.0)]
@@ -195,29 +156,16 @@ def home_of(splits: list[tuple[IntArray, IntArray]], n_events: int) -> IntArray:
 
 @dataclass(frozen=True)
 class SystematicsReader:
-    """Turns what `fit` is given into events that belong to splits.
-
-    Attributes
-    ----------
-    nominal : FoldedEvents
-    classes : array of shape (2,)
-        Labels of background and signal.
-    ids : array or None
-        Identifiers of the nominal events; a varied event with the same one belongs to the same split.
-    features : callable
-        Turns varied events or a table into a checked table; called with a name for messages.
-    folds : callable or None
-        Split of varied `Events`, where the events themselves decide it.
-    seed : int
-        Of the splits of events that nothing decides.
-    """
+    """Turns what `fit` is given into events that belong to splits."""
 
     nominal: FoldedEvents
-    classes: AnyArray
-    ids: AnyArray | None
-    features: Callable[[str, Any], Any]
-    folds: Callable[[Events], IntArray] | None
-    seed: int
+    classes: AnyArray  # labels of background and signal
+    ids: AnyArray | None  # of the nominal events; a varied event with the same one belongs to the same split
+    features: Callable[
+        [str, Any], Any
+    ]  # turns varied events or a table into a checked table; takes a name for messages
+    folds: Callable[[Events], IntArray] | None  # splits of varied `Events`, where the events themselves decide them
+    seed: int  # of the splits of events that nothing decides
 
     def read(self, name: str, value: Any) -> TrainingSystematic:
         """Check one systematic."""

@@ -176,7 +176,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     >>> print(model.choice_.replace("; ", chr(10)))
     the likelihood ratio of round 1, held-out significance 2.295
     the plain score has 1.838, a known background 3.356
-    the data constrain Z to 0.27 of its size: is one pull right for all processes and regions?
+    the data constrain Z to 0.27 of its size: is one pull right for all processes and regions? Else split it
     """
 
     # The utility of a profiled likelihood ratio; b_reg has no place in it.
@@ -470,7 +470,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         narrow = [f"{name} to {width:.2f}" for name, width in measured if width < CONSTRAINED]
         if narrow and best.index:
             said += f"; the data constrain {', '.join(narrow)} of its size: is one pull right for all processes and "
-            said += "regions?"
+            said += "regions? Else split it"
         return said
 
     @property

@@ -29,17 +29,6 @@ class ContrastTrainer:
 
     XGBoost bins the table once, and a row that both samples have is one row with a label between 0 and 1; other
     classifiers see such a row twice.
-
-    Parameters
-    ----------
-    estimator : classifier
-        Cloned.
-    X : table
-        Events of both samples.
-    negative : {"error", "zero", "abs"}
-        What the classifier sees of negative weights.
-    seed, n_threads : int
-        Of the classifier.
     """
 
     def __init__(self, estimator: Any, X: Any, *, negative: str, seed: int, n_threads: int) -> None:
@@ -78,15 +67,6 @@ def fit_log_prior(probability: Array, first: BoolArray, weight: Array) -> float:
 
     A classifier that is regularised is timid, and with rare heavy events it is so on one side. Events that it was not
     trained on say by how much.
-
-    Parameters
-    ----------
-    probability : array
-        Of the first sample at equal sums, of events of both.
-    first : bool array
-        Which of them belong to the first.
-    weight : array
-        Physics weights.
     """
     margin, positive = log_odds(probability, 0.0), np.maximum(weight, 0.0)
     total = positive[first].sum()
