@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.studies.scan_systematics import simulate, variations
 from benchmarks.studies.systematic_categories import (
     brute_force,
     expected,
@@ -198,9 +199,29 @@ def test_an_interval_says_what_speaks_against_it() -> None:
     assert "these events chose the edges" in found.interval(n_boot=5).note
     other = found.evaluate(*sample, systematics=systematics, process=process)
     assert "their noise passes for a shape" in other.interval(n_boot=5).note
+    known = found.evaluate(*sample, systematics=systematics, process=process, mc_statistics=True)
+    assert not known.interval(n_boot=5).note  # the noise of the shifts is in its lower end
     assert not found.evaluate(*sample, systematics={}, process=process).interval(n_boot=5).note
     scaled = {"norm": Normalisation("ttbar", 0.1)}
     assert not found.evaluate(*sample, systematics=scaled, process=process).interval(n_boot=5).note
+
+
+def test_few_varied_events_are_said() -> None:
+    """Scores that move by their own resolution carry noise across the edges; other weights of the events do not."""
+    rng = np.random.default_rng(0)
+    sample = simulate(2_000, rng)
+    given = variations(sample, "same events", rng)
+    assert given is not None
+    scored = sample.score, sample.process == "signal", sample.weight
+    for names, wanted in ((["scale", "ttbar"], True), (["ttbar"], False)):
+        systematics = {name: given[name] for name in names}
+        found = categorise(*scored, 4, systematics=systematics, mc_statistics=True)
+        found = found.evaluate(*scored, systematics=systematics)
+        assert any("takes the shifts as exact" in note for note in found.notes) is wanted
+        low, high = np.nanquantile(found.replicas(60), (0.16, 0.84))
+        interval = found.interval(n_boot=60).significance
+        assert interval[1] == pytest.approx(high, abs=0.05)  # other replicas, by the blocks of other cuts
+        assert bool(interval[0] < low - 0.1) is wanted
 
 
 def test_intervals_hold_the_significance() -> None:

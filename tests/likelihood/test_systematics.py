@@ -12,7 +12,7 @@ from fivesigma import AMS2, GaussianBackground
 from fivesigma._types import Array, IntArray
 from fivesigma.categories import categorise
 from fivesigma.errors import InputError
-from fivesigma.likelihood.shifts import Varied, profiled_significance, yield_shifts
+from fivesigma.likelihood.shifts import Normalisation, Varied, profiled_significance, yield_shifts
 from fivesigma.likelihood.terms import interpolate
 
 positive = st.floats(0.1, 1e4)
@@ -146,3 +146,42 @@ def test_wrong_variations() -> None:
     for edges in ([1.0], [1.0, 0.0], [[0.0, 1.0]]):
         with pytest.raises(InputError, match="edges must be at least two ascending numbers"):
             yield_shifts(edges, score, y, weight, {})
+
+
+@pytest.mark.parametrize("kind", ["weights", "scores", "own sample"])
+def test_the_noise_of_shifts_is_that_of_replicas(kind: str) -> None:
+    """Poisson copies of all events, the same for an event and for what it becomes."""
+    rng = np.random.default_rng(0)
+    n = 400
+    y = np.arange(n) % 4 == 0
+    score, weight = rng.normal(y), rng.uniform(0.5, 1.5, n)
+    up = score + 0.3 * rng.normal(size=n)
+    if kind == "weights":
+        varied = Varied(weight=1.2 * weight)
+    elif kind == "scores":
+        varied = Varied(score=up)
+    else:
+        varied = Varied(score=rng.normal(y), weight=weight[::-1].copy(), y=y)
+    edges = [-np.inf, 0.0, 1.0, np.inf]
+    found = yield_shifts(edges, score, y, weight, {"a": (varied, None)})
+    shifts = []
+    for _ in range(1500):
+        copies = rng.poisson(1.0, n)
+        others = copies if varied.y is None else rng.poisson(1.0, n)
+        moved, heavier = (
+            given if given is not None else own for given, own in ((varied.score, score), (varied.weight, weight))
+        )
+        sums = [
+            np.histogram(np.asarray(x)[~y], edges, weights=(np.asarray(w) * c)[~y])[0]
+            for x, w, c in ((score, weight, copies), (moved, heavier, others))
+        ]
+        shifts.append(sums[1] - sums[0])
+    assert found.noise is not None
+    np.testing.assert_allclose(found.noise, np.var(shifts, axis=0), rtol=0.15)
+
+
+def test_yields_alone_have_no_noise() -> None:
+    y = np.arange(100) % 2 == 0
+    process = np.where(y, "s", "b")
+    found = yield_shifts([0.0, np.inf], np.ones(100), y, np.ones(100), {"b": Normalisation("b", 0.1)}, process=process)
+    assert found.noise is None

@@ -136,6 +136,9 @@ class YieldShifts:
         Yields by systematic and process.
     free : mapping of str to tuple of str
         Systematics without a constraint: the processes that a free normalisation scales; none for other variations.
+    noise : array of shape (n_categories,) or None
+        Variance of the background shifts of all systematics from the statistics of the varied events, which no fit
+        knows of; None where nothing is varied but yields.
 
     Examples
     --------
@@ -152,6 +155,7 @@ class YieldShifts:
     up: Mapping[str, Mapping[str, Array]]
     down: Mapping[str, Mapping[str, Array]]
     free: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    noise: Array | None = None
 
     def _summary(self) -> Summary:
         """How far each systematic moves signal and background in all, as `repr` and notebooks show it."""
@@ -462,11 +466,30 @@ def yield_shifts(
     unmoved = assign(values)
     nominal = process_yields(unmoved, n_categories, weight, processes)
 
-    def moved(name: str, varied: Varied) -> dict[str, Array]:
-        values, weight, processes = events.resolve(name, varied)
-        sums = process_sums(unmoved if varied.score is None else assign(values), n_categories, weight, processes)
+    noise: list[Array] = []
+
+    def variance(category: IntArray, other: Array, of: Processes, *, same: bool) -> Array:
+        """Variance of the shift of the background of each category; what cancels in the same events has none."""
+
+        def summed(where: IntArray, values: Array) -> Array:
+            sums = np.bincount(where + 1, values, minlength=n_categories + 1)
+            return np.asarray(sums[1:], dtype=np.float64)
+
+        before = ~processes.signal[processes.codes] & np.isin(processes.codes, np.unique(of.codes))
+        after = ~of.signal[of.codes]
+        total = summed(unmoved[before], weight[before] ** 2) + summed(category[after], other[after] ** 2)
+        if same:
+            stay = after & (category == unmoved)
+            total -= 2 * summed(category[stay], (weight * other)[stay])
+        return total.clip(0.0)
+
+    def moved(name: str, varied: Varied, share: float = 0.5) -> dict[str, Array]:
+        values, other, of = events.resolve(name, varied)
+        category = unmoved if varied.score is None else assign(values)
+        sums = process_sums(category, n_categories, other, of)
+        noise.append(share * variance(category, other, of, same=varied.y is None))
         # A sample of its own need not have all processes.
-        events_of = np.bincount(processes.codes, minlength=len(nominal))
+        events_of = np.bincount(of.codes, minlength=len(nominal))
         return {
             key: sums[i] if events_of[i] or varied.y is None else rows.sum_of_weights
             for i, (key, rows) in enumerate(nominal.items())
@@ -498,14 +521,14 @@ def yield_shifts(
                 unconstrained[name] = tuple(value.process)
             continue
         above, below = value
-        up[name] = moved(f"{name} up", above)
+        up[name] = moved(f"{name} up", above, 1.0 if below is None else 0.5)
         if below is None:
             down[name] = {key: 2 * rows.sum_of_weights - up[name][key] for key, rows in nominal.items()}
         else:
             down[name] = moved(f"{name} down", below)
         if name in free:
             unconstrained[name] = ()
-    return YieldShifts(limits, nominal, up, down, unconstrained)
+    return YieldShifts(limits, nominal, up, down, unconstrained, np.sum(noise, axis=0) if noise else None)
 
 
 def freed(

@@ -57,6 +57,7 @@ from fivesigma.significance import AMS2, SOverRootSB, Utility
 from fivesigma.yields import ProcessYields, class_sums, number_processes, process_yields, valid_yields
 
 BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
+_ALIKE = 0.95  # of a significance, above which another is not worth a sentence
 _MATTERS = 0.1  # share of F from which the signal of a category matters
 DOMINATED = 3.0  # effective signal events below which a few heavy ones make the signal of a category
 
@@ -254,8 +255,12 @@ class Categories:
     def _variance(self) -> Array | None:
         return class_sums(self.by_process, signal=False)[1] if self.mc_statistics else None
 
-    def _counts(self) -> Counts:
-        return counts_of(self.utility, self.s, self.b, self.shifts, self._variance)
+    def _counts(self, *, noise: bool = False) -> Counts:
+        """What the likelihood needs; with the noise of the shifts as if it were statistics of the simulation."""
+        variance = self._variance
+        if noise and variance is not None and self.shifts is not None and self.shifts.noise is not None:
+            variance = variance + self.shifts.noise
+        return counts_of(self.utility, self.s, self.b, self.shifts, variance)
 
     def _derivatives(self) -> Derivatives:
         return derivatives_of(self.utility, self.s, self.b, self.shifts, self._variance)
@@ -389,9 +394,9 @@ class Categories:
         edges are chosen anew by the same rule, under the same floors, among at most 256; the yields of a replica are
         modelled at the fractions of the sample. The intervals cover the statistics of the simulated events only. On the
         events that chose the edges (`held_out` is False) they are too high and too narrow: quote those of `evaluate`.
-        Shifts of varied events are the same in all replicas, so that with systematics the intervals are too narrow in
-        any case. The `note` of the result says so. With ``goal="measurement"`` the first interval is that of the
-        uncertainty of mu.
+        Shifts of varied events are the same in all replicas. Where their noise is known, the lower end is that of a
+        fit for which it is statistics of the simulation, else the `note` of the result says that it is not. With
+        ``goal="measurement"`` the first interval is that of the uncertainty of mu.
 
         Parameters
         ----------
@@ -444,14 +449,31 @@ class Categories:
                 chosen = best_edges(replica, sums, self.floors, best, len(self))
                 edges.append(edges_at(ranking, cuts[chosen - 1]))
         refusal = f"no replica of these events allows {len(self)} categories"
-        return CategoriesInterval(*replica_intervals(z, edges, quantiles, refusal), self._against())
+        (low, high), chosen_edges = replica_intervals(z, edges, quantiles, refusal)
+        if self._knows_noise:
+            low = min(low, float(np.nanquantile(self._replica_significance(s, b, at, noise=True), quantiles[0])))
+        return CategoriesInterval((low, high), chosen_edges, self._against())
+
+    def _noise_of_variations(self) -> list[str]:
+        """A sentence where the significance would be lower if the noise of the shifts were known to the fit."""
+        z = profiled_value(self._counts(noise=True)) if self._knows_noise else np.inf
+        if z > _ALIKE * self.significance:
+            return []
+        said = f"the varied events are few: with their noise as statistics of the simulation it would be {z:.4f}"
+        return [f"significance {self.significance:.4f} takes the shifts as exact, and {said}"]
+
+    @property
+    def _knows_noise(self) -> bool:
+        """Whether the noise of the shifts can stand beside the statistics of the simulation."""
+        known = self.shifts is not None and self.shifts.noise is not None
+        return known and self.mc_statistics and self.goal == "discovery"
 
     def _against(self) -> str:
         """What is known against the interval of the significance."""
         wrong = "low" if self.goal == "measurement" else "high"
         if not self.held_out:
             return f"these events chose the edges: the interval is too {wrong} and too narrow; quote evaluate on others"
-        if self.shifts is not None and self.shifts.vary_in_shape():
+        if self.shifts is not None and not self._knows_noise and self.shifts.vary_in_shape():
             return (
                 "the shifts of the variations are taken as exact, and their noise passes for a shape that a fit could "
                 f"measure: the interval is too {wrong} and too narrow, unless varied events are many"
@@ -480,7 +502,7 @@ class Categories:
             raise InputError("an interval needs all events in memory; read the files with ScoredEvents.read")
         return self._events
 
-    def _replica_significance(self, s: Array, b: Array, at: IntArray) -> Array:
+    def _replica_significance(self, s: Array, b: Array, at: IntArray, *, noise: bool = False) -> Array:
         """What is quoted, of replicas whose running yields are given: the significance, or the uncertainty of mu."""
         s, b = (np.diff(v[:, at], axis=1)[:, ::-1] for v in (s, b))
         rows, valid = valid_yields(s, b).all(axis=1), (self.s >= 0) & (self.b > 0)
@@ -496,7 +518,7 @@ class Categories:
                 n = s[rows] + b[rows] + offset
                 z[rows] = 1 / replica_precisions(self._derivatives(), s[rows], n, counts)
             else:
-                z[rows] = replica_values(self._counts(), s[rows], b[rows], offset)
+                z[rows] = replica_values(self._counts(noise=noise), s[rows], b[rows], offset)
         else:
             z[rows] = self.utility.from_objective(self.utility.objective(s[rows], b[rows]).sum(axis=1))
         return z
@@ -623,6 +645,7 @@ def _filled(
     found = Categories(edges, by_process, notes=(*notes, *said, *odd), **options)
     object.__setattr__(found, "_events", events)  # no parameters of a frozen dataclass
     object.__setattr__(found, "_moved", moved)
+    object.__setattr__(found, "notes", (*found.notes, *found._noise_of_variations()))
     return found
 
 

@@ -24,7 +24,6 @@ STEEP = 20.0  # pseudorapidity beyond which sinh would only overflow
 _SYMMETRIES = 4  # mirrored or not, flipped or not
 _ENOUGH_ROWS, _FEW_ROWS = 20_000, 10  # of which correlations are formed
 _BY_CHANCE = 6.0  # standard deviations that no correlation has by chance
-LARGEST = 1e150  # of which a square does not overflow
 NO_COLUMN = -1  # stands for the pseudorapidity that missing momentum has not
 
 
@@ -53,7 +52,7 @@ class Inputs:
         units, means, factors = (np.zeros(columns.size) for _ in range(3))
         flags: dict[bytes, int] = {}
         for k, column in enumerate(columns):
-            x = np.clip(X[:, column].astype(np.float64), -LARGEST, LARGEST)
+            x = X[:, column].astype(np.float64)
             known = ~np.isnan(x)
             if not known.all():
                 flags.setdefault(np.packbits(known).tobytes(), int(column))
@@ -234,6 +233,7 @@ def _log_unit(x: Array) -> float:
 def _skewness(x: Array) -> float:
     if x.size == 0:
         return 0.0
+    x, _ = _below_one(x)
     from_mean = x - x.mean()
     size = np.abs(from_mean).max()
     if size == 0:
@@ -246,9 +246,17 @@ def _standard(x: Array, weight: Array) -> tuple[float, float]:
     """Weighted mean and inverse standard deviation."""
     if not weight.any():
         return 0.0, 0.0
+    x, exponent = _below_one(x)
     mean = float(np.average(x, weights=weight))
-    deviation = float(np.sqrt(np.average((x - mean) ** 2, weights=weight)))
+    deviation = np.sqrt(np.average((x - mean) ** 2, weights=weight))
+    mean, deviation = (float(np.ldexp(value, exponent)) for value in (mean, deviation))
     return mean, _inverse(deviation, abs(mean))
+
+
+def _below_one(x: Array) -> tuple[Array, int]:
+    """Numbers without a power of two, so that no square overflows, and its exponent."""
+    exponent = int(np.frexp(np.abs(x).max(initial=0.0))[1])
+    return np.ldexp(x, -exponent), exponent
 
 
 def _inverse(deviation: float, size: float = 0.0) -> float:
