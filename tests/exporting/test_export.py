@@ -581,6 +581,8 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         export(model, tmp_path / "m.onnx", format="pmml")
     with pytest.raises(InputError, match=r"^there is no folder .* to write m.onnx to$"):
         export(model, tmp_path / "nowhere" / "m.onnx")
+    with pytest.raises(InputError, match=r"^the name x+… is longer than 255 bytes; choose a shorter one$"):
+        export(model, tmp_path / f"{300 * 'x'}.onnx")
     with pytest.raises(NotFittedError):
         export(GrownCascadeClassifier(), tmp_path / "m.onnx")
     with pytest.raises(InputError, match="a LogisticRegression cannot be exported; give a trained classifier"):

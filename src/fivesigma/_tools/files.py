@@ -47,7 +47,9 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse to replace what is there and is neither a plain file nor a folder."""
+    """Refuse to replace what is there and is neither a plain file nor a folder, and a name that no file can have."""
+    if len(os.fsencode(path.name)) > 255:
+        raise InputError(f"the name {shortened(path.name)} is longer than 255 bytes; choose a shorter one")
     if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
         kind = "a link" if path.is_symlink() else "a device, a pipe or a socket"
         raise InputError(f"{path} is {kind}, which a file of this name would replace; name a plain file")
