@@ -20,7 +20,8 @@ from fivesigma.likelihood.profile import Expansion, Profile
 from fivesigma.likelihood.terms import BENT, STRAIGHT, deviance, interpolate
 
 _LOCAL_ROUNDS = 30  # over the gammas of a bin, if there are several
-_SETTLED = 1e-9  # change of a gamma, whose square is that of F
+_SETTLED, _ROUGHLY = 1e-9, 1e-5  # change of a gamma, whose square is that of F
+_LARGE = 10_000  # bins of which F is only a bound, which any gammas give
 _STEPS, _HALVINGS = 100, 30
 _REMEMBERED = 100  # weights
 _CONVERGED = 1e-12  # of F
@@ -333,13 +334,14 @@ def profile_gammas(n: Array, yields: list[Array], b: Array, groups: Groups, loca
     def all_of(factor: list[Array]) -> Array:
         return sum((f * y for f, y in zip(factor, yields, strict=True)), start=total)
 
+    settled = _SETTLED if n.size < _LARGE else _ROUGHLY
     for _ in range(_LOCAL_ROUNDS if len(gammas) > 1 else len(gammas)):
         before = list(gammas)
         for k, g in enumerate(local):
             others = factors(without=k)
             q = scaled_by(k, others)
             gammas[k] = _best_gamma(n, all_of(others) - q, q, precision[k], poisson=g.poisson)
-        if max(float(np.abs(new - old).max(initial=0.0)) for new, old in zip(gammas, before, strict=True)) < _SETTLED:
+        if max(float(np.abs(new - old).max(initial=0.0)) for new, old in zip(gammas, before, strict=True)) < settled:
             break
     by_group = factors()
     term = deviance(n, all_of(by_group), b)
