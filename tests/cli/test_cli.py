@@ -252,6 +252,12 @@ class TestTrain:
         assert again.cut_ == model.cut_
         assert not (folder / "model.checkpoint").exists()
 
+    def test_notes_on_the_events_are_printed_once(self, folder: Path, tmp_path: Path) -> None:
+        run = ("train", folder / "train.parquet", "-o", tmp_path / "model", "--where", "PRI_jet_num > 0")
+        result = cli(*run, "--model", "plain", "--trees", 4, "--jobs", 1)
+        notes = [line.strip().removeprefix("note: ") for line in result.output.splitlines() if "fail the cut" in line]
+        assert len(notes) == len(set(notes)) >= 1
+
     @pytest.mark.parametrize(
         ("options", "kind", "learner"),
         [

@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fivesigma import GrownCascadeClassifier as Ordinary
+from fivesigma.dask.collections import _partition
 from fivesigma.dask.estimator import _spread
 from fivesigma.dask.group import Group
 from fivesigma.dask.watch import Member
 from fivesigma.datasets import EventStream, load_events
+from fivesigma.errors import InputError
 from tests.dask.files import assert_same
 from tests.dask.threads import FIT
 
@@ -59,3 +61,10 @@ def test_a_group_of_one_needs_nobody() -> None:
     assert group.gather(None) == [None]
     with pytest.raises(KeyError, match="lost"):
         group.agree(lambda: dict[str, int]()["lost"])
+
+
+@pytest.mark.parametrize("kind", ["U3", "complex128"])
+def test_scores_that_are_no_numbers_are_refused_by_their_partition(kind: str) -> None:
+    score = np.array([1, 2]).astype(kind)
+    with pytest.raises(InputError, match=r"score must be one number per event, got .* in partition 7"):
+        _partition(7, score, np.array([0, 1]), np.ones(2), 1)

@@ -29,7 +29,7 @@ EXTRAS = {
     "stats": ("pyhf", "hist"),
     "store": ("skops",),
     "onnx": ("onnx", "onnxruntime"),
-    "analysis": ("uproot", "pyhf", "hist", "jinja2", "cabinetry", "pyyaml"),
+    "analysis": ("uproot", "pyhf", "hist", "jinja2", "matplotlib", "mplhep", "cabinetry", "pyyaml"),
     "dask": ("dask", "distributed"),
     "higgsml": ("polars", "pooch"),
 }

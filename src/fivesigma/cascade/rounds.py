@@ -195,9 +195,13 @@ def _pair(signal: float, background: float) -> tuple[float, float]:
 
 def _restored(name: str, value: Any) -> Any:
     """A value of a column with its type."""
-    if name in _MAYBE and (value is None or value != value):  # noqa: PLR0124 - NaN
+    missing = value is None or value != value  # noqa: PLR0124 - NaN
+    if missing and name in _MAYBE:
         return None
-    try:
-        return bool(value) if name in _FLAGS else int(value) if name in _WHOLE else float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"the column {name!r} of the rounds cannot hold {str(value)[:40]!r}") from None
+    if not isinstance(value, int | float):
+        raise InputError(f"the column {name!r} of the rounds has {str(value)[:40]!r} where a number belongs")
+    if name in _FLAGS or name in _WHOLE:
+        if missing or value != int(value) or (name in _FLAGS and value not in (0, 1)):
+            raise InputError(f"the column {name!r} of the rounds cannot hold {value!r}")
+        return bool(value) if name in _FLAGS else int(value)
+    return float(value)
