@@ -42,7 +42,7 @@ _NAMES = {
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted(_HOME)  # noqa: PLE0605
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the names come from one table
 
 # ruff: noqa: I001 - the second name tells type checkers that it is meant for others
 if TYPE_CHECKING:
