@@ -73,7 +73,7 @@ def test_edges_of_an_earlier_round(small: Small, tmp_path: Path) -> None:
     given = copy.deepcopy(small.config)
     given["Fivesigma"]["Categories"] = {"Edges": [0.1, 0.4, 0.8]}
     found = run(given, tmp_path / "out")["categorise"]
-    assert found["edges"] == {"Signal_region": ["0.1", "0.4", "0.8"]}
+    assert found["edges"] == {"Signal_region": [0.1, 0.4, 0.8]}
     assert found["cross_fitted"] == found["in_sample"]
     assert len(found["s"]["Signal_region"]) == 2
     assert any("at or above the last edge" in note for note in found["notes"])

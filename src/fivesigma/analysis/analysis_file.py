@@ -1,18 +1,24 @@
-"""The analysis file: a cabinetry configuration with one block of ours, read and checked."""
+"""The analysis file: a cabinetry configuration with one block of ours, read and checked.
+
+YAML is data here: nothing of it runs, no key stands twice, and a small file stays small when its aliases are unfolded.
+"""
 
 from __future__ import annotations
 
 import copy
 import fnmatch
+import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
 from fivesigma._tools.extras import need
+from fivesigma._tools.files import read_text
 from fivesigma.analysis.configuration import (
     BLOCK,
     DIRECTIONS,
@@ -23,16 +29,19 @@ from fivesigma.analysis.configuration import (
     listed,
     modifier_of,
     name_of_data,
-    numbers_in,
 )
 from fivesigma.analysis.templates import found_systematics
-from fivesigma.analysis.yaml_file import check_plain, read_yaml
 from fivesigma.errors import InputError, did_you_mean, shortened
 
-__all__ = ["read_analysis"]
+__all__ = ["read_analysis", "read_yaml"]
 
-# Keys of cabinetry whose values are numbers, which YAML may take for text, as it does with 1.2e6.
-_NUMBERS = ("Binning", "Bounds", "Nominal", "Normalization", "Value")
+_MOST_BYTES = 1_000_000
+_MOST_ITEMS = 100_000  # aliases unfolded
+_MOST_LEVELS = 50
+_MOST_MERGED = 1_000  # keys of one mapping after `<<`
+_TAG = "tag:yaml.org,2002:"
+# YAML 1.1 takes 1e6 for text, because it has no dot.
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
 
 
 def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysis:
@@ -42,15 +51,14 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
         where, content = str(config), read_yaml(Path(config))
     if not isinstance(content, Mapping):
         raise InputError(f"{where} must be a mapping of keys to values, as cabinetry reads it")
+    _check_plain(content, where)
     rest = copy.deepcopy(dict(content))
-    check_plain(rest)
-    rest = _with_numbers(rest)
     block = rest.pop(BLOCK, None)
     if block is None:
         raise InputError(f"{where} has no block {BLOCK!r}{did_you_mean(BLOCK, map(str, rest))}")
     _let_cabinetry_check(rest, where)
     settings = AnalysisSettings.read(block)
-    if settings.patterns:
+    if settings.systematics:
         rest["Systematics"] = [*(rest.get("Systematics") or []), *found_systematics(Analysis(rest, settings))]
         _let_cabinetry_check(rest, where)
     names = [region["Name"] for region in rest["Regions"]]
@@ -60,38 +68,115 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
     _check_regions(analysis)
     _check_samples(analysis)
     if analysis.settings.model is None:
-        uncertain = any(
-            acts(s, region, x) for s in analysis.varied for region in analysis.chosen for x in rest["Samples"]
-        )
-        model = "profiled" if uncertain or any(map(analysis.free_factors, analysis.chosen)) else "auto"
-        analysis = Analysis(rest, replace(analysis.settings, model=model))
+        uncertain = any(analysis.moved(region) or analysis.free_factors(region) for region in analysis.chosen)
+        analysis = Analysis(rest, replace(analysis.settings, model="profiled" if uncertain else "auto"))
     _check_cross_sections(analysis)
     _check_systematics(analysis)
     return analysis
 
 
-def _with_numbers(value: Any) -> Any:
-    """Text as numbers where cabinetry wants numbers."""
-    if isinstance(value, list):
-        return [_with_numbers(item) for item in value]
-    if isinstance(value, dict):
-        return {k: numbers_in(item) if k in _NUMBERS else _with_numbers(item) for k, item in value.items()}
-    return value
+def read_yaml(path: Path) -> Any:
+    """Read a YAML file of mappings, lists, text, numbers and truths."""
+    yaml = need("yaml")
+    try:
+        text = read_text(path, _MOST_BYTES)
+        _check_depth(text)
+        return yaml.load(text, Loader=_loader())
+    except (OSError, UnicodeDecodeError) as err:
+        raise InputError(f"{path} cannot be read: {getattr(err, 'strerror', None) or err}") from err
+    except yaml.YAMLError as err:
+        raise InputError(f"{path} is not YAML: {shortened(' '.join(str(err).split()), 300)}") from err
+    except RecursionError as err:  # of merged mappings that contain each other
+        raise InputError(f"{path} is not a configuration: it is nested too deeply") from err
+    except (InputError, ValueError) as err:  # the latter of a number with thousands of digits
+        raise InputError(f"{path} is not a configuration: {shortened(str(err), 200)}") from err
+
+
+def _check_depth(text: str) -> None:
+    """Refuse text that is nested so deeply that libyaml would end the process."""
+    yaml, depth = need("yaml"), 0
+    for event in yaml.parse(text, Loader=_loader()):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MOST_LEVELS:
+            raise InputError("it is nested too deeply")
+
+
+@cache
+def _loader() -> Any:
+    """PyYAML's safe loader, with 1e6 as a number and without dates and numbers to the base of 60."""
+    yaml = need("yaml")
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]  # a base that is known at run time
+        def flatten_mapping(self, node: Any) -> None:
+            """Merge what ``<<`` names; a mapping that others merge comes here again, with keys that it overrides."""
+            lines: dict[str, int] = {}
+            for key, _ in () if hasattr(node, "flat") else node.value:
+                name, line = str(key.value), key.start_mark.line + 1
+                if name in lines:
+                    twice = f"the key {shortened(repr(name))} stands twice"
+                    raise InputError(f"{twice}, in lines {lines[name]} and {line}; join them")
+                lines[name] = line
+            node.flat = True
+            super().flatten_mapping(node)
+            if len(node.value) > _MOST_MERGED:
+                raise InputError(f"a mapping has more than {_MOST_MERGED:,} keys")
+
+        def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+            found = super().resolve(kind, value, implicit)
+            # Numbers to the base of 60 take quadratic time.
+            dropped = found == f"{_TAG}timestamp" or (found in (f"{_TAG}int", f"{_TAG}float") and ":" in value)
+            return f"{_TAG}str" if dropped and kind is yaml.ScalarNode else found
+
+    Loader.add_implicit_resolver(f"{_TAG}float", _EXPONENT, list("+-.0123456789"))
+    return Loader
+
+
+def _check_plain(content: Any, where: str) -> None:
+    """Refuse what is neither a mapping, a list, text, a finite number nor a truth, and more than any analysis has."""
+    waiting, n_items, odd = [content], 0, ""
+    while waiting and not odd:
+        item = waiting.pop()
+        inside: Collection[Any] = ()
+        if isinstance(item, Mapping):
+            inside = item.values()
+            others = [key for key in item if not isinstance(key, str)]
+            odd = f"the key {shortened(repr(others[0]))} is not text; put it in quotes" if others else ""
+        elif isinstance(item, list):
+            inside = item
+        elif not isinstance(item, bool | str | int | float | None):
+            odd = f"{shortened(repr(item))} is neither text nor a number; put it in quotes"
+        elif isinstance(item, int) and item.bit_length() > 64:
+            odd = "a whole number has more than 64 bits, which is too large"
+        elif isinstance(item, float) and not math.isfinite(item):
+            odd = f"the number {item} is not finite"
+        n_items += len(inside)
+        if n_items > _MOST_ITEMS:
+            odd = f"with its aliases it has more than {_MOST_ITEMS:,} items"
+        waiting.extend(inside)
+    if odd:
+        raise InputError(f"{where} cannot be used: {odd}")
 
 
 def _let_cabinetry_check(rest: dict[str, Any], where: str) -> None:
     """Let cabinetry say whether it takes its part."""
-    samples = rest.get("Samples")
-    given = dict(rest)
-    if isinstance(samples, list) and not any(isinstance(s, dict) and s.get("Data", False) for s in samples):
-        taken = [sample.get("Name") for sample in samples if isinstance(sample, dict)]
-        given["Samples"] = [*samples, {"Name": name_of_data(taken), "Tree": "t", "Data": True}]
+    given, samples = dict(rest), rest.get("Samples")
+    named = isinstance(samples, list) and all(isinstance(s, dict) and "Name" in s for s in samples)
+    if samples is not None and named and not any(sample.get("Data", False) for sample in samples):
+        given["Samples"] = [*samples, {"Name": name_of_data(samples), "Tree": "t", "Data": True}]
     try:
         need("cabinetry").configuration.validate(given)
     except Exception as err:  # jsonschema's, or cabinetry's own
         at = ".".join(map(str, getattr(err, "absolute_path", ())))
         said = " ".join(str(getattr(err, "message", err)).split())
         raise InputError(f"cabinetry refuses {where}{f' at {at}' if at else ''}: {shortened(said, 300)}") from err
+
+
+def _require(name: str, known: Collection[str], sentence: str) -> None:
+    """Refuse a name that is not known, with the nearest ones."""
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; there are {', '.join(map(repr, known))}"
+        raise InputError(f"{sentence}{hint}")
 
 
 def _check_names(analysis: Analysis) -> None:
@@ -102,10 +187,8 @@ def _check_names(analysis: Analysis) -> None:
     def check(item: Mapping[str, Any], what: str, keys: Iterable[str] = ("Regions", "Samples")) -> None:
         for key in keys:
             for name in listed(item.get(key) or []):
-                if name not in known[key]:
-                    kind = key[:-1].lower()
-                    hint = did_you_mean(name, known[key]) or f"; there are {', '.join(map(repr, known[key]))}"
-                    raise InputError(f"{what} names the {kind} {shortened(repr(name))}, which is not there{hint}")
+                kind = key[:-1].lower()
+                _require(name, known[key], f"{what} names the {kind} {shortened(repr(name))}, which is not there")
 
     for key in ("Regions", "Samples", "Systematics") if analysis.settings.combine else ():
         plain: dict[str, str] = {}
@@ -134,9 +217,7 @@ def _check_names(analysis: Analysis) -> None:
                 )
     parameters = {factor["Name"] for factor in config["NormFactors"]} | {s["Name"] for s in analysis.systematics}
     for name, value in analysis.fixed.items():
-        if name not in parameters:
-            hint = did_you_mean(name, parameters)
-            raise InputError(f"the block General fixes the parameter {name!r}, which is not there{hint}")
+        _require(name, parameters, f"the block General fixes the parameter {name!r}, which is not there")
         for systematic in [s for s in analysis.systematics if s["Name"] == name]:
             if modifier_of(systematic) != name:
                 raise InputError(
@@ -151,19 +232,17 @@ def _check_names(analysis: Analysis) -> None:
 def _check_regions(analysis: Analysis) -> None:
     names, settings = [region["Name"] for region in analysis.regions], analysis.settings
     path = analysis.config["General"]["InputPath"]
-    if ".root:" in path and settings.ntuples is None:
+    if ".root:" in path and settings.input_path is None:
         raise InputError(
             f"the InputPath {path!r} leads to histograms, and categories are made of events: give an InputPath of "
             f"ntuples, and their Tree, in the block {BLOCK}"
         )
-    for key, own in (("Region", settings.regions), ("Validation", settings.validation)):
+    for key, own in (("Region", settings.region), ("Validation", settings.validation)):
         for name in own:
-            if name not in names:
-                hint = did_you_mean(name, names) or f"; there are {', '.join(map(repr, names))}"
-                raise InputError(f"the {key} of the block {BLOCK} is {name!r}, which is no region{hint}")
-            if key == "Validation" and name in settings.regions:
+            _require(name, names, f"the {key} of the block {BLOCK} is {name!r}, which is no region")
+            if key == "Validation" and name in settings.region:
                 raise InputError(f"region {name!r} is both Region and Validation; only what is not fitted validates")
-    if len(analysis.models) < len(settings.regions) and settings.each:
+    if len(analysis.models) < len(settings.region) and settings.each:
         raise InputError(
             "the names of two regions differ in punctuation alone, so that their scores cannot be told apart"
         )
@@ -178,8 +257,8 @@ def _check_regions(analysis: Analysis) -> None:
             )
     for region in analysis.regions:
         for key in ("Variable", "Binning"):
-            if region["Name"] not in settings.regions and key not in region and not analysis.is_filled(region):
-                raise InputError(f"region {region['Name']!r} needs a {key}; only {settings.regions[0]!r} gets its own")
+            if region["Name"] not in settings.region and key not in region and not analysis.is_filled(region):
+                raise InputError(f"region {region['Name']!r} needs a {key}; only {settings.region[0]!r} gets its own")
         if any(low >= high for low, high in pairwise(region.get("Binning", []))):
             raise InputError(f"the Binning of region {region['Name']!r} must ascend, got {region['Binning']}")
 
@@ -206,16 +285,14 @@ def _check_samples(analysis: Analysis) -> None:
         odd = [s["Name"] for s in inside if s["Name"] in analysis.signal and s["Name"] not in signal]
         if odd:
             raise InputError(
-                f"{poi!r} scales sample {odd[0]!r} in some of the regions {list(analysis.settings.regions)} only"
+                f"{poi!r} scales sample {odd[0]!r} in some of the regions {list(analysis.settings.region)} only"
             )
 
 
 def _check_cross_sections(analysis: Analysis) -> None:
     given, names = analysis.settings.cross_sections, [sample["Name"] for sample in analysis.simulated]
     for name in given:
-        if name not in names:
-            hint = did_you_mean(name, names) or f"; known are {', '.join(names)}"
-            raise InputError(f"CrossSections has the unknown key {name!r}{hint}")
+        _require(name, names, f"CrossSections has the unknown key {name!r}")
     lacking = [name for name in names if name not in given]
     if given and lacking:
         raise InputError(

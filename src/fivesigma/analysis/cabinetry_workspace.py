@@ -1,4 +1,4 @@
-"""The workspace: cabinetry builds it from the histograms that we filled, and each number is compared with them."""
+"""The workspace: cabinetry builds it from the histograms that we filled, and fits it."""
 
 from __future__ import annotations
 
@@ -88,12 +88,11 @@ def cabinetry_config(analysis: Analysis, binning: Mapping[str, Array]) -> tuple[
     config = copy.deepcopy(analysis.config)
     config["General"]["HistogramFolder"] = f"{HISTOGRAMS}/"
     if analysis.data is None:
-        taken = [sample["Name"] for sample in config["Samples"]]
-        config["Samples"].append({"Name": name_of_data(taken), "Tree": "expected", "Data": True})
+        config["Samples"].append({"Name": name_of_data(config["Samples"]), "Tree": "expected", "Data": True})
     names = SafeNames.of(config)
     for region in config["Regions"]:
         region["Binning"] = binning[region["Name"]].tolist()
-        if region["Name"] in analysis.settings.regions:
+        if region["Name"] in analysis.settings.region:
             region["Variable"] = analysis.score_of(region["Name"])
         region["Name"] = names.regions[region["Name"]]
     for sample in config["Samples"]:
@@ -141,7 +140,7 @@ def config_text(config: dict[str, Any]) -> str:
 def build_workspace(
     config: dict[str, Any], names: SafeNames, histograms: Histograms, folder: Path
 ) -> tuple[dict[str, Any], list[str]]:
-    """Let cabinetry write the histograms that we filled to its folder, and make the workspace of them."""
+    """Let cabinetry write the histograms that we filled to its folder, and make the workspace of them; what it said."""
     cabinetry = need("cabinetry")
     here = copy.deepcopy(config)  # the folder of this process is not ours to change
     here["General"]["HistogramFolder"] = str(folder.resolve())
@@ -169,7 +168,8 @@ def build_workspace(
         except Exception as err:  # of cabinetry, pyhf or jsonschema
             why = shortened(" ".join(str(err).split()), 300)
             raise InputError(f"cabinetry cannot build the workspace ({type(err).__name__}: {why})") from err
-    return workspace, said
+    others = [text for text in said if "empty bins" not in text and "stat. unc." not in text]  # of which we speak
+    return workspace, [f"cabinetry: {text}" for text in dict.fromkeys(others)]
 
 
 def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:

@@ -12,9 +12,7 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array
-from fivesigma.analysis.configuration import ENTRY, FOLD, PLAIN, SCORE, Analysis
-from fivesigma.analysis.counting import regions_inside
-from fivesigma.analysis.histograms import Key
+from fivesigma.analysis.configuration import ENTRY, FOLD, PLAIN, SCORE, Analysis, Key
 from fivesigma.analysis.ntuple_reader import Entries, Reader, texts_of
 from fivesigma.analysis.templates import Template, Tree, by_tree
 from fivesigma.datasets.expression import Expression
@@ -63,13 +61,11 @@ class Scorer:
         def made(tree: Tree, wanted: Sequence[Template]) -> tuple[str, dict[str, AnyArray]]:
             advance(0, f"{tree.file.name} {tree.name}")
             given = self.analysis.settings.score
-            texts = [*texts_of(wanted), *([] if given is None else [given])]
-            own = [template for template in wanted if template.region in self.analysis.settings.regions]
+            texts = dict.fromkeys([*texts_of(wanted), *([] if given is None else [given])])
+            own = [template for template in wanted if template.region in self.analysis.settings.region]
             kept = [] if friends else self.reader.flat(tree, _names_of(self.reader, texts_of(own)))
-            entries = self.reader.read(tree, wanted[0].owner, dict.fromkeys(texts), kept, features=given is None)
-            if entries.X is not None:  # events that no template has need no features
-                used = np.any([entries.truth(template.condition) for template in wanted], axis=0)
-                entries.X[np.isinf(entries.X) & ~used[:, None]] = np.nan
+            used = {template.condition for template in wanted}
+            entries = self.reader.read(tree, wanted[0].owner, texts, kept, features=given is None, used=used)
             scores: dict[str, Array] = {} if given is None else {SCORE: entries.values[given]}
             scores |= _scores(models, self.reader, entries, wanted[0].owner)
             self._collect(entries, wanted, scores)
@@ -100,7 +96,7 @@ class Scorer:
         self._join()
 
     def _collect(self, entries: Entries, wanted: Sequence[Template], scores: Mapping[str, Array]) -> None:
-        inside = regions_inside(entries, wanted, self.hidden)
+        inside = entries.inside(wanted, self.hidden)
         for template in wanted:
             if template.needs_score:
                 rows = inside[template.region, template.condition]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fivesigma.analysis.configuration import DIRECTIONS, SCORE, Analysis, acts, holds, listed
+from fivesigma.analysis.configuration import DIRECTIONS, SCORE, Analysis, Key, acts, holds, listed
 from fivesigma.datasets.columns import Columns, Source
 from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.datasets.remote import File
@@ -49,7 +49,7 @@ class Template:
     histogram: str | None = None  # where it is, if it is filled already
 
     @property
-    def key(self) -> tuple[str, str, str | None, str | None]:
+    def key(self) -> Key:
         """What it is called."""
         return self.region, self.sample, self.systematic, self.direction
 
@@ -129,7 +129,7 @@ class _Resolver:
         """One template; what a variation says replaces what the sample says, and that what the region says."""
         analysis, settings = self.analysis, self.analysis.settings
         varied: dict[str, Any] = {} if systematic is None or direction is None else systematic[direction]
-        chosen = region["Name"] in settings.regions
+        chosen = region["Name"] in settings.region
         who = f"sample {sample['Name']!r}"
         if systematic is not None:
             who = f"systematic {systematic['Name']!r} {direction}"
@@ -150,9 +150,11 @@ class _Resolver:
                 f"region {region['Name']!r} has the Variable {variable!r}; scores are {', '.join(analysis.models)}"
             )
         weight = varied.get("Weight", sample.get("Weight"))
+        chosen_events = varied.get("Filter", sample.get("Filter", region.get("Filter")))
         Expression(variable, f"Variable of region {region['Name']!r}")
-        if weight is not None:
-            Expression(weight, f"Weight of {who}")
+        for what, text in (("Weight", weight), ("Filter", chosen_events)):
+            if text is not None:
+                Expression(text, f"{what} of {who}")
         files = self.files(region, sample, varied, who)
         found = self.normalised(sample, files, own_files=bool(_PATHS & varied.keys()), who=who)
         return Template(
@@ -164,7 +166,7 @@ class _Resolver:
             tree=str(varied.get("Tree", sample.get("Tree", settings.tree))),
             replaced=replaced,
             variable=variable,
-            condition=self.condition(varied.get("Filter", sample.get("Filter", region.get("Filter"))), who),
+            condition=condition_of(settings.preselection, chosen_events),
             weight=weight,
             factor=found.factor,
             normalised=found.sentence,
@@ -189,17 +191,11 @@ class _Resolver:
         own = (region["Name"], sample["Name"], *name)
         return Template(*own, files, "", (), "0", "True", None, 1.0, bool(sample.get("Data", False)), None, inside)
 
-    def condition(self, text: str | None, who: str) -> str:
-        """Preselection and filter as one condition."""
-        if text is not None:
-            Expression(text, f"Filter of {who}")
-        return condition_of(self.analysis.settings.preselection, text)
-
     def files(
         self, region: dict[str, Any], sample: dict[str, Any], varied: dict[str, Any], who: str
     ) -> tuple[File, ...]:
         """Files of a template; paths are relative to the current folder, as in cabinetry."""
-        pattern = self.analysis.settings.ntuples or str(self.analysis.config["General"]["InputPath"])
+        pattern = self.analysis.settings.input_path or str(self.analysis.config["General"]["InputPath"])
         found = self.found(self.paths(pattern, region, sample, varied, who), who)
         for file in found:
             if file.suffix.lower() != ".root":
@@ -244,7 +240,7 @@ class _Resolver:
         given = settings.cross_sections.get(name)
         if given is None:
             return Normalised(1.0)
-        cross_section, total = given
+        cross_section, total = given["CrossSection"], given["SumOfWeights"]
         if own_files and not isinstance(total, str):
             raise InputError(
                 f"{who} has files of its own, whose sum of weights is not the number that CrossSections gives for "
@@ -288,7 +284,7 @@ def found_systematics(analysis: Analysis) -> list[dict[str, Any]]:
         for region in regions[:1]:
             file = resolver.files(region, sample, {}, f"sample {sample['Name']!r}")[0]
             source = Target(file).open(str(sample.get("Tree", settings.tree)))
-        for pattern in settings.patterns if regions else ():
+        for pattern in settings.systematics if regions else ():
             try:
                 variations = find_variations(source.names, pattern, sample.get("Weight"))
             except InputError as err:  # it may be of other samples
@@ -300,7 +296,7 @@ def found_systematics(analysis: Analysis) -> list[dict[str, Any]]:
                 if sides[0]:
                     alike = found.setdefault(one.name, {}).setdefault(repr(sides), (sides, []))
                     alike[1].append(sample["Name"])
-    for pattern in (pattern for pattern in settings.patterns if pattern not in seen):
+    for pattern in (pattern for pattern in settings.systematics if pattern not in seen):
         raise problems[pattern]
     out = []
     for name, kinds in found.items():
