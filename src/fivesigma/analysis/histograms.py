@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
-from fivesigma.analysis.configuration import Analysis, Key
+from fivesigma.analysis.configuration import Analysis, AnalysisSettings, Key
 from fivesigma.analysis.ntuple_reader import Entries, Reader, texts_of
 from fivesigma.analysis.templates import Template, by_tree
 from fivesigma.datasets.folds import fold_numbers
@@ -117,7 +117,7 @@ class RegionCounts:
     folds: dict[tuple[str, bool], Array] = field(default_factory=dict)  # events by model, signal and fold
 
     def add(
-        self, analysis: Analysis, template: Template, entries: Entries, rows: BoolArray, edges: Array | None
+        self, settings: AnalysisSettings, template: Template, entries: Entries, rows: BoolArray, edges: Array | None
     ) -> None:
         """Count those entries of a tree that a template has."""
         weight = np.where(rows, entries.weight(template), 0.0)
@@ -133,16 +133,16 @@ class RegionCounts:
             filled = fill_histogram(edges, entries.values[template.variable][rows], weight[rows])
             before = self.filled.get(template.key)
             self.filled[template.key] = filled if before is None else before + filled
-        if template.region in analysis.settings.region and template.systematic is None and not template.is_data:
+        if template.region in settings.region and template.systematic is None and not template.is_data:
             n = int(np.sum(weight < 0))
-            if n and "negative_weights" not in analysis.settings.model_options:
+            if n and "negative_weights" not in settings.model_options:
                 raise InputError(
                     f"{n:,} events of sample {template.sample!r} in region {template.region!r} have negative weights: "
                     "say in ModelOptions what the learner sees of them, such as negative_weights: zero (yields keep "
                     "the sign)"
                 )
-            fold = fold_numbers(analysis.settings.folds, entries.number[rows])
-            counted = self.folds[template.variable, template.sample in analysis.signal]
+            fold = fold_numbers(settings.folds, entries.number[rows])
+            counted = self.folds[template.variable, template.signal]
             counted += np.bincount(fold, minlength=counted.size)
 
     def rows(self, templates: Sequence[Template]) -> list[dict[str, Any]]:
@@ -161,7 +161,6 @@ def count(
     analysis: Analysis,
     templates: Sequence[Template],
     *,
-    hidden: Collection[str],
     advance: Callable[[int, str], None],
 ) -> RegionCounts:
     """Look at every tree."""
@@ -175,16 +174,15 @@ def count(
             texts = dict.fromkeys([*texts_of(users), *([] if given is None else [given])])
             used = {template.condition for template in users}
             entries = reader.read(tree, users[0].owner, texts, features=scored, used=used)
-            inside = entries.inside(users, hidden)
+            inside = entries.inside(users)
             if (
                 given is not None
                 and not np.isfinite(entries.values[given][np.any(list(inside.values()), axis=0)]).all()
             ):
                 raise InputError(f"the Score {given!r} is not finite in some events of {users[0].owner}; cut them")
-            for template in users:
-                if not (template.is_data and template.region in hidden):
-                    rows = inside[template.region, template.condition]
-                    out.add(analysis, template, entries, rows, edges.get(template.region))
+            for template in [template for template in users if not template.hidden]:
+                rows = inside[template.region, template.condition]
+                out.add(analysis.settings, template, entries, rows, edges.get(template.region))
             out.shared += _shared([t for t in users if t.region not in settings.validation], inside)
             advance(1, tree.file.name)
     for template in [template for template in templates if template.histogram is not None]:

@@ -46,13 +46,12 @@ class Entries:
         own = np.ones(len(self)) if template.weight is None else self.values[template.weight]
         return own if template.factor == 1.0 else template.factor * own
 
-    def inside(self, users: Sequence[Template], hidden: Collection[str]) -> dict[tuple[str, str], BoolArray]:
-        """Which entries each template takes, by its region and condition; data of hidden regions are in no other."""
+    def inside(self, users: Sequence[Template]) -> dict[tuple[str, str], BoolArray]:
+        """Which entries each template takes, by its region and condition; hidden data are in no other region."""
         inside = {(t.region, t.condition): self.truth(t.condition) for t in users}
-        blind = [inside[t.region, t.condition] for t in users if t.is_data and t.region in hidden]
-        for template in users:
-            own = template.is_data and template.region in hidden
-            if not own and any((inside[template.region, template.condition] & rows).any() for rows in blind):
+        hidden = {t.region: inside[t.region, t.condition] for t in users if t.hidden}
+        for template in [template for template in users if not template.hidden]:
+            if any((inside[template.region, template.condition] & rows).any() for rows in hidden.values()):
                 raise InputError(
                     f"data of the blinded region{'s' * (len(hidden) > 1)} {', '.join(map(repr, hidden))} are in region "
                     f"{template.region!r} too ({template.owner}): change a Filter so that they exclude each other, or "
@@ -160,16 +159,17 @@ class Reader:
         numbers = frozenset(self._source(tree).numbers) - self.columns.expressions.keys()
         return [name for name in names if name in numbers and name.isidentifier()]
 
-    def events(self, entries: Entries, weight: Array, *, signal: bool | None, sample: str) -> Events:
-        """Entries as events that a model takes."""
+    def events(self, entries: Entries, template: Template | None = None) -> Events:
+        """Entries as events that a model takes, with the weights that the fit expects, or without labels."""
         n = len(entries)
+        label = SIGNAL if template is not None and template.signal else BACKGROUND
         return Events(
             X=entries.X,
-            y=np.full(n, None, dtype=object) if signal is None else np.full(n, SIGNAL if signal else BACKGROUND),
-            weight=weight,
-            signal=None if signal is None else SIGNAL,
+            y=np.full(n, None, dtype=object) if template is None else np.full(n, label),
+            weight=np.ones(n) if template is None else entries.weight(template) * template.norm,
+            signal=None if template is None else SIGNAL,
             feature_names=self.feature_names,
-            process=np.full(n, sample),
+            process=None if template is None else np.full(n, template.sample),
             kept={self.settings.event_number: entries.number},
             columns=self.columns,
         )

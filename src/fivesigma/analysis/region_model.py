@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, AnalysisSettings, Key, find_named, modifier_of
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, AnalysisSettings, Key, modifier_of
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
@@ -33,21 +33,13 @@ _OURS = (
 )
 
 
-def training_events(reader: Reader, analysis: Analysis, templates: Iterable[Template]) -> list[Events]:
-    """Simulated events of each template and file that has some, with the weights that the fit expects."""
+def training_events(reader: Reader, templates: Iterable[Template]) -> list[Events]:
+    """Events of each template and file that has some, with the weights that the fit expects."""
     parts = []
     for template in templates:
         texts = [] if template.weight is None else [template.weight]
-        factor = 1.0
-        if not template.is_data:
-            region = find_named(analysis.regions, template.region)
-            factor = analysis.norm_factor(region, find_named(analysis.simulated, template.sample))
-        for tree in template.trees:
-            entries = reader.read(tree, template.owner, texts, cut=template.condition)
-            if len(entries):
-                weight = entries.weight(template) * factor
-                signal = template.sample in analysis.signal
-                parts.append(reader.events(entries, weight, signal=signal, sample=template.sample))
+        read = [(reader.read(tree, template.owner, texts, cut=template.condition)) for tree in template.trees]
+        parts += [reader.events(entries, template) for entries in read if len(entries)]
     return parts
 
 
@@ -64,7 +56,7 @@ def training_systematics(
     which there are events count.
     """
     by_key = {template.key: template for template in templates}
-    read = cache(lambda key: training_events(reader, analysis, [by_key[key]]))
+    read = cache(lambda key: training_events(reader, [by_key[key]]))
     found: dict[str, tuple[Events, Events | None] | Normalisation] = {}
     acting: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
     for region in regions:

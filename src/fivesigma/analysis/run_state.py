@@ -14,7 +14,7 @@ from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
 from fivesigma.analysis import all_regions, edge_choice
 from fivesigma.analysis.cabinetry_workspace import SafeNames, cabinetry_config
-from fivesigma.analysis.configuration import QUANTITY, Analysis, holds
+from fivesigma.analysis.configuration import QUANTITY, Analysis
 from fivesigma.analysis.edge_choice import RegionEvents
 from fivesigma.analysis.histograms import read_filled
 from fivesigma.analysis.ntuple_reader import Reader, texts_of
@@ -53,7 +53,7 @@ class RunState:
             analysis = replace(analysis, settings=replace(settings, features=features))
         self.analysis = analysis
         self.unblind, self.friends, self.n_jobs, self.verbose = unblind, friends, n_jobs, verbose
-        self.templates = templates_of(analysis)
+        self.templates = templates_of(analysis, unblind=unblind)
         for region in analysis.regions:  # whose bins are those of their histograms
             if analysis.is_filled(region):
                 first = next(template for template in self.templates if template.region == region["Name"])
@@ -82,8 +82,7 @@ class RunState:
             known: list[Any] = [self._described(self.region_nominal)]
             if analysis.profiled:
                 known = [self._described(self.region_templates), analysis.varied, record["read"]["norms"]]
-            factors = [analysis.norm_factor(region, s) for region in analysis.chosen for s in analysis.simulated]
-            return digest(reading, model, known, analysis.signal, factors)
+            return digest(reading, model, known)
         if name == "score":
             trees = [(record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
             named = [] if self.friends else sorted(texts_of(self.region_templates))
@@ -135,10 +134,7 @@ class RunState:
     @property
     def hidden(self) -> list[str]:
         """Regions whose data are not looked at."""
-        data = self.analysis.data
-        if self.unblind or data is None:
-            return []
-        return [region["Name"] for region in self.analysis.chosen if holds(region, data)]
+        return [template.region for template in self.templates if template.hidden]
 
     @cached_property
     def reader(self) -> Reader:
@@ -161,12 +157,12 @@ class RunState:
         """Events of the regions that are binned in a score, found in the ntuples unless they were scored just now."""
         scorer = self.new_scorer()
         with bar(len(self.trees), bool(self.verbose), "scores") as advance:
-            scorer.find(self.folder / "ntuples", ntuple_names(self.templates), advance=advance)
+            scorer.find(advance=advance)
         return scorer
 
     def new_scorer(self) -> Scorer:
         """A scorer that has seen nothing yet."""
-        return Scorer(self.analysis, self.templates, self.reader, hidden=self.hidden)
+        return Scorer(self.analysis, self.templates, self.reader, self.folder / "ntuples")
 
     def events_in(self, scored: Scored) -> dict[str, RegionEvents]:
         """Events of each chosen region, with free norm factors as wide as the control regions leave them."""

@@ -43,7 +43,6 @@ from fivesigma.analysis.region_model import (
     training_systematics,
 )
 from fivesigma.analysis.run_state import RunState
-from fivesigma.analysis.scoring import ntuple_names
 from fivesigma.analysis.step_record import STEPS, Record, expectation_section, lines, tables_of
 from fivesigma.analysis.templates import by_tree
 from fivesigma.categories.datacard import to_combine
@@ -163,7 +162,7 @@ class _Run(RunState):
                 for tree, users in trees.items():
                     self.reader.check(tree, users[0].owner, users)
                     advance(1, tree.file.name)
-            found = count(self.reader, self.analysis, self.templates, hidden=self.hidden, advance=advance)
+            found = count(self.reader, self.analysis, self.templates, advance=advance)
         rows = found.rows(self.templates)
         norms = all_regions.norm_widths(self.analysis, found.filled)
         free = [name for name, width in norms.items() if width is None]
@@ -230,7 +229,7 @@ class _Run(RunState):
         names = [region["Name"] for region in regions]
         templates = [template for template in self.region_templates if template.region in names]
         nominal = [template for template in templates if template.systematic is None]
-        events = Events.concatenate(training_events(self.reader, self.analysis, nominal))
+        events = Events.concatenate(training_events(self.reader, nominal))
         known: dict[str, Any] = {}
         if isinstance(model, ProfiledClassifier):
             present = set(np.asarray(events.process).tolist())
@@ -244,12 +243,11 @@ class _Run(RunState):
 
     def score(self) -> _Result:
         """Score every entry of every tree."""
-        folder, names = self.folder / "ntuples", ntuple_names(self.templates)
-        folder.mkdir(exist_ok=True)
+        (self.folder / "ntuples").mkdir(exist_ok=True)
+        self.scorer = self.new_scorer()
         with bar(len(self.trees), bool(self.verbose), "score") as advance:
-            self.scorer = self.new_scorer()
-            self.scorer.write(folder, names, self.models, friends=self.friends, advance=advance)
-        return [folder / name for name in names.values()], {}
+            self.scorer.write(self.models, friends=self.friends, advance=advance)
+        return self.scorer.files.values(), {}
 
     def categorise(self) -> _Result:
         """Choose the edges, evaluate edges that did not see the events, and fill the histograms of the score."""
@@ -300,13 +298,12 @@ class _Run(RunState):
         """Histograms of the scores; and those of data of blinded regions with low scores, which figures may show."""
         filled, shown, scorer, none = Histograms(), Histograms(), self.scorer, np.empty(0)
         for template in [template for template in self.templates if template.needs_score]:
-            is_hidden = template.is_data and template.region in self.hidden
-            events = (scorer.shown if is_hidden else scorer.events).get(template.key)
+            events = (scorer.shown if template.hidden else scorer.events).get(template.key)
             score, weight = (none, none) if events is None else (events.score, events.arrays()[2])
             binning = edges.get(template.region)
             if binning is None:
                 binning = np.array(find_named(self.analysis.regions, template.region)["Binning"], dtype=np.float64)
-            (shown if is_hidden else filled)[template.key] = fill_histogram(binning, score, weight)
+            (shown if template.hidden else filled)[template.key] = fill_histogram(binning, score, weight)
         return filled, shown
 
     def _quote(self, shifts: YieldShifts) -> dict[str, Any]:
@@ -427,7 +424,7 @@ class _Run(RunState):
     def _read_events(self, name: str, *, data: bool = False) -> Events:
         """Simulated events, or data, of a chosen region with their features."""
         own = [t for t in self.templates if t.region == name and t.systematic is None and t.is_data is data]
-        return Events.concatenate(training_events(self.reader, self.analysis, own))
+        return Events.concatenate(training_events(self.reader, own))
 
     def _draw_features(self, album: Album, name: str, events: Events) -> None:
         """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for."""
