@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fivesigma.analysis.all_regions import norm_widths, shifts_of
+from fivesigma.analysis.all_regions import norm_widths, shifts_of_regions
 from fivesigma.analysis.analysis_file import read_analysis
 from fivesigma.analysis.configuration import Analysis, acts
 from fivesigma.analysis.histograms import Histograms, read_histograms
@@ -32,7 +32,7 @@ def by_pyhf(analysis: Analysis, histograms: Histograms) -> float:
     """The same likelihood: variations as histosys, the statistics of the background alone."""
     channels, observations = [], []
     for region in analysis.regions:
-        shifts = shifts_of(analysis, histograms, [region])
+        shifts = shifts_of_regions(analysis, histograms, [region])
         samples: list[dict[str, Any]] = []
         for sample in analysis.simulated:
             rows = shifts.nominal[sample["Name"]]
@@ -69,7 +69,7 @@ def by_pyhf(analysis: Analysis, histograms: Histograms) -> float:
 @pytest.mark.parametrize("factor", [{}, {"Nominal": 1}, {"Regions": "Signal_region"}, {"Nominal": 4}])
 def test_the_significance_of_all_regions_is_that_of_pyhf(small: Small, factor: dict[str, Any]) -> None:
     analysis, histograms = with_factor(small, **factor)
-    found = shifts_of(analysis, histograms, analysis.regions)
+    found = shifts_of_regions(analysis, histograms, analysis.regions)
     assert set(found.free) == ({"bkg"} if factor else set())
     assert found.waterfall()[-1][1] == pytest.approx(by_pyhf(analysis, histograms), abs=2e-3)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fivesigma._types import Array
-from fivesigma.analysis.all_regions import shifts_of
+from fivesigma.analysis.all_regions import shifts_of_regions
 from fivesigma.analysis.analysis_file import read_analysis
 from fivesigma.analysis.cabinetry_workspace import cabinetry_config
 from fivesigma.analysis.edge_choice import events_of_region, systematics_of
@@ -76,7 +76,7 @@ def variations(given: dict[str, Any], folder: Path) -> YieldShifts:
             np.testing.assert_array_equal(getattr(events, name), getattr(again[key], name))
     edges = np.array([0.0, 0.5, 1.01])
     found = {key: fill_histogram(edges, events.score, events.arrays()[2]) for key, events in scored.items()}
-    shifts = shifts_of(analysis, found, analysis.chosen)
+    shifts = shifts_of_regions(analysis, found, analysis.chosen)
     # The events that choose the edges have the same yields.
     region = events_of_region(analysis, analysis.chosen[0], scored, {})
     direct = yield_shifts(edges, region.nominal, systematics=systematics_of(region.variations))

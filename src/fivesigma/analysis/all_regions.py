@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from fivesigma._types import Array
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, modifier_of
+from fivesigma.analysis.configuration import Analysis, acts, holds
 from fivesigma.analysis.histograms import Histograms
 from fivesigma.likelihood.measurement import profile_measurement, uncertainty_of
 from fivesigma.likelihood.shifts import Normalisation, YieldShifts, counts_of, derivatives_of, profiled_value
 from fivesigma.significance import AMS2
 from fivesigma.yields import ProcessYields
 
-__all__ = ["norm_widths", "normalisations", "shifts_of", "value_as_pyhf"]
+__all__ = ["norm_widths", "normalisations", "shifts_of_regions", "value_as_pyhf"]
 
 _RIDGE = 1e-9  # a pull that nothing constrains gets a huge width, not an infinite one
 
 
-def shifts_of(
+def shifts_of_regions(
     analysis: Analysis,
     histograms: Histograms,
     regions: Sequence[Mapping[str, Any]],
@@ -63,19 +63,18 @@ def shifts_of(
     unmoved = {process: rows.sum_of_weights for process, rows in nominal.items()}
     up: dict[str, dict[str, Array]] = {}
     down: dict[str, dict[str, Array]] = {}
-    for region in regions:
-        for systematic, name in analysis.moved(region):
-            for side, direction in zip((up, down), DIRECTIONS, strict=True):
-                sources = analysis.sources(systematic, region["Name"], name, direction)
-                moved = np.sum([share * histograms[key].yields for share, key in sources], axis=0)
-                place = (region["Name"], name)
-                by_process = side.setdefault(modifier_of(systematic), dict(unmoved))
-                by_process[processes[place]] = placed(region["Name"], factors[place] * moved)
+    for name, variation in analysis.variations(regions, processes).items():
+        for moved, side in zip((up, down), (variation.up, variation.down), strict=True):
+            parts: dict[str, list[Array]] = {}
+            for share, key in side:
+                values = placed(key[0], share * factors[key[:2]] * histograms[key].yields)
+                parts.setdefault(processes[key[:2]], []).append(values)
+            moved[name] = unmoved | {process: np.sum(own, axis=0) for process, own in parts.items()}
     known = dict.fromkeys(free) if widths is None else {norm: widths[norm] for norm in free}
     for norm, own in free.items():
-        for side, sign in ((up, 1), (down, -1)):
+        for moved, sign in ((up, 1), (down, -1)):
             factor = 1 + sign * (known[norm] or 1.0)
-            side[norm] = {process: values * (factor if process in own else 1.0) for process, values in unmoved.items()}
+            moved[norm] = {process: values * (factor if process in own else 1.0) for process, values in unmoved.items()}
     unconstrained = {norm: tuple(own) for norm, own in free.items() if known[norm] is None}
     return YieldShifts(np.arange(sum(sizes.values()) + 1.0), nominal, up, down, unconstrained)
 
@@ -107,7 +106,7 @@ def norm_widths(analysis: Analysis, control: Histograms) -> dict[str, float | No
     regions = [region for region in analysis.fitted if region["Name"] in inside]
     if not wanted or not regions:
         return dict.fromkeys(wanted)
-    found = shifts_of(analysis, control, regions)
+    found = shifts_of_regions(analysis, control, regions)
     b = found.yields(signal=False)
     variance = b + np.sum([rows.sum_of_squares for rows in found.nominal.values() if not rows.signal], axis=0)
     slopes = np.array([(up - down) / 2 for up, down in found.background_shifts()]).reshape(-1, b.size)

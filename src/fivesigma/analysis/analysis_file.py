@@ -10,7 +10,7 @@ import fnmatch
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import combinations, pairwise, product
@@ -37,9 +37,7 @@ __all__ = ["read_analysis", "read_yaml"]
 
 _MOST_BYTES = 1_000_000
 _MOST_ITEMS = 100_000  # aliases unfolded
-_MOST_LEVELS = 50
 _MOST_MERGED = 1_000  # keys of one mapping after `<<`
-_TAG = "tag:yaml.org,2002:"
 # YAML 1.1 takes 1e6 for text, because it has no dot.
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
 
@@ -68,7 +66,8 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
     _check_regions(analysis)
     _check_samples(analysis)
     if analysis.settings.model is None:
-        uncertain = any(analysis.moved(region) or analysis.free_factors(region) for region in analysis.chosen)
+        places = [(r["Name"], s["Name"]) for r in analysis.chosen for s in analysis.simulated if holds(r, s)]
+        uncertain = analysis.variations(analysis.chosen, places) or any(map(analysis.free_factors, analysis.chosen))
         analysis = Analysis(rest, replace(analysis.settings, model="profiled" if uncertain else "auto"))
     _check_cross_sections(analysis)
     _check_systematics(analysis)
@@ -79,35 +78,24 @@ def read_yaml(path: Path) -> Any:
     """Read a YAML file of mappings, lists, text, numbers and truths."""
     yaml = need("yaml")
     try:
-        text = read_text(path, _MOST_BYTES)
-        _check_depth(text)
-        return yaml.load(text, Loader=_loader())
+        return yaml.load(read_text(path, _MOST_BYTES), Loader=_loader())
     except (OSError, UnicodeDecodeError) as err:
         raise InputError(f"{path} cannot be read: {getattr(err, 'strerror', None) or err}") from err
     except yaml.YAMLError as err:
         raise InputError(f"{path} is not YAML: {shortened(' '.join(str(err).split()), 300)}") from err
-    except RecursionError as err:  # of merged mappings that contain each other
-        raise InputError(f"{path} is not a configuration: it is nested too deeply") from err
-    except (InputError, ValueError) as err:  # the latter of a number with thousands of digits
-        raise InputError(f"{path} is not a configuration: {shortened(str(err), 200)}") from err
-
-
-def _check_depth(text: str) -> None:
-    """Refuse text that is nested so deeply that libyaml would end the process."""
-    yaml, depth = need("yaml"), 0
-    for event in yaml.parse(text, Loader=_loader()):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MOST_LEVELS:
-            raise InputError("it is nested too deeply")
+    except (InputError, ValueError, RecursionError) as err:  # a key twice, a date that is none, too many brackets
+        why = "it is nested too deeply" if isinstance(err, RecursionError) else shortened(str(err), 200)
+        raise InputError(f"{path} is not a configuration: {why}") from err
 
 
 @cache
 def _loader() -> Any:
-    """PyYAML's safe loader, with 1e6 as a number and without dates and numbers to the base of 60."""
-    yaml = need("yaml")
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    """PyYAML's safe loader, with 1e6 as a number, that refuses keys which stand twice.
 
-    class Loader(base):  # type: ignore[misc]  # a base that is known at run time
+    It is the one in Python: that in C ends the process where text is nested deeply.
+    """
+
+    class Loader(need("yaml").SafeLoader):  # type: ignore[misc]  # a base that is known at run time
         def flatten_mapping(self, node: Any) -> None:
             """Merge what ``<<`` names; a mapping that others merge comes here again, with keys that it overrides."""
             lines: dict[str, int] = {}
@@ -122,13 +110,7 @@ def _loader() -> Any:
             if len(node.value) > _MOST_MERGED:
                 raise InputError(f"a mapping has more than {_MOST_MERGED:,} keys")
 
-        def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-            found = super().resolve(kind, value, implicit)
-            # Numbers to the base of 60 take quadratic time.
-            dropped = found == f"{_TAG}timestamp" or (found in (f"{_TAG}int", f"{_TAG}float") and ":" in value)
-            return f"{_TAG}str" if dropped and kind is yaml.ScalarNode else found
-
-    Loader.add_implicit_resolver(f"{_TAG}float", _EXPONENT, list("+-.0123456789"))
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("+-.0123456789"))
     return Loader
 
 
@@ -181,16 +163,17 @@ def _require(name: str, known: Collection[str], sentence: str) -> None:
 
 def _check_names(analysis: Analysis) -> None:
     """Refuse a name that is that of no region, sample or parameter: what it belongs to would act nowhere."""
-    config = analysis.config
+    config, systematics, factors = analysis.config, analysis.systematics, analysis.config["NormFactors"]
     known = {key: [item["Name"] for item in config[key]] for key in ("Regions", "Samples")}
-
-    def check(item: Mapping[str, Any], what: str, keys: Iterable[str] = ("Regions", "Samples")) -> None:
-        for key in keys:
-            for name in listed(item.get(key) or []):
-                kind = key[:-1].lower()
-                _require(name, known[key], f"{what} names the {kind} {shortened(repr(name))}, which is not there")
-
-    for key in ("Regions", "Samples", "Systematics") if analysis.settings.combine else ():
+    named = [(f"sample {sample['Name']!r}", {"Regions": sample.get("Regions")}) for sample in config["Samples"]]
+    named += [(f"NormFactor {factor['Name']!r}", factor) for factor in factors]
+    named += [(f"systematic {systematic['Name']!r}", systematic) for systematic in systematics]
+    named += [(f"the Smoothing of systematic {s['Name']!r}", s["Smoothing"]) for s in systematics if "Smoothing" in s]
+    for (what, item), key in product(named, known):
+        for name in listed(item.get(key) or []):
+            kind = key[:-1].lower()
+            _require(name, known[key], f"{what} names the {kind} {shortened(repr(name))}, which is not there")
+    for key in (*known, "Systematics") if analysis.settings.combine else ():
         plain: dict[str, str] = {}
         for name in [item["Name"] for item in config.get(key) or []]:
             other = plain.setdefault(re.sub(r"\W+", "_", name, flags=re.ASCII), name)
@@ -199,34 +182,19 @@ def _check_names(analysis: Analysis) -> None:
                     f"the {key} cannot be named in a datacard of combine: names begin with a letter and differ in "
                     f"letters and digits, but there are {other!r} and {name!r}; rename them, or leave Combine out"
                 )
-    for sample in config["Samples"]:
-        check(sample, f"sample {sample['Name']!r}", ["Regions"])
-    for factor in config["NormFactors"]:
-        check(factor, f"NormFactor {factor['Name']!r}")
-    for systematic in analysis.systematics:
-        what = f"systematic {systematic['Name']!r}"
-        check(systematic, what)
-        check(systematic.get("Smoothing", {}), f"the Smoothing of {what}")
     inside = [(r, s) for r in analysis.fitted for s in analysis.simulated if holds(r, s)]
-    for kind, items in (("NormFactor", config["NormFactors"]), ("systematic", analysis.systematics)):
-        for item in items:
-            if not any(acts(item, region, sample) for region, sample in inside):
-                raise InputError(
-                    f"{kind} {item['Name']!r} changes no simulated sample in any region of the fit; check its Samples "
-                    "and Regions"
-                )
-    parameters = {factor["Name"] for factor in config["NormFactors"]} | {s["Name"] for s in analysis.systematics}
+    for what, item in named[len(config["Samples"]) :]:
+        if not any(acts(item, region, sample) for region, sample in inside):
+            raise InputError(f"{what} changes no simulated sample in any region of the fit; check Samples and Regions")
+    modifiers = {s["Name"]: modifier_of(s) for s in systematics}
     for name, value in analysis.fixed.items():
-        _require(name, parameters, f"the block General fixes the parameter {name!r}, which is not there")
-        for systematic in [s for s in analysis.systematics if s["Name"] == name]:
-            if modifier_of(systematic) != name:
-                raise InputError(
-                    f"the block General fixes {name!r}, but its parameter is called {modifier_of(systematic)!r}"
-                )
-            if value != 0.0:
-                raise InputError(f"the block General fixes the systematic {name!r} at {value:g}; only 0 is supported")
+        _require(name, [f["Name"] for f in factors] + [*modifiers], f"General fixes {name!r}, which is not there")
+        if modifiers.get(name, name) != name:
+            raise InputError(f"General fixes {name!r}, but its parameter is called {modifiers[name]!r}")
+        if name in modifiers and value != 0.0:
+            raise InputError(f"General fixes the systematic {name!r} at {value:g}; only 0 is supported")
     if config["General"].get("POI", "") in analysis.fixed:
-        raise InputError(f"the block General fixes the POI {config['General']['POI']!r}; leave it free")
+        raise InputError(f"General fixes the POI {config['General']['POI']!r}; leave it free")
 
 
 def _check_regions(analysis: Analysis) -> None:
@@ -240,21 +208,19 @@ def _check_regions(analysis: Analysis) -> None:
     for key, own in (("Region", settings.region), ("Validation", settings.validation)):
         for name in own:
             _require(name, names, f"the {key} of the block {BLOCK} is {name!r}, which is no region")
-            if key == "Validation" and name in settings.region:
-                raise InputError(f"region {name!r} is both Region and Validation; only what is not fitted validates")
+    both = set(settings.region) & set(settings.validation)
+    if both:
+        raise InputError(f"region {both.pop()!r} is both Region and Validation; only what is not fitted validates")
     if len(analysis.models) < len(settings.region) and settings.each:
-        raise InputError(
-            "the names of two regions differ in punctuation alone, so that their scores cannot be told apart"
-        )
+        raise InputError("the names of two regions differ in punctuation alone, so that their scores have one name")
     filters: dict[tuple[str | None, str | None], str] = {}
     for region in analysis.fitted:
         # Written alike but for blanks; what overlaps otherwise is counted when events are read.
         text = re.sub(r"\s+", "", region["Filter"]) if "Filter" in region else None
         other = filters.setdefault((text, region.get("RegionPath")), region["Name"])
         if other != region["Name"]:
-            raise InputError(
-                f"regions {other!r} and {region['Name']!r} have the same Filter; a fit would count events twice"
-            )
+            both_names = f"{other!r} and {region['Name']!r}"
+            raise InputError(f"regions {both_names} have the same Filter; a fit would count events twice")
     for region in analysis.regions:
         for key in ("Variable", "Binning"):
             if region["Name"] not in settings.region and key not in region and not analysis.is_filled(region):
@@ -266,10 +232,7 @@ def _check_regions(analysis: Analysis) -> None:
 def _check_samples(analysis: Analysis) -> None:
     poi = analysis.config["General"].get("POI", "")
     factors = [factor["Name"] for factor in analysis.config["NormFactors"]]
-    if poi not in factors:
-        raise InputError(
-            f"the block General needs a POI that is one of the NormFactors {', '.join(map(repr, factors))}, got {poi!r}"
-        )
+    _require(poi, factors, f"the block General needs a POI that is one of the NormFactors, got {poi!r}")
     for sample in analysis.config["Samples"]:
         if "Tree" not in sample and analysis.settings.tree is None:
             raise InputError(f"sample {sample['Name']!r} needs a Tree, or the block {BLOCK} one for all samples")
@@ -277,16 +240,11 @@ def _check_samples(analysis: Analysis) -> None:
         inside = [sample for sample in analysis.simulated if holds(region, sample)]
         signal = [sample["Name"] for sample in inside if acts(analysis.poi, region, sample)]
         if not signal or len(signal) == len(inside):
-            what = "no sample" if not signal else "every sample"
-            raise InputError(
-                f"{poi!r} scales {what} in region {region['Name']!r}; name the signal in its Samples, and leave a "
-                "background"
-            )
+            what = f"{poi!r} scales {'every' if signal else 'no'} sample in region {region['Name']!r}"
+            raise InputError(f"{what}; name the signal in its Samples, and leave a background")
         odd = [s["Name"] for s in inside if s["Name"] in analysis.signal and s["Name"] not in signal]
         if odd:
-            raise InputError(
-                f"{poi!r} scales sample {odd[0]!r} in some of the regions {list(analysis.settings.region)} only"
-            )
+            raise InputError(f"{poi!r} scales sample {odd[0]!r} in some of the chosen regions only")
 
 
 def _check_cross_sections(analysis: Analysis) -> None:
@@ -312,19 +270,10 @@ def _check_systematics(analysis: Analysis) -> None:
                     f"two systematics move sample {sample['Name']!r} in region {region['Name']!r} by one modifier "
                     f"{modifier_of(first)!r}: {first['Name']!r} and {second['Name']!r}; join them"
                 )
-    for systematic in analysis.systematics:
-        name = systematic["Name"]
-        for direction in DIRECTIONS:
-            template = systematic[direction]
-            if systematic["Type"] == "Normalization":
-                if "Normalization" not in template:
-                    raise InputError(
-                        f"systematic {name!r} has the type Normalization and no Normalization in {direction}"
-                    )
-                if not -1 < template["Normalization"] <= 10:
-                    raise InputError(
-                        f"the Normalization of systematic {name!r} {direction} must be above -1 and at most 10, got "
-                        f"{template['Normalization']:g}"
-                    )
-            if template.get("Symmetrize") and direction == "Up":
-                raise InputError(f"systematic {name!r} has Symmetrize in Up; cabinetry mirrors Up into Down only")
+    for systematic, direction in product(analysis.systematics, DIRECTIONS):
+        what, template = f"systematic {systematic['Name']!r}", systematic[direction]
+        if systematic["Type"] == "Normalization" and not -1 < template.get("Normalization", -1) <= 10:
+            got = template.get("Normalization")
+            raise InputError(f"the Normalization of {what} {direction} must be above -1 and at most 10, got {got}")
+        if template.get("Symmetrize") and direction == "Up":
+            raise InputError(f"{what} has Symmetrize in Up; cabinetry mirrors Up into Down only")

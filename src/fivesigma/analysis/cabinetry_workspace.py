@@ -21,7 +21,7 @@ from fivesigma.analysis.histograms import Histograms
 from fivesigma.categories.workspace import discovery_significance
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["SafeNames", "build_workspace", "cabinetry_config", "config_text", "fit_workspace", "fitting"]
+__all__ = ["SafeNames", "build_workspace", "cabinetry_config", "config_text", "fit_workspace", "listening"]
 
 HISTOGRAMS = "histograms"
 _LONGEST = 60  # characters of a name within the name of a file
@@ -159,7 +159,7 @@ def build_workspace(
 
     for old in folder.glob("*.npz"):
         old.unlink()
-    with _listening() as said:
+    with listening() as said:
         try:
             cabinetry.configuration.validate(here)
             cabinetry.templates.build(here, router=router)
@@ -181,7 +181,7 @@ def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:
         If the fit fails, with its cause.
     """
     cabinetry = need("cabinetry")
-    with fitting() as said:
+    with listening() as said:
         try:
             out = {"significance": discovery_significance(workspace)}
             model, data = cabinetry.model_utils.model_and_data(workspace)
@@ -204,21 +204,13 @@ def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:
 
 
 @contextmanager
-def fitting() -> Iterator[list[str]]:
-    """Collect warnings, and give pyhf its optimizer back: cabinetry sets its own, and leaves it when a fit fails."""
-    pyhf = need("pyhf")
+def listening() -> Iterator[list[str]]:
+    """Collect warnings of cabinetry and pyhf in place of printing them, and give pyhf its optimizer back.
+
+    cabinetry sets its own, and leaves it when a fit fails.
+    """
+    pyhf, said = need("pyhf"), list[str]()
     backend = pyhf.get_backend()
-    try:
-        with _listening() as said:
-            yield said
-    finally:
-        pyhf.set_backend(*backend)
-
-
-@contextmanager
-def _listening() -> Iterator[list[str]]:
-    """Collect cabinetry's and pyhf's warnings in place of printing them."""
-    said: list[str] = []
     handler, loggers = logging.Handler(logging.WARNING), [logging.getLogger(name) for name in ("cabinetry", "pyhf")]
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     before = [logger.propagate for logger in loggers]
@@ -230,6 +222,7 @@ def _listening() -> Iterator[list[str]]:
             warnings.simplefilter("ignore")
             yield said
     finally:
+        pyhf.set_backend(*backend)
         for logger, propagate in zip(loggers, before, strict=True):
             logger.removeHandler(handler)
             logger.propagate = propagate

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fivesigma._tools.extras import need
 from fivesigma.datasets.expression import Expression
@@ -28,8 +28,17 @@ SCORE, FOLD, PLAIN = "fivesigma_score", "fivesigma_fold", "fivesigma_plain"  # b
 _LISTS = ("Region", "Validation", "Features", "Systematics")
 DIRECTIONS = ("Up", "Down")
 
-#: Region, sample, systematic and direction of a histogram.
-Key = tuple[str, str, str | None, str | None]
+Place = tuple[str, str]  # region and sample
+Key = tuple[str, str, str | None, str | None]  # of a histogram: region, sample, systematic and direction
+Side = list[tuple[float, Key]]  # of a systematic: templates, and the factors with which they are added
+
+
+class MovedSamples(NamedTuple):
+    """Templates of which the samples consist that a systematic changes; whether down mirrors up in all of them."""
+
+    up: Side
+    down: Side
+    mirrored: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,20 +263,25 @@ class Analysis:
         """Systematic uncertainties that the fit does not hold constant."""
         return [systematic for systematic in self.systematics if systematic["Name"] not in self.fixed]
 
-    def moved(self, region: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
-        """Systematics of a region, each with a sample that it changes there."""
-        inside = [sample for sample in self.simulated if holds(region, sample)]
-        return [(s, sample["Name"]) for s in self.varied for sample in inside if acts(s, region, sample)]
+    def variations(self, regions: Iterable[Mapping[str, Any]], places: Collection[Place]) -> dict[str, MovedSamples]:
+        """What each systematic makes of the samples that it changes; systematics with one modifier move together.
 
-    def sources(
-        self, systematic: Mapping[str, Any], region: str, sample: str, direction: str
-    ) -> list[tuple[float, Key]]:
-        """Templates that make up a sample under a systematic, and the factors by which they are added."""
-        if systematic["Type"] == "Normalization":
-            return [(1.0 + systematic[direction]["Normalization"], (region, sample, None, None))]
-        if systematic[direction].get("Symmetrize", False):  # twice the nominal sample less what moved up
-            return [(2.0, (region, sample, None, None)), (-1.0, (region, sample, systematic["Name"], "Up"))]
-        return [(1.0, (region, sample, systematic["Name"], direction))]
+        A sample that they change in one of the regions is nominal in the others.
+        """
+        acting: dict[str, dict[Place, Mapping[str, Any]]] = {}
+        for region, systematic, sample in product(regions, self.varied, self.simulated):
+            place = region["Name"], sample["Name"]
+            if place in places and acts(systematic, region, sample):
+                acting.setdefault(modifier_of(systematic), {})[place] = systematic
+        found = {}
+        for name, moved in acting.items():
+            samples = {sample for _, sample in moved}
+            inside = [place for place in places if place[1] in samples]
+            up, down = (
+                [part for place in inside for part in _sources(moved.get(place), place, side)] for side in DIRECTIONS
+            )
+            found[name] = MovedSamples(up, down, all(s["Down"].get("Symmetrize", False) for s in moved.values()))
+        return found
 
     def norm_factor(self, region: Mapping[str, Any], sample: Mapping[str, Any]) -> float:
         """Product of the norm factors of a sample in a region at their nominal values, the POI being one."""
@@ -290,6 +304,18 @@ class Analysis:
             if inside and factor["Name"] not in self.fixed:
                 found[factor["Name"]] = inside
         return found
+
+
+def _sources(systematic: Mapping[str, Any] | None, place: Place, direction: str) -> Side:
+    """Templates that make up a sample under a systematic."""
+    nominal = (*place, None, None)
+    if systematic is None:
+        return [(1.0, nominal)]
+    if systematic["Type"] == "Normalization":
+        return [(1.0 + systematic[direction]["Normalization"], nominal)]
+    if systematic[direction].get("Symmetrize", False):
+        return [(2.0, nominal), (-1.0, (*place, systematic["Name"], "Up"))]
+    return [(1.0, (*place, systematic["Name"], direction))]
 
 
 def find_named(items: Iterable[dict[str, Any]], name: str) -> dict[str, Any]:

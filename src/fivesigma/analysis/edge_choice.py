@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, AnalysisSettings, Key, modifier_of
+from fivesigma.analysis.configuration import CUT, Analysis, AnalysisSettings, Key, Side
 from fivesigma.analysis.histograms import Histograms, fill_histogram
 from fivesigma.categories import Categories, categorise
 from fivesigma.categories.one_score.channels import categorise_channels
@@ -42,26 +42,18 @@ def events_of_region(
     norms: Mapping[str, Normalisation],
 ) -> RegionEvents:
     """Events of a chosen region; systematics with one modifier move together."""
-    name = region["Name"]
     factors = {
-        sample["Name"]: analysis.norm_factor(region, sample)
+        (region["Name"], sample["Name"]): analysis.norm_factor(region, sample)
         for sample in analysis.simulated
-        if (name, sample["Name"], None, None) in scored
+        if (region["Name"], sample["Name"], None, None) in scored
     }
-    nominal = [scale(scored[name, sample, None, None], factor) for sample, factor in factors.items()]
-    sides: dict[str, dict[str, list[ScoredEvents]]] = {}
-    mirrored: dict[str, list[bool]] = {}
-    for systematic, sample in [moved for moved in analysis.moved(region) if moved[1] in factors]:
-        side = sides.setdefault(modifier_of(systematic), {direction: [] for direction in DIRECTIONS})
-        mirrored.setdefault(modifier_of(systematic), []).append(systematic["Down"].get("Symmetrize", False))
-        for direction in DIRECTIONS:
-            sources = analysis.sources(systematic, name, sample, direction)
-            side[direction] += [scale(scored[key], share * factors[sample]) for share, key in sources]
-    variations: dict[str, Any] = {
-        modifier: (join(side["Up"]), None if all(mirrored[modifier]) else join(side["Down"]))
-        for modifier, side in sides.items()
-    }
-    return RegionEvents(join(nominal), variations | dict(norms))
+
+    def events(side: Side) -> ScoredEvents:
+        return join([scale(scored[key], share * factors[key[:2]]) for share, key in side])
+
+    found = analysis.variations([region], factors)
+    variations = {name: (events(own.up), None if own.mirrored else events(own.down)) for name, own in found.items()}
+    return RegionEvents(events([(1.0, (*place, None, None)) for place in factors]), variations | dict(norms))
 
 
 def join(parts: Sequence[ScoredEvents]) -> ScoredEvents:

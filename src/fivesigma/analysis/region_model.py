@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, AnalysisSettings, Key, modifier_of
+from fivesigma.analysis.configuration import Analysis, AnalysisSettings, Side
 from fivesigma.analysis.ntuple_reader import Reader
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
@@ -57,39 +57,33 @@ def training_systematics(
     """
     by_key = {template.key: template for template in templates}
     read = cache(lambda key: training_events(reader, [by_key[key]]))
+    places = [key[:2] for key in by_key if key[2] is None and key[1] in present]
     found: dict[str, tuple[Events, Events | None] | Normalisation] = {}
-    acting: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
-    for region in regions:
-        for systematic, sample in analysis.moved(region):
-            if sample in present:
-                acting.setdefault(modifier_of(systematic), {})[region["Name"], sample] = systematic
-    for name, moved in acting.items():
-        samples = list(dict.fromkeys(sample for _, sample in moved))
-        places = [key[:2] for key in by_key if key[1] in samples and key[2] is None]
-        first, *others = {s["Name"]: s for s in moved.values()}.values()
-        size = first["Up"].get("Normalization", 0.0)
-        if not others and moved.keys() == set(places) and size != 0 and first["Down"].get("Normalization") == -size:
-            found[name] = Normalisation(samples, min(abs(size), 1.0))
+    for name, own in analysis.variations(regions, places).items():
+        up, down = (_common_factor(side) for side in (own.up, own.down))
+        if up is not None and down is not None and up != 1.0 and np.isclose(up + down, 2.0):
+            samples = list(dict.fromkeys(key[1] for _, key in own.up))
+            found[name] = Normalisation(samples, min(round(abs(up - 1.0), 12), 1.0))
             continue
-        sides: list[Events | None] = []
-        for direction in DIRECTIONS:
-            mirrored = [s["Name"] for s in moved.values() if s[direction].get("Symmetrize", False)]
-            if len(mirrored) == len(moved):
-                sides.append(None)
-                continue
-            parts: list[Events] = []
-            for place in places:
-                own = moved.get(place)
-                sources: list[tuple[float, Key]] = [(1.0, (*place, None, None))]
-                # A mirrored side beside one that is not stands still: a training has no negative events.
-                if own is not None and own["Name"] not in mirrored:
-                    sources = analysis.sources(own, *place, direction)
-                parts += [replace(e, weight=share * e.weight) for share, key in sources for e in read(key)]
-            sides.append(Events.concatenate(parts))
-        up, down = sides
-        assert up is not None  # which is never mirrored
-        found[name] = up, down
+        above, below = (
+            [replace(events, weight=share * events.weight) for share, key in side for events in read(key)]
+            for side in (own.up, _without_negative(own.down))
+        )
+        found[name] = Events.concatenate(above), None if own.mirrored else Events.concatenate(below)
     return found
+
+
+def _common_factor(side: Side) -> float | None:
+    """The factor of nominal samples that a side consists of; None if it has varied events, or several factors."""
+    shares = {share for share, _ in side}
+    return shares.pop() if len(shares) == 1 and all(key[2] is None for _, key in side) else None
+
+
+def _without_negative(side: Side) -> Side:
+    """The same with nominal samples in place of mirrored ones, whose events would have negative weights."""
+    mirrored = dict.fromkeys(key[:2] for share, key in side if share < 0)
+    kept = [(share, key) for share, key in side if key[:2] not in mirrored]
+    return [*kept, *((1.0, (*place, None, None)) for place in mirrored)]
 
 
 def make_region_model(settings: AnalysisSettings, *, checkpoint: Path | None, n_jobs: int | None, verbose: int) -> Any:

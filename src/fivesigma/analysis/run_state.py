@@ -18,10 +18,12 @@ from fivesigma.analysis.configuration import QUANTITY, Analysis
 from fivesigma.analysis.edge_choice import RegionEvents
 from fivesigma.analysis.histograms import read_filled
 from fivesigma.analysis.ntuple_reader import Reader, texts_of
+from fivesigma.analysis.region_model import training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
 from fivesigma.analysis.step_record import Record, digest
 from fivesigma.analysis.templates import Template, by_tree, templates_of
 from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.make import MODELS
 from fivesigma.store import load
@@ -79,7 +81,7 @@ class RunState:
             if self.saved is not None:
                 files = sorted(path for path in Path(settings["model"]).rglob("*") if path.is_file())
                 model["model"] = [(path.name, record.file_digest(path)) for path in files]
-            known: list[Any] = [self._described(self.region_nominal)]
+            known: list[Any] = [self._described(self.nominal(*settings["region"]))]
             if analysis.profiled:
                 known = [self._described(self.region_templates), analysis.varied, record["read"]["norms"]]
             return digest(reading, model, known)
@@ -126,10 +128,13 @@ class RunState:
         """Simulated templates of the chosen regions."""
         return [t for t in self.templates if t.region in self.analysis.settings.region and not t.is_data]
 
-    @cached_property
-    def region_nominal(self) -> list[Template]:
-        """Those of them that are nominal."""
-        return [template for template in self.region_templates if template.systematic is None]
+    def nominal(self, *regions: str, data: bool = False) -> list[Template]:
+        """Nominal templates of some regions, simulated ones or data."""
+        return [t for t in self.templates if t.region in regions and t.systematic is None and t.is_data is data]
+
+    def read_events(self, *regions: str, data: bool = False) -> Events:
+        """Simulated events, or data, of some regions with their features and the weights that the fit expects."""
+        return Events.concatenate(training_events(self.reader, self.nominal(*regions, data=data)))
 
     @property
     def hidden(self) -> list[str]:
@@ -139,7 +144,7 @@ class RunState:
     @cached_property
     def reader(self) -> Reader:
         """Reads trees."""
-        return Reader(self.analysis.settings, self.region_nominal[0])
+        return Reader(self.analysis.settings, self.nominal(*self.analysis.settings.region)[0])
 
     @cached_property
     def models(self) -> dict[str, Any]:

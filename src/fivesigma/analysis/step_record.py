@@ -26,7 +26,7 @@ __all__ = ["STEPS", "Record", "StepRecord", "digest", "expectation_section", "li
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
 FOLDERS = ("model", "ntuples", "histograms", "figures", "combine")  # within that of the analysis
-_FORMAT = 4
+_FORMAT, _STORED = 4, ("inputs", "outputs", "found")
 _LEFT = re.compile(r"\.(\d+-.+|model-.+|train-.+)")  # what a killed run leaves behind
 _MANY = 4  # notes of one kind that become one line
 _AID = (
@@ -77,15 +77,11 @@ class Record:
                 raise InputError(f"{folder / name} is no folder; remove it")
         advice = "remove it to start anew"
         try:
-            content = json.loads(read_text(path), parse_constant=_refuse_constant)
-        except (OSError, ValueError, RecursionError) as err:
-            raise InputError(f"{path} cannot be read as a record of an analysis; {advice}") from err
-        if isinstance(content, dict) and content.get("format") != _FORMAT:
-            raise InputError(f"{path} has the format {shortened(repr(content.get('format')))}, not {_FORMAT}; {advice}")
-        try:
+            content = json.loads(read_text(path))
             check_schema(content, "record", "the record")
-        except InputError as err:
-            raise InputError(f"{path} cannot be read as a record of an analysis: {err}; {advice}") from err
+        except (OSError, ValueError, RecursionError) as err:
+            why = shortened(str(err), 200)
+            raise InputError(f"{path} cannot be read as a record of an analysis: {why}; {advice}") from err
         if content["digest"] != _digest_of(content):
             raise InputError(f"{path} was damaged, or changed by hand, so that nothing of it is quoted; {advice}")
         steps = {name: StepRecord(**content["steps"][name]) for name in STEPS if name in content["steps"]}
@@ -97,8 +93,6 @@ class Record:
 
     def __getitem__(self, step: str) -> dict[str, Any]:
         """What a step found."""
-        if step not in self.steps:
-            raise KeyError(step)
         return self.steps[step].found
 
     @contextmanager
@@ -121,15 +115,8 @@ class Record:
 
     def write(self) -> None:
         """Write it to the folder."""
-        content = {
-            "format": _FORMAT,
-            "fivesigma": fivesigma.__version__,
-            "steps": {
-                name: {"inputs": step.inputs, "outputs": step.outputs, "found": step.found}
-                for name, step in self.steps.items()
-            },
-            "files": self._files,
-        }
+        steps = {name: {key: getattr(step, key) for key in _STORED} for name, step in self.steps.items()}
+        content = {"format": _FORMAT, "fivesigma": fivesigma.__version__, "steps": steps, "files": self._files}
         content = json.loads(json.dumps(content, allow_nan=False))  # as it is read
         content["digest"] = _digest_of(content)
         write_text(self.folder / RECORD, json.dumps(content, indent=1) + "\n")
@@ -156,10 +143,9 @@ class Record:
         step = self.steps.get(name)
         if step is None or step.inputs != inputs:
             return False
-        paths = {self.folder / output: noted for output, noted in step.outputs.items()}
         return all(
             path.is_file() and not path.is_symlink() and self.file_digest(path) == noted
-            for path, noted in paths.items()
+            for path, noted in ((self.folder / name, noted) for name, noted in step.outputs.items())
         )
 
     def run(self, name: str, inputs: str, work: Callable[[], tuple[Iterable[Path], dict[str, Any]]]) -> None:
@@ -184,22 +170,12 @@ class Record:
 
 def digest(*parts: Any) -> str:
     """SHA-256 of numbers, text, lists and mappings."""
-    text = json.dumps([fivesigma.__version__, *parts], sort_keys=True, default=_plain)
+    text = json.dumps([fivesigma.__version__, *parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _digest_of(content: dict[str, Any]) -> str:
     return digest({key: value for key, value in content.items() if key not in ("digest", "fivesigma")})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, File):
-        return str(value)
-    raise TypeError(f"{shortened(repr(value))} has no digest")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"it holds {name}")
 
 
 def _lock(descriptor: int, folder: Path) -> None:

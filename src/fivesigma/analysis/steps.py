@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._tools.files import write_text
+from fivesigma._tools.files import remove, write_text
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
 from fivesigma.analysis import all_regions, edge_choice
 from fivesigma.analysis import cabinetry_workspace as cab
 from fivesigma.analysis.analysis_file import read_analysis
-from fivesigma.analysis.configuration import CUT, SCORE, acts, find_named, holds, name_of_data
+from fivesigma.analysis.configuration import CUT, SCORE, acts, find_named, name_of_data
 from fivesigma.analysis.edge_choice import RegionEvents, choose_edges
 from fivesigma.analysis.figures import CATEGORIES, Album, draw_features, draw_fit, draw_overtraining
 from fivesigma.analysis.histograms import (
@@ -39,7 +38,6 @@ from fivesigma.analysis.region_model import (
     GivenScore,
     check_model,
     make_region_model,
-    training_events,
     training_systematics,
 )
 from fivesigma.analysis.run_state import RunState
@@ -50,7 +48,6 @@ from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.reporting import Section, report
 from fivesigma.scored.scored_events import ScoredEvents
@@ -155,8 +152,12 @@ class _Run(RunState):
         """Check all input, count events, and fill the histograms that need no score."""
         # What later steps would refuse is refused before anything is trained.
         check_model(self.analysis.settings)
-        if self.hidden:
-            self._check_blinding()
+        data = self.analysis.data
+        if self.hidden and data is not None and "Filter" in data:
+            raise InputError(
+                f"sample {data['Name']!r} has a Filter, which replaces that of every region, so that no region can be "
+                "blinded: leave it out, or unblind"
+            )
         with bar(2 * len(self.trees), bool(self.verbose), "read") as advance:
             for trees in by_tree(self.templates).values():
                 for tree, users in trees.items():
@@ -171,10 +172,7 @@ class _Run(RunState):
                 f"one cut cannot measure the NormFactor {free[0]!r}, which no other region constrains: choose "
                 "categories, add a control region, or fix it in General"
             )
-        files = [
-            write_csv(self.folder / "yields.csv", rows),
-            write_histograms(self.folder / CONTROL, found.filled),
-        ]
+        files = [write_csv(self.folder / "yields.csv", rows), write_histograms(self.folder / CONTROL, found.filled)]
         normalised = dict.fromkeys(template.normalised for template in self.templates if template.normalised)
         notes = [
             f"the categories of region {region['Name']!r} are those of the score, not of {region['Variable']!r}"
@@ -184,14 +182,6 @@ class _Run(RunState):
         notes += notes_on(found, self.templates) + notes_on_bins(found.filled)
         return files, {"yields": rows, "normalisation": list(normalised), "norms": norms, "notes": notes}
 
-    def _check_blinding(self) -> None:
-        data = self.analysis.data
-        if data is not None and "Filter" in data:
-            raise InputError(
-                f"sample {data['Name']!r} has a Filter, which replaces that of every region, so that no region can be "
-                "blinded: leave it out, or unblind"
-            )
-
     def train(self) -> _Result:
         """Train on the folds, unless the score or the model exists already."""
         settings = self.analysis.settings
@@ -200,39 +190,34 @@ class _Run(RunState):
         checkpoint = self.folder / f".train-{self.inputs('train')[:16]}"
         for other in self.folder.glob(".train-*"):
             if other != checkpoint:
-                shutil.rmtree(other, ignore_errors=True)
-        said = []
-        self.models = {}
+                remove(other)
+        said, self.models = [], {}
         for branch, regions in self.analysis.models.items():
-            if self.saved is not None:
-                model, how = self.saved, f"from {settings.model}"
-            else:
-                model = self._trained(regions, checkpoint / branch if settings.each else checkpoint)
+            model, how = self.saved, f"from {settings.model}"
+            if model is None:
+                model = self._train_model(regions, checkpoint / branch if settings.each else checkpoint)
                 how = f"of {settings.model}: {getattr(model, 'choice_', None) or f'{len(model.history_)} rounds'}"
             self.models[branch] = model
             where = f"region {regions[0]['Name']!r}: " if settings.each else ""
             said.append(f"{where}{type(model).__name__} {how}")
-        shutil.rmtree(self.folder / "model", ignore_errors=True)
+        remove(self.folder / "model")
         for branch, model in self.models.items():
-            folder = self.model_folder(branch)
-            folder.parent.mkdir(exist_ok=True)
-            save(model, folder)
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        files = sorted(path for path in (self.folder / "model").rglob("*") if path.is_file())
-        return files, {"model": said}
+            self.model_folder(branch).parent.mkdir(exist_ok=True)
+            save(model, self.model_folder(branch))
+        remove(checkpoint)
+        return sorted(path for path in (self.folder / "model").rglob("*") if path.is_file()), {"model": said}
 
-    def _trained(self, regions: Sequence[Mapping[str, Any]], checkpoint: Path) -> Any:
+    def _train_model(self, regions: Sequence[Mapping[str, Any]], checkpoint: Path) -> Any:
+        """Train on the events of some regions, with their systematics if the model knows what to do with them."""
         checkpoint.parent.mkdir(exist_ok=True)
-        model = make_region_model(
-            self.analysis.settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose
-        )
+        n_jobs, verbose = self.n_jobs, self.verbose
+        model = make_region_model(self.analysis.settings, checkpoint=checkpoint, n_jobs=n_jobs, verbose=verbose)
         names = [region["Name"] for region in regions]
-        templates = [template for template in self.region_templates if template.region in names]
-        nominal = [template for template in templates if template.systematic is None]
-        events = Events.concatenate(training_events(self.reader, nominal))
+        events = self.read_events(*names)
         known: dict[str, Any] = {}
-        if isinstance(model, ProfiledClassifier):
+        if self.analysis.profiled:
             present = set(np.asarray(events.process).tolist())
+            templates = [template for template in self.region_templates if template.region in names]
             known = training_systematics(self.reader, self.analysis, regions, templates, present)
             known |= all_regions.normalisations(self.analysis, self.record["read"]["norms"], regions)
             known = {"systematics": known}
@@ -269,22 +254,22 @@ class _Run(RunState):
                 own = {name: edge_choice.edges_of(one) for name, one in choose_edges(events, settings).items()}
                 advance(1, "")
                 found = edge_choice.cross_fitted(list(seen), plain, events, settings, own, advance=advance)
-                other = self._quote(all_regions.shifts_of(analysis, found, analysis.chosen, norms))
+                other = self._quote(all_regions.shifts_of_regions(analysis, found, analysis.chosen, norms))
         check_relative(self.templates, {key: filled.yields.sum() for key, filled in seen.items()}, "the categories of ")
-        together = all_regions.shifts_of(analysis, seen, analysis.chosen, norms)
-        by_region = {r["Name"]: all_regions.shifts_of(analysis, seen, [r], norms) for r in analysis.chosen}
+        together = all_regions.shifts_of_regions(analysis, seen, analysis.chosen, norms)
+        by_region = {r["Name"]: all_regions.shifts_of_regions(analysis, seen, [r], norms) for r in analysis.chosen}
         notes = list(together.notes())
         outside = sum(int((events.nominal.score >= edges[name][-1]).sum()) for name, events in self.events.items())
         if outside:
             notes.append(f"{outside:,} simulated events lie at or above the last edge and are in no category")
         control = read_histograms(self.folder / CONTROL)
-        whole = [all_regions.shifts_of(analysis, control | own, analysis.fitted) for own in (quoted, seen)]
+        whole = [all_regions.shifts_of_regions(analysis, control | own, analysis.fitted) for own in (quoted, seen)]
         disabled = [sample["Name"] for sample in analysis.simulated if sample.get("DisableStaterror", False)]
         of_all = {name: self._quote(own)[self.quantity] for name, own in zip(_BOTH, whole, strict=True)}
         files = {CHOSEN: seen, SHOWN: shown}
         return [write_histograms(self.folder / name, made) for name, made in files.items()], {
             "edges": {name: own.tolist() for name, own in edges.items()},
-            "cross_fitted": self._quote(all_regions.shifts_of(analysis, quoted, analysis.chosen, norms)),
+            "cross_fitted": self._quote(all_regions.shifts_of_regions(analysis, quoted, analysis.chosen, norms)),
             "in_sample": self._quote(together),
             "plain": other,
             "all_regions": of_all | {"as_pyhf": all_regions.value_as_pyhf(whole[1], self.goal, disabled)},
@@ -317,7 +302,7 @@ class _Run(RunState):
         """Let cabinetry build the workspace of our histograms, and fit it."""
         settings, binning = self.analysis.settings, self.binning
         config, names = cab.cabinetry_config(self.analysis, binning)
-        histograms = self._all_histograms(binning)
+        histograms = self._all_histograms()
         folder = self.folder / cab.HISTOGRAMS
         folder.mkdir(exist_ok=True)
         with bar(2, bool(self.verbose), "workspace") as advance:
@@ -351,21 +336,21 @@ class _Run(RunState):
 
     def _expected_regions(self) -> list[str]:
         """Regions whose data are expected ones, not filled from real data."""
-        data = self.analysis.data
-        names = [region["Name"] for region in self.analysis.regions if data is None or not holds(region, data)]
-        return [region["Name"] for region in self.analysis.regions if region["Name"] in (*names, *self.hidden)]
+        filled = {template.region for template in self.templates if template.is_data and not template.hidden}
+        return [region["Name"] for region in self.analysis.regions if region["Name"] not in filled]
 
-    def _all_histograms(self, binning: dict[str, Array]) -> Histograms:
+    def _all_histograms(self) -> Histograms:
         """All that were filled, and expected data where there are no real ones: all samples, at their nominal norms."""
         filled = read_histograms(self.folder / CONTROL) | read_histograms(self.folder / CHOSEN)
         ordered = {template.key: filled[template.key] for template in self.templates if template.key in filled}
+        poi, data = self.analysis.poi, name_of_data(self.analysis.config["Samples"])
         for name in self._expected_regions():
-            region, total = find_named(self.analysis.regions, name), np.zeros(len(binning[name]) - 1)
-            for sample in [sample for sample in self.analysis.simulated if holds(region, sample)]:
-                factor = self.analysis.norm_factor(region, sample)
-                factor *= self.analysis.poi.get("Nominal", 1.0) if acts(self.analysis.poi, region, sample) else 1.0
-                total += factor * ordered[name, sample["Name"], None, None].yields
-            data = name_of_data(self.analysis.config["Samples"])
+            region, parts = find_named(self.analysis.regions, name), []
+            for template in self.nominal(name):
+                is_signal = acts(poi, region, find_named(self.analysis.simulated, template.sample))
+                strength = poi.get("Nominal", 1.0) if is_signal else 1.0
+                parts.append(template.norm * strength * ordered[template.key].yields)
+            total = np.sum(parts, axis=0)
             ordered[name, data, None, None] = Filled(total, total, np.ones_like(total))
         return ordered
 
@@ -375,7 +360,7 @@ class _Run(RunState):
         album = Album(self.folder / FIGURES, self.analysis.settings.label)
         notes: list[str] = []
         with bar(2 * len(self.events) + 1, bool(self.verbose), "report") as advance:
-            read = {name: self._read_events(name) for name in self.events} if self.models else {}
+            read = {name: self.read_events(name) for name in self.events} if self.models else {}
             if self.analysis.settings.figures:
                 notes = self._draw_fit(album)
                 advance(1, "figures")
@@ -421,17 +406,12 @@ class _Run(RunState):
         signal = [self.safe_names.samples[name] for name in self.analysis.signal]
         return draw_fit(album, workspace, shown, visible=visible, binning=axes, signal=signal)
 
-    def _read_events(self, name: str, *, data: bool = False) -> Events:
-        """Simulated events, or data, of a chosen region with their features."""
-        own = [t for t in self.templates if t.region == name and t.systematic is None and t.is_data is data]
-        return Events.concatenate(training_events(self.reader, own))
-
     def _draw_features(self, album: Album, name: str, events: Events) -> None:
         """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for."""
         below, model = self.analysis.settings.blind_above, self.models[self.analysis.score_of(name)]
         data, text = None, self.safe_names.regions[name]
         if self.analysis.data is not None and (name not in self.hidden or below is not None):
-            data = self._read_events(name, data=True)
+            data = self.read_events(name, data=True)
         if data is not None and name in self.hidden:
             text += f", score < {below:g}"
             events, data = (one[np.flatnonzero(model.predict_proba(one)[:, 1] < below)] for one in (events, data))
