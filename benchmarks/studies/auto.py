@@ -252,7 +252,7 @@ def mean_gain(seeds: list[list[float]]) -> tuple[float, float]:
     return float(values[:, 0].mean()), float(np.sqrt(values[:, 1:].mean(axis=0).var(ddof=1) + spread))
 
 
-def _means(results: dict[str, Any], name: str, what: str, base: str = BASE) -> list[tuple[float, float]]:
+def means(results: dict[str, Any], name: str, what: str, base: str = BASE) -> list[tuple[float, float]]:
     """Mean gain of a model over another on each problem, and its error."""
     out = []
     for seeds in results.values():
@@ -274,11 +274,11 @@ def _rows(results: dict[str, Any]) -> Iterator[str]:
             cells = []
             for what in ("own", "over"):
                 z = np.mean([found["models"][name][what]["significance"] for found in seeds.values()])
-                gain, error = _means(results, name, what)[k]
+                gain, error = means(results, name, what)[k]
                 cells += [f"{z:.3f}", "" if name == BASE else f"{gain:+.3f} ± {error:.3f}"]
             yield f"| {problem} ({len(seeds)}) | {name} | {' | '.join(cells)} |"
     for name in ("fast", "auto"):
-        own, over = (_mean(_means(results, name, what)) for what in ("own", "over"))
+        own, over = (_mean(means(results, name, what)) for what in ("own", "over"))
         yield f"| **mean** | {name} |  | {own} |  | {over} |"
 
 
@@ -288,7 +288,7 @@ def _rules(results: dict[str, Any]) -> Iterator[str]:
     yield "|" + " --- |" * (len(results) + 2)
     for what, words in (("own", "at its own cut"), ("over", "over cuts")):
         for name in ("simplest", "all", "fast"):
-            pairs = _means(results, "auto", what, name)
+            pairs = means(results, "auto", what, name)
             cells = [f"{gain:+.3f} ± {error:.3f}" for gain, error in pairs]
             yield f"| {name}, {words} | {' | '.join(cells)} | {_mean(pairs)} |"
 

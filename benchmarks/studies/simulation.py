@@ -26,7 +26,8 @@ def compare(real: Events, toy: Events) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name in toy.feature_names:
         whole = real.column(name)
-        edges = np.linspace(*np.nanquantile(whole, [0.005, 0.995]), N_BINS + 1)
+        low, high = np.nanquantile(whole, [0.005, 0.995])
+        edges = np.linspace(low, high, N_BINS + 1)
         out[name] = {"edges": edges.round(4).tolist()}
         for label, words in CLASSES.items():
             found = out[name][words] = {}
