@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.studies import auto, cut_rules, profiled_tables, systematic_categories
+from benchmarks.studies import auto, cut_rules, profiled, profiled_tables, systematic_categories
 from benchmarks.studies.study import stages
 
 import fivesigma
@@ -77,7 +77,7 @@ def _range(gains: Iterable[float]) -> str:
 
 def test_gains_are_those_of_the_measurements() -> None:
     """The table of gains says what the JSON files of the benchmarks hold."""
-    profiled = json.loads(profiled_tables.RESULTS.read_text())
+    ratios = json.loads(profiled.RESULTS.read_text())
     categories = json.loads(systematic_categories.RESULTS.read_text())
     regret = json.loads(cut_rules.RESULTS.read_text())["regret"].values()
     lost = {rule: np.mean([row["regret"][row["rules"].index(rule)] for row in regret]) for rule in ("peak", "model")}
@@ -85,8 +85,8 @@ def test_gains_are_those_of_the_measurements() -> None:
     cascades = {row["events"]: row["window"]["gain"] for row in rows if row["baseline"] == "plain, 30 trees"}
     gains = {
         "`ProfiledClassifier`": _range(
-            profiled_tables.column(profiled, part, f"t knowing {k}").mean()
-            - profiled_tables.column(profiled, part, f"plain knowing {k}").mean()
+            profiled_tables.column(ratios, part, f"t knowing {k}").mean()
+            - profiled_tables.column(ratios, part, f"plain knowing {k}").mean()
             for part in ("pythia-8000", "pythia-25000")
             for k in (6, 10, 20)
         ),
