@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +64,10 @@ def test_an_overtrained_model_is_seen(train: Events, test_events: Events) -> Non
         assert o.training > o.here
     assert min(one.probability for one in o.classes) < 1e-3
     assert '<b id="training-significance">' in found.html
-    assert found.html.count("<circle") == 2 * o.classes[0].here.size
+    (sent,) = re.findall(r'id="data">(.*?)</script>', found.html)
+    for k, one in enumerate(json.loads(sent)["overtraining"]["classes"]):
+        assert f'<div id="fig-overtraining-{k}">' in found.html
+        np.testing.assert_allclose(one["here"], o.classes[k].here, rtol=1e-7)
     assert 'id="overtraining"' not in fivesigma.report(model, test_events, n_boot=10).html
 
 
