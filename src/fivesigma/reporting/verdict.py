@@ -16,7 +16,7 @@ from fivesigma._types import Array, BoolArray
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.cut.bootstrap import Interval, Paired, paired_difference
 from fivesigma.datasets.columns import Columns
-from fivesigma.datasets.digest import MOST_ROWS, digest_of, events_digest, row_digests
+from fivesigma.datasets.digest import digest_of, events_digest, recognise, row_digests
 from fivesigma.datasets.events import Events
 from fivesigma.reporting.cuts import CutTable, utility_label
 from fivesigma.scored.scored_events import ScoredEvents
@@ -194,18 +194,22 @@ def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Eve
     if isinstance(events, ScoredEvents):
         return []  # without features nothing can be known
     out = []
-    shared, all_of_them = _shared(model, events, trained_on)
+    names = Columns.of_model(model).feature_names or None
+    known = np.asarray(getattr(model, "training_rows_", ()), dtype=np.uint64)
+    if trained_on is not None:
+        known = np.unique(row_digests(trained_on.table(names)))
+    shared = recognise(events.table(names), known)
     by = getattr(model, "by", None)
-    if shared and by is not None:
+    if shared.seen and by is not None:
         text = (
             f"{shared} are training events. Each was scored by the fits that did not see its fold ({by}), so the "
             "significance is that of new events, but for the cut, which was chosen on all of them."
         )
         out.append(Finding("note", text))
-    elif all_of_them:
+    elif shared.seen == shared.told and shared.distinct:
         text = "The model was trained on all of these events: the significance is too high. Report on others."
         out.append(Finding("warning", text))
-    elif shared:
+    elif shared.seen:
         text = f"{shared} have the features of training events: if they are the same, the significance is too high."
         out.append(Finding("warning", text))
     if trained_on is not None:
@@ -217,27 +221,6 @@ def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Eve
             ).format(*(f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in (*then, *now)))
             out.append(Finding("note", text))
     return out
-
-
-def _shared(model: Any, events: Events, trained_on: Events | None) -> tuple[str, bool]:
-    """How many events have the features of training events, in words (empty if none), and whether all are the same."""
-    names = Columns.of_model(model).feature_names or None
-    here = row_digests(events.table(names))
-    if trained_on is not None:
-        known = np.unique(row_digests(trained_on.table(names)))
-    else:
-        known = np.asarray(getattr(model, "training_rows_", ()), dtype=np.uint64)
-    if not known.size:
-        return "", False
-    # A model keeps the smallest digests of its training events, so only events with as small ones can be known again.
-    told = here <= known[-1] if trained_on is None and known.size == MOST_ROWS else np.ones(here.size, dtype=bool)
-    seen = np.isin(here[told], known)
-    if not seen.any():
-        return "", False
-    different = np.unique(here).size > 0.9 * here.size  # so that equal features mean equal events
-    if told.all():
-        return f"{seen.sum():,} of {here.size:,} events", bool(seen.all()) and different
-    return f"about {100 * seen.mean():.2g} % of the events", bool(seen.all()) and different
 
 
 def feature_names_of(model: Any, final: Any, events: Events | ScoredEvents) -> tuple[str, ...]:
