@@ -188,13 +188,15 @@ def _check_names(analysis: Analysis) -> None:
             raise InputError(f"{what} changes no simulated sample in any region of the fit; check Samples and Regions")
     modifiers = {s["Name"]: modifier_of(s) for s in systematics}
     for name, value in analysis.fixed.items():
-        _require(name, [f["Name"] for f in factors] + [*modifiers], f"General fixes {name!r}, which is not there")
+        _require(
+            name, [f["Name"] for f in factors] + [*modifiers], f"the block General fixes {name!r}, which is not there"
+        )
         if modifiers.get(name, name) != name:
-            raise InputError(f"General fixes {name!r}, but its parameter is called {modifiers[name]!r}")
+            raise InputError(f"the block General fixes {name!r}, but its parameter is called {modifiers[name]!r}")
         if name in modifiers and value != 0.0:
-            raise InputError(f"General fixes the systematic {name!r} at {value:g}; only 0 is supported")
+            raise InputError(f"the block General fixes the systematic {name!r} at {value:g}; only 0 is supported")
     if config["General"].get("POI", "") in analysis.fixed:
-        raise InputError(f"General fixes the POI {config['General']['POI']!r}; leave it free")
+        raise InputError(f"the block General fixes the POI {config['General']['POI']!r}; leave it free")
 
 
 def _check_regions(analysis: Analysis) -> None:
