@@ -21,7 +21,7 @@ from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import InputError, shortened
 from fivesigma.reporting import Section
 
-__all__ = ["STEPS", "Record", "StepRecord", "digest", "expectation_section", "lines", "tables_of"]
+__all__ = ["STEPS", "Record", "StepRecord", "digest", "expectation_section", "lines", "tables_for_note"]
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
@@ -283,7 +283,7 @@ def expectation_section(categorise: dict[str, Any], workspace: dict[str, Any], w
     )
 
 
-def tables_of(
+def tables_for_note(
     yields: Sequence[dict[str, Any]], waterfall: Sequence[Sequence[Any]], impacts: Sequence[dict[str, Any]]
 ) -> dict[str, Summary]:
     r"""Tables for a note: yields with their statistical errors, what each uncertainty costs, impacts by their size.
@@ -291,7 +291,7 @@ def tables_of(
     Examples
     --------
     >>> row = {"region": "SR_1", "sample": "V+jets", "entries": 100, "yield": 50.0, "effective": 25.0}
-    >>> print(tables_of([row], [("known background", 2.0)], [])["yields"].latex().splitlines()[4])
+    >>> print(tables_for_note([row], [("known background", 2.0)], [])["yields"].latex().splitlines()[4])
     V+jets & 50.0 $\pm$ 10.0 \\
     """
     regions = list(dict.fromkeys(row["region"] for row in yields))

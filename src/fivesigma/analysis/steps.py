@@ -41,7 +41,7 @@ from fivesigma.analysis.region_model import (
     training_systematics,
 )
 from fivesigma.analysis.run_state import RunState
-from fivesigma.analysis.step_record import STEPS, Record, expectation_section, lines, tables_of
+from fivesigma.analysis.step_record import STEPS, Record, expectation_section, lines, tables_for_note
 from fivesigma.analysis.templates import by_tree
 from fivesigma.categories.datacard import to_combine
 from fivesigma.cut.best_cut import scan
@@ -379,7 +379,7 @@ class _Run(RunState):
                 advance(1, name)
         if album.impacts:
             files.append(write_csv(self.folder / "impacts.csv", album.impacts))
-        tables = tables_of(self.record["read"]["yields"], found["cross_fitted"]["waterfall"], album.impacts)
+        tables = tables_for_note(self.record["read"]["yields"], found["cross_fitted"]["waterfall"], album.impacts)
         files += [write_text(self.folder / f"{name}.tex", table.latex()) for name, table in tables.items()]
         return files, {"notes": notes}
 
