@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,28 @@ def test_a_region_of_validation_is_not_fitted(
     given["Regions"][-1]["Filter"] = "n_jets > 4"
     with pytest.raises(InputError, match=r"data of the blinded regions 'SR few', 'SR-many' are in region 'VR' too"):
         run(given, tmp_path / "blind", only="read")
+
+
+def test_small_effects_are_dropped_and_a_submission_is_written(both: Record, small: Small, tmp_path: Path) -> None:
+    given = two(small, Prune=0.06, HEPData=True, Figures=False)
+    record = run(given, tmp_path / "out")
+    workspace = json.loads((tmp_path / "out" / "workspace.json").read_text())
+    left = {m["name"] for c in workspace["channels"] for s in c["samples"] for m in s["modifiers"]}
+    assert "Luminosity" not in left  # 5 %
+    assert "Weighting" in left
+    with (tmp_path / "out" / "pruned.csv").open() as file:
+        dropped = list(csv.DictReader(file))
+    assert {row["systematic"] for row in dropped} >= {"Luminosity"}
+    assert all(float(row["largest"]) < 0.06 for row in dropped)
+    assert any("effects below 0.06 of every bin were dropped" in note for note in record["workspace"]["notes"])
+    assert record["workspace"]["significance"] >= both["workspace"]["significance"]
+    names = {path.name for path in (tmp_path / "out" / "hepdata").iterdir()}
+    assert names >= {"submission.yaml", "workspace.json", "yields_SR-few.yaml"}
+    del given["Fivesigma"]["Prune"], given["Fivesigma"]["HEPData"]
+    again = run(given, tmp_path / "out")
+    assert [name for name, step in again.steps.items() if step.ran] == ["workspace", "report"]
+    assert not (tmp_path / "out" / "pruned.csv").exists()
+    assert again["workspace"]["significance"] == both["workspace"]["significance"]
 
 
 def test_a_measurement(small: Small, tmp_path: Path) -> None:

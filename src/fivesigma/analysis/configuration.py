@@ -67,6 +67,8 @@ class AnalysisSettings:
     input_path: str | None = None  # of events where that of General leads to histograms
     tree: str | None = None  # of samples that name none
     combine: bool = False  # write a datacard too
+    hepdata: bool = False  # and a submission
+    prune: float | None = None  # relative effect below which a systematic is dropped from a sample of a region
     figures: bool = True
     label: str = ""  # of the experiment, on figures
     blind_above: float | None = None  # score below which figures show data of a blinded region

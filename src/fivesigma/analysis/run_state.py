@@ -96,7 +96,7 @@ class RunState:
             chosen = [wanted, analysis.regions, analysis.systematics, self.unblind, normed]
             return digest(chosen, self._described(own), record.outputs("read", "score"))
         if name == "workspace":
-            shown = [of("validation", "combine"), record["categorise"]]
+            shown = [of("validation", "combine", "prune", "hepdata"), record["categorise"]]
             return digest(analysis.config, record.outputs("read", "categorise"), shown)
         found = [record["categorise"], record["workspace"], record.outputs("train", "categorise", "workspace")]
         return digest(found, of("figures", "label", "blind_above"), self.unblind)

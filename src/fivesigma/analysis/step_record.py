@@ -25,7 +25,7 @@ __all__ = ["STEPS", "Record", "StepRecord", "digest", "expectation_section", "li
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
-FOLDERS = ("model", "ntuples", "histograms", "figures", "combine")  # within that of the analysis
+FOLDERS = ("model", "ntuples", "histograms", "figures", "combine", "hepdata")  # within that of the analysis
 _FORMAT, _STORED = 4, ("inputs", "outputs", "found")
 _LEFT = re.compile(r"\.(\d+-.+|model-.+|train-.+)")  # what a killed run leaves behind
 _MANY = 4  # notes of one kind that become one line

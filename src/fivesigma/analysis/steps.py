@@ -44,6 +44,7 @@ from fivesigma.analysis.run_state import RunState
 from fivesigma.analysis.step_record import STEPS, Record, expectation_section, lines, tables_for_note
 from fivesigma.analysis.templates import by_tree
 from fivesigma.categories.datacard import to_combine
+from fivesigma.categories.review import prune, write_hepdata
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
@@ -56,7 +57,7 @@ from fivesigma.store import save
 __all__ = ["analyse"]
 
 _Result = tuple[Iterable[Path], dict[str, Any]]
-FIGURES, COMBINE = "figures", "combine"
+FIGURES, COMBINE, HEPDATA, PRUNED = "figures", "combine", "hepdata", "pruned.csv"
 CONTROL, CHOSEN, SHOWN = "control.npz", "chosen.npz", "shown.npz"  # histograms
 _BOTH = ("cross_fitted", "in_sample")
 
@@ -309,6 +310,8 @@ class _Run(RunState):
             shown, said = cab.build_workspace(config, names, histograms, folder)
             validation = [names.regions[name] for name in settings.validation]
             workspace, config = (cab.without_regions(whole, validation) for whole in (shown, config))
+            pruned = prune(workspace, settings.prune or 0.0)
+            workspace, shown = pruned.workspace, prune(shown, settings.prune or 0.0).workspace
             files = [
                 write_text(self.folder / "cabinetry.yml", cab.config_text(config)),
                 write_text(self.folder / "workspace.json", _as_json(workspace)),
@@ -316,9 +319,18 @@ class _Run(RunState):
             ]
             if validation:
                 files.append(write_text(self.folder / "validation.json", _as_json(shown)))
+            if pruned.dropped:
+                said.append(
+                    f"{len(pruned.dropped)} effects below {settings.prune:g} of every bin were dropped: {PRUNED}"
+                )
+                files.append(write_csv(self.folder / PRUNED, [row._asdict() for row in pruned.dropped]))
             if settings.combine:
                 to_combine(cab.names_for_combine(workspace), self.folder / COMBINE, force=True)
                 files += sorted((self.folder / COMBINE).iterdir())
+            if settings.hepdata:
+                title = self.analysis.config["General"]["Measurement"]
+                write_hepdata(workspace, self.folder / HEPDATA, comment=title, force=True)
+                files += sorted((self.folder / HEPDATA).iterdir())
             advance(1, "fit")
             found = cab.fit_workspace(workspace, self.goal)
             advance(1, "")
