@@ -51,7 +51,8 @@ def photograph(page: Path, profile: Path) -> None:
             for section, height in SECTIONS.items():
                 box = browser.execute_script(
                     "const b = document.getElementById(arguments[0]).getBoundingClientRect();"
-                    "return {x: b.x - 20, y: b.y + window.scrollY, width: b.width + 40, height: Math.min(b.height, arguments[1])};",
+                    "const height = Math.min(b.height, arguments[1]);"
+                    "return {x: b.x - 20, y: b.y + window.scrollY, width: b.width + 40, height};",
                     section,
                     height,
                 )
