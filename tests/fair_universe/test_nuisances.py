@@ -20,7 +20,6 @@ from fivesigma.fair_universe import (
     load,
     make_experiments,
     move_events,
-    read_events,
 )
 
 pl = pytest.importorskip("polars")
@@ -132,9 +131,9 @@ def test_draws_stay_in_their_bounds() -> None:
 
 def test_an_experiment_has_the_expected_number_of_events(events: Events) -> None:
     small = move_events(events, Nuisances()).scaled_to(s=100.0, b=900.0)
-    counts = [len(e.events) for e in make_experiments(small, mu=3.0, n=30, random_state=0)]
+    counts = [len(e) for e, _ in make_experiments(small, mu=3.0, n=30, random_state=0)]
     assert np.mean(counts) == pytest.approx(1200, rel=0.05)
-    assert all((e.events.weight == 1).all() for e in make_experiments(small, mu=0.5, n=2, random_state=0))
+    assert all((e.weight == 1).all() for e, _ in make_experiments(small, mu=0.5, n=2, random_state=0))
     with pytest.raises(InputError, match="mu must be >= 0"):
         next(make_experiments(small, mu=-1.0, n=1))
 
@@ -151,7 +150,7 @@ def test_reads_a_file_of_the_challenge(events: Events, tmp_path: Path) -> None:
     np.testing.assert_allclose(found.weight, events.weight)
     np.testing.assert_array_equal(found.is_signal, events.is_signal)
     assert set(np.unique(np.asarray(found.process))) == {"htautau", "ztautau", "ttbar", "wjets"}
-    again = read_events(str(tmp_path / "data.parquet"), luminosity=0.5)
+    again = load(str(tmp_path / "data.parquet"), luminosity=0.5)
     np.testing.assert_allclose(again.weight, 0.5 * events.weight)
 
 

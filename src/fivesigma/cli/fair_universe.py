@@ -49,9 +49,9 @@ def run(
 
     Give many times as many events as an experiment has: chance in few of them moves all fits to the same side.
     """
-    from fivesigma.fair_universe import compare, read_events
+    from fivesigma.fair_universe import compare, load
 
-    events = read_events(data, luminosity=luminosity, random_state=seed)
+    events = load(data, luminosity=luminosity, random_state=seed)
     found = compare(
         events,
         output,
