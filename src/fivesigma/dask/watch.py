@@ -168,7 +168,7 @@ class Watch:
     def _look(self) -> None:
         seen = seen_workers(self._client, self._timeout)
         for at, (member, future) in enumerate(zip(self._members, self._futures, strict=True)):
-            if future.done():
+            if future.status == "finished":
                 continue
             state = seen.get(member.address)
             if state is None:
@@ -208,20 +208,15 @@ class Watch:
         for member, err in zip(self._members, errors, strict=True):
             if err is not None:
                 raise ClusterError(f"{member}: {said_of(err)}") from err
-        pending = [at for at, future in enumerate(self._futures) if not future.done()]
-        if pending and not self._lost:
+        unfinished = [at for at, future in enumerate(self._futures) if future.status != "finished"]
+        if unfinished and not self._lost:
             self._look()
         for at, why in self._lost.items():
             raise ClusterError(f"{self._members[at]} {why}")
-        failed = [at for at, future in enumerate(self._futures) if future.status != "finished"]
-        if pending:
-            raise ClusterError(
-                f"{self._members[pending[0]]} has not answered the others for {self._timeout:g} s, the timeout"
-            )
-        if failed:
-            self._look()
-            for member in (self._members[at] for at in failed):
-                if member.address not in seen_workers(self._client, self._timeout):
-                    raise ClusterError(f"{member} was lost: {self._why_gone(member)}")
-            err = self._futures[failed[0]].exception()
-            raise ClusterError(f"{self._members[failed[0]]}: {said_of(err)}") from err
+        for at in sorted(unfinished, key=lambda at: self._futures[at].done()):
+            if not self._futures[at].done():
+                raise ClusterError(
+                    f"{self._members[at]} has not answered the others for {self._timeout:g} s, the timeout"
+                )
+            err = self._futures[at].exception()
+            raise ClusterError(f"{self._members[at]}: {said_of(err)}") from err
