@@ -240,8 +240,16 @@ def load(data: str | os.PathLike[str], *, luminosity: float = 1.0, random_state:
             raise InputError(f"a toy needs a number of events, such as toy:400000; got {name!r}")
         events = from_higgsml(make_htautau(int(number), random_state=random_state))
     elif "PRI_had_pt" in column_names(data):
-        columns = {"label": "labels", "weight": "weights", "process": "detailed_labels"}
-        events = load_events(data, features=list(FEATURES), signal=1, ids=None, missing=MISSING, **columns)
+        events = load_events(
+            data,
+            features=list(FEATURES),
+            label="labels",
+            signal=1,
+            weight="weights",
+            process="detailed_labels",
+            ids=None,
+            missing=MISSING,
+        )
     else:
         events = from_higgsml(load_events(data, signal="s", weight="Weight", process="Process"))
     return replace(events, weight=luminosity * events.weight)

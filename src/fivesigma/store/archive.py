@@ -170,7 +170,7 @@ def file_entry(content: bytes) -> dict[str, Any]:
 def read_manifest(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
     """Check the manifest and, against it, the files; the model in it is not looked at yet."""
     try:
-        content: Any = json.loads(files[MANIFEST])
+        content = json.loads(files[MANIFEST])
     except (ValueError, RecursionError) as err:
         reason = "it is nested too deep" if isinstance(err, RecursionError) else str(err)
         raise StoreError(f"{MANIFEST} in {where} is not JSON: {reason}") from err
@@ -201,4 +201,4 @@ def read_manifest(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
     for name, entry in listed.items():
         if file_entry(files[name]) != entry:
             raise StoreError(f"{name} in {where} was changed after it was saved: its hash does not match")
-    return content
+    return dict(content)
