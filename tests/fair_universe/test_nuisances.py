@@ -11,16 +11,8 @@ import pytest
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.datasets.htautau.kinematics import MEASURED
 from fivesigma.errors import InputError
-from fivesigma.fair_universe import (
-    FEATURES,
-    NUISANCES,
-    Nuisances,
-    draw_nuisances,
-    from_higgsml,
-    load,
-    make_experiments,
-    move_events,
-)
+from fivesigma.fair_universe import FEATURES, Nuisances, load, make_experiments, move_events
+from fivesigma.fair_universe.nuisances import NUISANCES, draw_nuisances, from_higgsml
 
 pl = pytest.importorskip("polars")
 
@@ -155,7 +147,7 @@ def test_reads_a_file_of_the_challenge(events: Events, tmp_path: Path) -> None:
 
 
 def test_a_missing_column_is_named(toy: Events) -> None:
-    with pytest.raises(InputError, match="no column 'PRI_tau_pt'"):
+    with pytest.raises(InputError, match="no feature 'PRI_tau_pt'"):
         from_higgsml(events_without(toy, "PRI_tau_pt"))
     assert "PRI_tau_pt" in MEASURED
 

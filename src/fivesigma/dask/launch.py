@@ -18,7 +18,7 @@ from fivesigma._tools.threads import available_cores
 from fivesigma.cascade.rounds import Round
 from fivesigma.dask.group import Group, said_of
 from fivesigma.dask.share import EventParts, LocalEvents
-from fivesigma.dask.watch import Member, Watch, ask
+from fivesigma.dask.watch import Member, ask, watch
 from fivesigma.dask.worker import GIVE_UP, KEEP_ON, SILENT, STOP, Channel, Job, Trained, train_share
 from fivesigma.errors import InputError
 
@@ -153,20 +153,13 @@ def run_group(
     members = [member for member, _ in shares]
     futures = [
         client.submit(
-            _run,
-            job,
-            events,
-            member,
-            at,
-            tracker,
-            run,
+            *(_run, job, events, member, at, tracker, run),
             workers=[member.address],
             pure=False,
             key=f"fivesigma-{at:06d}-{run}",
         )
         for at, (member, events) in enumerate(shares)
     ]
-    watch = Watch(client, members, futures, timeout)
     n_heard = job.n_done
 
     def listen() -> None:
@@ -182,11 +175,10 @@ def run_group(
                     ask(timeout, wish.set, STOP)
 
     try:
-        while not watch.all_done():
+        for _ in watch(client, members, futures, timeout):
             listen()
             time.sleep(_POLL)
         listen()
-        watch.raise_cause()
         trained: Trained = ask(timeout, futures[0].result)
         for r in trained.fitted["history_"][n_heard:]:
             heard(r)

@@ -126,8 +126,6 @@ def export(
     format = _format(path, format)  # noqa: A001
     if precision not in PRECISIONS:
         raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     refuse_special(path)
     if path.exists() and not force:
         raise InputError(f"{path} is there already; choose another name, or replace it with force=True or --force")

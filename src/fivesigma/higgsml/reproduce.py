@@ -28,7 +28,7 @@ from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.pool import CascadePool
 from fivesigma.estimators.retrained import CascadeClassifier
-from fivesigma.higgsml.data import ChallengeEvents
+from fivesigma.higgsml.data import ChallengeEvents, list_sets
 from fivesigma.higgsml.features import MOMENTA
 from fivesigma.higgsml.submission import write_submission
 from fivesigma.learners import default_regressor
@@ -230,7 +230,12 @@ def reproduce(
     """
     start = time.perf_counter()
     summary = recipe.summary + (f", {QUICK:.0%} of the trees and epochs" if quick else "")
-    _check_sets(data)
+    if "t" not in data.sets or not any(name in data.sets for name in SETS):
+        raise InputError(
+            "a recipe needs training events (set t) and test events with labels (set b or v), and these are "
+            f"{list_sets(data.sets)}; use the CERN file, or training events with sample=True (--sample), which splits "
+            "them"
+        )
     _check_folder(folder, summary)
     folder.mkdir(parents=True, exist_ok=True)
     effort = QUICK if quick else 1.0
@@ -256,16 +261,6 @@ def reproduce(
     write_text(folder / RESULTS, json.dumps(asdict(results), indent=2, allow_nan=False) + "\n")
     write_text(folder / TABLE, f"{results}\n")
     return results
-
-
-def _check_sets(data: ChallengeEvents) -> None:
-    """Refuse before training what could not be scored after it."""
-    if "t" not in data.sets or not any(name in data.sets for name in SETS):
-        seen = ", ".join(f"{name} {count:,}" for name, count in data.sets.items())
-        raise InputError(
-            f"a recipe needs training events (set t) and test events with labels (set b or v), and these are {seen}; "
-            "use the CERN file, or training events with sample=True (--sample), which splits them"
-        )
 
 
 def _check_folder(folder: Path, summary: str) -> None:

@@ -120,8 +120,6 @@ def write_submission(
     path = Path(path)
     if path.suffix.lower() != ".csv":
         raise InputError(f"{path.name} does not end in .csv, the format of a submission")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     names, values = np.asarray(ids), np.asarray(score, dtype=np.float64)
     if names.ndim != 1 or names.dtype.kind not in "iu" or np.unique(names).size != names.size:
         raise InputError("ids must be whole numbers, one per event, each once")
