@@ -21,7 +21,15 @@ import numpy as np
 from fivesigma._types import Array
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.fair_universe import Templates, load, score_intervals
-from fivesigma.fair_universe.comparison import ARMS, Arm, fit_experiments, judge, make_arms, split_events, vary
+from fivesigma.fair_universe.comparison import (
+    ARMS,
+    Arm,
+    fit_experiments,
+    judge_intervals,
+    make_arms,
+    split_events,
+    vary,
+)
 from fivesigma.likelihood.shifts import yield_shifts
 from fivesigma.likelihood.terms import interpolate
 
@@ -62,7 +70,7 @@ def run(folder: Path) -> None:
         name: [float(np.mean(np.subtract(one[name]["high"], one[name]["low"]))) for one in found] for name in ARMS
     }
     seconds_of = {"training and templates": seconds, "experiments": time.process_time() - started}
-    save(comparison=asdict(judge(arms, found, seconds_of)), widths=widths)
+    save(comparison=asdict(judge_intervals(arms, found, seconds_of)), widths=widths)
 
 
 def eliminate(folder: Path, n: int = 1000) -> None:

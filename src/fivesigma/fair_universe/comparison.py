@@ -214,7 +214,7 @@ def read_intervals(output: Path | None, settings: Mapping[str, int]) -> Found:
     return list(found)
 
 
-def judge(arms: Mapping[str, Arm], found: Found, seconds: Mapping[str, float]) -> Comparison:
+def judge_intervals(arms: Mapping[str, Arm], found: Found, seconds: Mapping[str, float]) -> Comparison:
     """Width, coverage and score of each model."""
     scores, errors = {}, {}
     for name in ARMS:
@@ -279,7 +279,7 @@ def compare(
     between = time.perf_counter()
     found = fit_experiments(arms, test, settings, output, verbose)
     seconds = {"training and templates": between - started, "experiments": time.perf_counter() - between}
-    return judge(arms, found, seconds)
+    return judge_intervals(arms, found, seconds)
 
 
 def split_events(events: Events, seed: int) -> list[Events]:
