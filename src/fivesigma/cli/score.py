@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fivesigma import ScoredFiles, Utility
+    from fivesigma.cut.ranking import Cuts
     from fivesigma.yields import ProcessYields
 
 
@@ -45,6 +46,7 @@ def score(
 
     from fivesigma import ScoredEvents, ScoredFiles
     from fivesigma.cut.bootstrap import paired_difference
+    from fivesigma.cut.ranking import rank_events
     from fivesigma.significance import resolve_utility
     from fivesigma.yields import class_sums, number_processes, process_yields, significance_of, standard_errors
 
@@ -61,8 +63,7 @@ def score(
     read = ScoredEvents.read(scores, signal, yields)
     values, is_signal, weight = read.arrays()
     if fraction is not None:
-        n = max(1, round(fraction * values.size))
-        cut = float(np.partition(values, -n)[-n])
+        cut = _cut_at(rank_events(values, is_signal, weight), fraction)
     selected = read.selected if cut is None else values >= cut
     if selected is None:
         raise InputError(f"{scores.name} has no column 'selected': give --cut or --fraction")
@@ -74,17 +75,17 @@ def score(
 
 def _streamed(files: ScoredFiles, cut: float | None, fraction: float | None) -> tuple[float | None, Any, Any]:
     """The cut, and yields of all and of selected events, in passes over files."""
-    import numpy as np
-
     from fivesigma.cut.binned import BinnedRanking
 
     if fraction is not None:
-        ranking = BinnedRanking(files)
-        n = max(1, round(fraction * ranking.n_events))
-        ranking.resolve(ranking.bins_of(np.array([n - 1])))
-        cuts = ranking.cuts()
-        cut = float(cuts.score[np.searchsorted(cuts.last, n - 1)])
+        cut = _cut_at(BinnedRanking(files).cuts(), fraction)
     return cut, *files.selected(cut)
+
+
+def _cut_at(cuts: Cuts, fraction: float) -> float:
+    """The tightest cut that keeps a fraction of the events."""
+    n = max(1, round(fraction * cuts.n_events))
+    return float(cuts.thresholds([cuts.last.searchsorted(n - 1)])[0])
 
 
 def _report(  # noqa: PLR0917 - one line of the result each
