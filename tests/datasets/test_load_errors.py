@@ -189,7 +189,7 @@ def test_duplicate_ids_across_files(tmp_path: Path, ending: str) -> None:
 def test_labels_of_two_kinds_in_two_files(tmp_path: Path) -> None:
     write(tmp_path / "1.csv", GOOD)
     write(tmp_path / "2.csv", GOOD | {"EventId": [4, 5, 6], "Label": [1, 0, 0]})
-    refuse(f"{tmp_path}/*.csv", r"'Label' holds numbers in 2\.csv and not in 1\.csv; make them alike")
+    refuse(f"{tmp_path}/*.csv", r"'Label' of 2 files must hold two labels; it holds 0 \(2\), 1 \(1\), 'b' \(2\), 's' \(1\)")
 
 
 def test_root_file_without_that_tree_lists_its_trees(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ class BinnedCuts(Cuts):
     threshold: Array  # (n_cuts,)
 
     def thresholds(self, cuts: Any = slice(None)) -> Array:  # noqa: D102 - as in Cuts
-        return self.threshold[cuts]
+        return np.asarray(self.threshold[cuts])
 
     def variances(self, cuts: IntArray) -> tuple[Array, Array]:  # noqa: D102
         return self.s2[cuts], self.b2[cuts]
@@ -194,7 +194,8 @@ class BinnedRanking:
             first = (exact.last, exact.s, exact.b, *exact.variances(all_cuts), exact.thresholds())
             columns = [np.concatenate(pair) for pair in zip(first, columns, strict=True)]
         background, signal_squares = squares.sum(axis=0).tolist()
-        return BinnedCuts(*columns[:3], *found.extremes, (signal_squares, background), *columns[3:])
+        last, s, b, s2, b2, threshold = columns
+        return BinnedCuts(last, s, b, *found.extremes, (signal_squares, background), s2, b2, threshold)
 
     def _sample(self) -> tuple[AnyArray, int]:
         """Scores of some events, and an estimate of the number of all."""

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fivesigma._tools.extras import need
-from fivesigma._types import AnyArray, IntArray
-from fivesigma.datasets.columns import Kind, Plan, Source
+from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma.datasets.columns import WEIGHT, Kind, Plan, Source, join_parts
 from fivesigma.datasets.expression import is_jagged
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, shortened
 
 # Rows copied from columns to the table at a time: a piece that stays in the processor's cache.
 _PIECE = 1_024
@@ -29,6 +29,10 @@ class Block:
     n_read: int
     n_rows: int
     passed: IntArray | None
+
+    def rows(self) -> IntArray:
+        """Rows in the source of the events that passed the cut."""
+        return np.arange(self.n_rows) if self.passed is None else self.passed
 
     def where(self, index: int) -> str:
         """Name a row as the user finds it: counted from 1, in the source, before the cut."""
@@ -89,6 +93,65 @@ def _flat(column: Any, name: str, source: Source) -> AnyArray:
             f"'{name}[0]', or use sum, max, min, count, any, all"
         )
     return np.asarray(column)
+
+
+def check_values(column: AnyArray, name: str, source: str, *, nan: bool) -> AnyArray:
+    """A column as an array of text, whole numbers, numbers or truth; only what is kept may have NaN."""
+    gaps = np.zeros(len(column), dtype=bool)
+    if column.dtype.kind == "f" and not nan:
+        gaps = np.isnan(column)
+    elif column.dtype.kind == "O":
+        gaps = np.fromiter(map(_is_missing, column), bool)
+    if gaps.any():
+        row = int(np.argmax(gaps)) + 1
+        raise InputError(f"column {name!r} is empty in row {row:,} of {source}; every event needs a value there")
+    if column.dtype.kind == "O":
+        types = {type(v) for v in column}
+        if column.ndim != 1 or any(issubclass(kind, list | tuple | dict | np.ndarray) for kind in types):
+            raise InputError(f"column {name!r} of {source} does not hold one value per event")
+        column = np.array(column.tolist()) if len(types) == 1 else column
+    if column.dtype.kind not in "biufU":
+        raise InputError(
+            f"column {name!r} of {source} holds {column.dtype} values; give text or numbers, not a mixture"
+        )
+    return column
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, pandas' NA, or unequal to itself as NaN and NaT are."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    unequal = value != value  # noqa: PLR0124 - as NaN and NaT are; several of them for an array
+    return isinstance(unequal, bool | np.bool_) and bool(unequal)
+
+
+def finite_weights(block: Block, name: str) -> Array:
+    """Weights of a block, all of which must be finite."""
+    column = block.columns[WEIGHT if WEIGHT in block.columns else name]
+    bad = np.flatnonzero(~np.isfinite(column))
+    if len(bad):
+        rows = ", ".join(f"{column[i]} in {block.where(int(i))}" for i in bad[:3])
+        more = f" and in {len(bad) - 3:,} more rows" if len(bad) > 3 else ""
+        raise InputError(f"every event needs a finite weight, but {shortened(name)!r} is {rows}{more}")
+    return column.astype(np.float64, copy=False)
+
+
+def refuse_duplicates(parts: Sequence[tuple[AnyArray, IntArray | None]], name: str, source: str) -> None:
+    """Each identifier once in its file, which has these identifiers and rows, block by block; files may count alike."""
+    if not parts:
+        return
+    ids = join_parts(name, [(source, part) for part, _ in parts])
+    if ids.dtype.kind in "iu" and (ids[1:] > ids[:-1]).all():
+        return
+    order = np.argsort(ids, kind="stable")
+    again = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
+    if len(again):
+        rows = np.concatenate([np.arange(len(part)) if passed is None else passed for part, passed in parts])
+        first, second = (f"row {rows[order[again[0] + step]] + 1:,} of {source}" for step in (0, 1))
+        raise InputError(
+            f"identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
+            f"({len(again):,} duplicates in all): rename the column or pass ids=None if it does not identify events"
+        )
 
 
 class FeatureTable:

@@ -22,6 +22,7 @@ from fivesigma.yields import KNOWN_PAIRS
 #: for expressions: numbers in their own type, text, or several numbers per event.
 Kind = Literal["float32", "float64", "value", "raw"]
 
+_MAPPINGS = ("varied", "cross_section", "sum_of_weights", "factors")
 _CHALLENGE = ("EventId", "Label", "Weight", "Process", "Kaggle*")
 #: Patterns that are no features unless they are asked for by name; those without capitals ignore case.
 NEVER_FEATURES = (
@@ -85,14 +86,14 @@ class Columns:
     luminosity: float | None = None
     cross_section: Mapping[str, float | None] = field(default_factory=dict)
     sum_of_weights: Mapping[str, float | str] = field(default_factory=dict)
-    factors: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
+    factors: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         """Make one name a list of one, and refuse what is of another kind."""
         listed = {
             "features": None if self.features is None else _listed(self.features),
             "keep": _listed(self.keep),
-            **{name: dict(getattr(self, name) or {}) for name in ("varied", "cross_section", "sum_of_weights")},
+            **{name: dict(getattr(self, name) or {}) for name in _MAPPINGS},
         }
         for name, value in listed.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen
@@ -106,29 +107,13 @@ class Columns:
         """How the training events of a fitted model were read, as far as it knows."""
         known = getattr(model, "columns_", None)
         known = known if isinstance(known, dict) else {}
-        usual = {each.name: each for each in fields(cls) if each.init and each.name != "ids"}
-        roles = {name: value for name, value in known.items() if name in usual and can_be(name, value)}
+        usual = {each.name for each in fields(cls)} - {"ids"}
+        roles = {name: value for name, value in known.items() if name in usual and _can_be(name, value)}
         names = getattr(model, "feature_names_in_", None)
         if names is not None:  # definitions are kept where they are known
             named = {name_of(text): text for text in roles.get("features") or ()}
             roles["features"] = [named.get(str(name), str(name)) for name in names]
-        found = cls(**roles | {"features": roles.get("features") or None})
-        if isinstance(known.get("factors"), dict):
-            object.__setattr__(found, "factors", known["factors"])  # the dataclass is frozen
-        return found
-
-    def there(self, names: Collection[str]) -> Columns:
-        """The same for a file with these columns: the usual names are tried, and what the file lacks has no role."""
-
-        def found(name: str) -> str | None:
-            return name if name in names else None
-
-        return replace(
-            self,
-            label=self.label if _can_be_read(self.label, names) else found("Label"),
-            weight=self.weight if _can_be_read(self.weight, names) else found("Weight"),
-            process=found(self.process or "Process"),
-        )
+        return cls(**roles | {"features": roles.get("features") or None})
 
     @property
     def named(self) -> dict[str, str]:
@@ -164,7 +149,7 @@ class Columns:
         taken = {name: role for name, role in known.named.items() if role not in of_columns or name in there}
         for name in taken:
             require(name, source)
-        if self.label is not None and not _can_be_read(self.label, there):
+        if self.label is not None and not can_be_read(self.label, there):
             require(self.label, source, _IF_UNLABELLED)
         kept = _expanded(self.keep, source, source.names)
         left_out: tuple[str, ...] = ()
@@ -238,13 +223,14 @@ def asks(record: Callable[P, Columns]) -> Callable[[Callable[[A, Columns], R]], 
             source = args[0] if args else asked.pop(first.name)
             return function(source, build(*args[1:], **asked))
 
-        call.__signature__ = inspect.Signature([first, *inspect.signature(record).parameters.values()])  # type: ignore[attr-defined]
+        others = [each for each in inspect.signature(record).parameters.values() if each.name != "factors"]
+        call.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
         return call
 
     return decorate
 
 
-def _can_be_read(text: str | None, names: Collection[str]) -> bool:
+def can_be_read(text: str | None, names: Collection[str]) -> bool:
     """Whether it is one of these columns, or an expression of them."""
     if text is None or text in names:
         return text is not None
@@ -290,11 +276,11 @@ def _is_text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-def can_be(name: str, value: Any) -> bool:
+def _can_be(name: str, value: Any) -> bool:
     """Whether a stored value can be what a parameter of `Columns` was."""
     if name in ("features", "keep"):
         return value is None or (isinstance(value, list | tuple) and all(isinstance(item, str) for item in value))
-    if name in ("varied", "cross_section", "sum_of_weights", "factors"):
+    if name in _MAPPINGS:
         return isinstance(value, dict) and all(isinstance(key, str) for key in value)
     if name in ("missing", "luminosity"):
         return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

@@ -20,25 +20,7 @@ from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError, shortened
 
 
-class _InMemory:
-    """What needs no opening and does not change."""
-
-    name: str
-
-    def open(self, tree: str | None = None) -> Any:  # noqa: ARG002 - as of a file
-        """It is open."""
-        return self
-
-    def absolute(self) -> Any:
-        """It has no place."""
-        return self
-
-    def state(self) -> tuple[Any, ...]:
-        """It does not change."""
-        return ()
-
-
-class _Frame(_InMemory):
+class _Frame:
     """A pandas, polars or pyarrow table, or a mapping of arrays; none of these libraries is imported."""
 
     def __init__(self, frame: Any, name: str | None = None) -> None:
@@ -98,7 +80,7 @@ class _Frame(_InMemory):
         )
 
 
-class _Records(_InMemory):
+class _Records:
     """Records of awkward, or a partition of dask-awkward; a field of a field has a name such as ``Jet.pt``."""
 
     def __init__(self, array: Any, name: str) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,10 +37,6 @@ class Target(NamedTuple):
         """What messages call it."""
         return self.path.name
 
-    def absolute(self) -> Target:
-        """The same for a process in another folder."""
-        return self._replace(path=self.path.absolute())
-
     def state(self) -> tuple[Any, ...]:
         """What the system says of the file, by which a change is noticed."""
         try:
@@ -66,27 +62,10 @@ class Target(NamedTuple):
             raise InputError(f"{self.path} may not be read by this user") from err
 
 
-class Located(Protocol):
-    """Where events are: a file, or an object in memory."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    def open(self, tree: str | None = None) -> Source:
-        """Its columns."""
-
-    def absolute(self) -> Located:
-        """The same for a process in another folder."""
-
-    def state(self) -> tuple[Any, ...]:
-        """What tells that it has changed; a file has its size first."""
-
-
 class Input(NamedTuple):
-    """One file of events: the tree of a file that names none, columns in place of others, and what its events are."""
+    """Events of a file or in memory: the tree of a file that names none, columns in place of others, and a process."""
 
-    target: Located
+    target: Target | Source
     tree: str | None = None
     varied: Mapping[str, str] = {}
     process: str | None = None
@@ -99,12 +78,18 @@ class Input(NamedTuple):
 
     def open(self) -> Source:
         """Open the file."""
-        source = self.target.open(self.tree)
+        source = self.target.open(self.tree) if isinstance(self.target, Target) else self.target
         return Renamed(source, self.varied) if self.varied else source
+
+    def state(self) -> tuple[Any, ...]:
+        """What tells that a file has changed, its size first."""
+        return self.target.state() if isinstance(self.target, Target) else ()
 
     def absolute(self) -> Input:
         """The same for a process in another folder."""
-        return self._replace(target=self.target.absolute())
+        if not isinstance(self.target, Target):
+            return self
+        return self._replace(target=self.target._replace(path=self.target.path.absolute()))
 
 
 class Renamed:
@@ -195,9 +180,7 @@ def _find_processes(paths: Mapping[str, Paths], columns: Columns) -> tuple[list[
         notes += [] if found.sentence is None else [found.sentence]
         inputs += [Input(target, columns.tree, columns.varied, process, found.factor) for target in own]
     notes += _shared(inputs)
-    settled = replace(columns, label=None, process=None, signal=signals)
-    object.__setattr__(settled, "factors", factors)  # the dataclass is frozen
-    return inputs, settled, notes
+    return inputs, replace(columns, label=None, process=None, signal=signals, factors=factors), notes
 
 
 class Normalised(NamedTuple):

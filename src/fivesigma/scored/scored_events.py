@@ -183,8 +183,8 @@ class ScoredEvents:
                     f"column 'label' of {file.name} holds {unknown[0]!r}; the nominal events have {list(classes)}"
                 )
             is_signal = np.asarray(labels == classes[1], dtype=bool)
-        others = (read.get(name) for name in ("weight", "selected", "process", "id"))
-        found = cls(read["score"], is_signal, *others, classes)
+        weight, selected, process, ids = map(read.get, COLUMNS[2:])
+        found = cls(read["score"], is_signal, weight, selected, process, ids, classes)
         return found if yields is None else found.scaled_to(*yields)
 
     def write(self, path: str | os.PathLike[str]) -> Path:

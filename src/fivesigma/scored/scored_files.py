@@ -232,10 +232,7 @@ def write_scores(model: Any, stream: EventStream, path: str | os.PathLike[str]) 
             counts[0] += len(scored)
             counts[1] += 0 if scored.selected is None else int(scored.selected.sum())
             yield frame.with_columns(label=chunk.events.y) if stream.labelled else frame
-        stream.refuse_empty(counts[0])
-        if stream.labelled:
-            _ = stream.classes  # there must be two
-        stream.refuse_repeated_ids()
+        stream.check_all_read()
 
     with written_with_digest(path) as beside:
         _sink(frames(), beside, csv=path.suffix.lower() == ".csv")
