@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.datasets.columns import WEIGHT, Kind, Plan, Source, join_parts
-from fivesigma.datasets.expression import is_jagged
+from fivesigma.datasets.expression import is_jagged, one_per_event
 from fivesigma.errors import InputError, shortened
 
 # Rows copied from columns to the table at a time: a piece that stays in the processor's cache.
@@ -45,7 +45,10 @@ def read_columns(source: Source, kinds: Mapping[str, Kind]) -> dict[str, AnyArra
     chunks = list(source.chunks(kinds))
     if not any(len(column) for chunk in chunks for column in chunk.values()):
         raise InputError(f"{source.name} holds no events")
-    return {name: np.concatenate([_flat(chunk[name], name, source) for chunk in chunks]) for name in kinds}
+    return {
+        name: np.concatenate([_as_kind(chunk[name], name, source.name, kind) for chunk in chunks])
+        for name, kind in kinds.items()
+    }
 
 
 def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator[Block]:
@@ -68,7 +71,7 @@ def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator
         if cut is not None:
             kept = np.flatnonzero(cut.condition(columns, n))
             passed, n_rows = kept + first, kept.size
-        out = {name: _flat(chunk[name], name, source)[kept] for name in kinds}
+        out = {name: _as_kind(chunk[name], name, source.name, kind)[kept] for name, kind in kinds.items()}
         out |= {name: expression.values(columns, n)[kept] for name, expression in derived.items()}
         del chunk, columns  # else they are in memory while the next chunk is read
         yield Block(source.name, out, n, n_rows, passed)
@@ -77,22 +80,43 @@ def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator
 
 
 def _precise(column: Any) -> Any:
-    """Numbers in which products of weights keep their digits."""
+    """What expressions see of a column: numbers in which products of weights keep their digits."""
+    column = one_per_event(column) if is_jagged(column) else column
     if is_jagged(column):
-        awkward = need("awkward")
-        return awkward.values_astype(column, np.float64) if "float32" in str(column.type) else column
+        return need("awkward").values_astype(column, np.float64) if "float32" in str(column.type) else column
     return column.astype(np.float64) if column.dtype == np.float32 else column
 
 
-def _flat(column: Any, name: str, source: Source) -> AnyArray:
-    """A column that is wanted by itself, and used in an expression as well."""
-    if is_jagged(column) or column.ndim != 1:
-        shape = column.type if is_jagged(column) else " * ".join(map(str, (*column.shape, column.dtype)))
+def _as_kind(column: Any, name: str, source: str, kind: Kind) -> AnyArray:
+    """A column as it is wanted, which must have one value per event."""
+    column = one_per_event(column, gaps=kind == "value") if is_jagged(column) else column
+    shape = column.type if is_jagged(column) else None
+    if shape is None and column.ndim != 1:
+        shape = " * ".join(map(str, (*column.shape, column.dtype)))
+    elif shape is None and column.dtype.kind == "O":  # text or gaps, or arrays of uproot
+        first = next((item for item in column if item is not None), "")
+        shape = None if np.isscalar(first) else f"{len(column)} * var * {getattr(first, 'dtype', '?')}"
+    if shape is not None:
         raise InputError(
-            f"column {name!r} of {source.name} does not hold one value per event but the shape {shape}; pick one with "
+            f"column {name!r} of {source} does not hold one value per event but the shape {shape}; pick one with "
             f"'{name}[0]', or use sum, max, min, count, any, all"
         )
-    return np.asarray(column)
+    if kind == "value":
+        return np.asarray(column)
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(column.astype(kind, copy=False))
+    except (TypeError, ValueError, OverflowError):
+        row, value = next((i, v) for i, v in enumerate(column.tolist(), start=1) if not _is_number(v))
+    raise InputError(f"column {name!r} should hold numbers, but row {row:,} of {source} has {shortened(repr(value))}")
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def check_values(column: AnyArray, name: str, source: str, *, nan: bool) -> AnyArray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
-from fivesigma.datasets.expression import Expression, is_jagged, one_per_event, split_definition
+from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.yields import KNOWN_PAIRS
 
@@ -52,7 +52,10 @@ class Source(Protocol):
         """The columns that hold one number per event, in order."""
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
-        """Read columns in pieces of so many rows, or as the format is best read; numbers have NaN for empty cells."""
+        """Read columns in pieces of so many rows, or as the format is best read; numbers have NaN for empty cells.
+
+        Of what a column should be, a source makes what it does best: `fivesigma.datasets.blocks` does the rest.
+        """
 
 
 class Plan(NamedTuple):
@@ -375,31 +378,6 @@ def join_parts(name: str, parts: Sequence[tuple[str, AnyArray]]) -> AnyArray:
             raise InputError(f"column {name!r} holds integers below 0 and above 2^63, which no integer type can hold")
         arrays = [part.astype(np.uint64 if above else np.int64) for part in arrays]
     return np.concatenate(arrays)
-
-
-def as_kind(column: Any, name: str, source: str, kind: Kind) -> Any:
-    """A column of uproot or awkward as it is wanted; only raw ones may have several values per event."""
-    if is_jagged(column):
-        column = one_per_event(column, gaps=kind == "value")
-    if kind == "raw":
-        return column
-    several = column.ndim != 1 or is_jagged(column)
-    if not several and column.dtype.kind == "O":  # text or gaps, or arrays of uproot
-        several = kind != "value" or not np.isscalar(next((item for item in column if item is not None), ""))
-    if several:
-        what = "value" if kind == "value" else "number"
-        shape = column.type if is_jagged(column) else _shape(column)
-        raise InputError(
-            f"branch {name!r} of {source} does not hold one {what} per event but the shape {shape}; pick one with "
-            f"'{name}[0]', or use sum, max, min, count, any, all"
-        )
-    with np.errstate(over="ignore"):
-        return column if kind == "value" else column.astype(kind)
-
-
-def _shape(column: AnyArray) -> str:
-    inside = ["var", getattr(next(iter(column), None), "dtype", "?")] if column.dtype.kind == "O" else [column.dtype]
-    return " * ".join(map(str, (*column.shape, *inside)))
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
-from fivesigma.datasets.columns import Columns, Kind, as_kind, asks
+from fivesigma.datasets.columns import Columns, Kind, asks
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.sources import Input
 from fivesigma.datasets.stream import EventStream
-from fivesigma.errors import InputError, shortened
+from fivesigma.errors import InputError
 
 
 class _Frame:
@@ -49,35 +49,19 @@ class _Frame:
         return array
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
-        """Hand over the columns at once; text where numbers belong is refused."""
-        yield {name: self._read(name, self.columns[name], kind) for name, kind in kinds.items()}
-
-    def _read(self, name: str, column: AnyArray, kind: Kind) -> Any:
-        if kind == "raw":
+        """Hand over the columns at once, lists as awkward has them; gaps that made floats of integers are refused."""
+        chunk: dict[str, Any] = {}
+        for name, kind in kinds.items():
+            column, given = self.columns[name], self.frame[name]
+            type_name = str(getattr(given, "dtype", getattr(given, "type", ""))).lower()
+            if kind == "value" and column.dtype.kind == "f" and type_name.startswith(("int", "uint")):
+                row = int(np.argmax(np.isnan(column))) + 1
+                raise InputError(
+                    f"column {name!r} is empty in row {row:,} of {self.name}; every event needs a value there"
+                )
             lists = column.dtype.kind == "O" and isinstance(next(iter(column), None), list | tuple | np.ndarray)
-            return need("awkward").from_iter(column) if lists else column
-        return self._value(name, column) if kind == "value" else self._numbers(name, column, kind)
-
-    def _value(self, name: str, column: AnyArray) -> AnyArray:
-        """A column as it stands; integers that a gap has turned to floats are refused for the gap."""
-        source = self.frame[name]
-        given = str(getattr(source, "dtype", getattr(source, "type", ""))).lower()
-        if column.dtype.kind == "f" and given.startswith(("int", "uint")):
-            row = int(np.argmax(np.isnan(column))) + 1
-            raise InputError(f"column {name!r} is empty in row {row:,} of {self.name}; every event needs a value there")
-        return column
-
-    def _numbers(self, name: str, column: AnyArray, kind: str) -> AnyArray:
-        if column.ndim != 1:
-            raise InputError(f"column {name!r} of {self.name} does not hold one number per event")
-        try:
-            with np.errstate(over="ignore"):
-                return column.astype(kind)
-        except (TypeError, ValueError, OverflowError):
-            row, value = next((i, v) for i, v in enumerate(column.tolist(), start=1) if not _is_number(v))
-        raise InputError(
-            f"column {name!r} should hold numbers, but row {row:,} of {self.name} has {shortened(repr(value))}"
-        )
+            chunk[name] = need("awkward").from_iter(column) if lists else column
+        yield chunk
 
 
 class _Records:
@@ -98,7 +82,7 @@ class _Records:
         columns = {name: self.array[self._paths[name]] for name in kinds}
         if hasattr(self.array, "compute"):
             (columns,) = need("dask").compute(columns)
-        yield {name: as_kind(columns[name], name, self.name, kind) for name, kind in kinds.items()}
+        yield columns
 
 
 def _leaves(array: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -120,14 +104,6 @@ def _places(frame: Any) -> list[_Frame | _Records]:
     if hasattr(frame, "layout") and hasattr(frame, "fields"):  # of awkward, or of a library that builds on it
         return [_Records(need("awkward").Array(frame.layout), name)]
     return [_Frame(frame)]
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
 
 
 @asks(Columns)

@@ -224,7 +224,7 @@ class EventStream:
                     if block is None:
                         break
                     self._check(at, block, columns)
-                if columns.ids is not None:
+                if columns.ids is not None and columns.features:  # without features no event is looked up by it
                     ids.append((block.columns[columns.ids], block.passed))
                 n_read, n_rows = n_read + block.n_read, n_rows + block.n_rows
                 yield at, block

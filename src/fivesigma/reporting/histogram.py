@@ -14,7 +14,6 @@ from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
 from fivesigma.yields import (
     Processes,
-    ProcessYield,
     effective_count,
     rescale,
     signal_and_background,
@@ -90,17 +89,18 @@ def process_rows(weight: Array, selected: BoolArray, processes: Processes) -> li
     rows = []
     for k in _by_name(processes):
         members = processes.codes == k
-        every, kept = ProcessYield.of(weight[members]), ProcessYield.of(weight[members & selected])
+        every, kept = weight[members], weight[members & selected]
+        expected, left = float(every.sum()), float(kept.sum())
         rows.append(
             ProcessRow(
                 name=processes.names[k],
                 signal=bool(processes.signal[k]),
-                events=every.events,
-                expected=every.sum_of_weights,
-                selected_events=kept.events,
-                selected=kept.sum_of_weights,
-                effective=kept.effective_count,
-                efficiency=kept.sum_of_weights / every.sum_of_weights if every.sum_of_weights else float("nan"),
+                events=every.size,
+                expected=expected,
+                selected_events=kept.size,
+                selected=left,
+                effective=effective_count(kept),
+                efficiency=left / expected if expected else float("nan"),
             )
         )
     return rows
