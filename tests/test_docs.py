@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import pkgutil
 import re
@@ -13,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from benchmarks.tables import SOURCES, table, tables_of
 
 import fivesigma
 
@@ -142,6 +144,60 @@ def test_python_is_run_or_at_least_compiles(page: Path) -> None:
 def test_no_line_is_taken_for_a_comment(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     assert not re.findall(r"^%.*", text, re.MULTILINE), "a line that begins with % is not shown"
+
+
+MEASURED = re.compile(r"^```\{measured\} (\S+)\n```$", re.MULTILINE)
+FIGURE = re.compile(r"\d+\.\d+ ± \d+\.\d+")
+
+
+def test_tables_that_are_made_from_results_are_all_shown() -> None:
+    shown = [name for page in PAGES for name in MEASURED.findall(page.read_text())]
+    assert sorted(shown) == sorted(set(shown)), "a table is shown twice"
+    for source in SOURCES:
+        if source != "fair-universe":  # one module makes the tables of both peers
+            assert set(tables_of(source)) >= {name.partition(".")[2] for name in shown if name.startswith(f"{source}.")}
+    assert all(re.search(r"20\d\d-\d\d-\d\d", table(name)) for name in shown), "a table has no date"
+
+
+NUMBERS = re.compile(r"^\|.*\| \**[+-]?\d+\.\d+(?: ± \d+\.\d+)?\** \|", re.MULTILINE)
+
+
+def sections(text: str) -> list[str]:
+    return re.split(r"^#+ ", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(DOCS)))
+def test_commands_of_benchmarks_exist(page: Path) -> None:
+    for module in re.findall(r"python -m (benchmarks[\w.]*\w)", page.read_text()):
+        assert importlib.util.find_spec(module) is not None, module
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "validation").glob("*.md")), ids=lambda p: p.name)
+def test_tables_that_are_typed_have_a_date(page: Path) -> None:
+    for section in sections(page.read_text()):
+        if NUMBERS.search(section):
+            assert re.search(r"20\d\d-\d\d-\d\d", section), f"{section.splitlines()[0]}: when was this measured?"
+
+
+def test_figures_in_prose_are_those_of_the_measurements() -> None:
+    """A number with its error, wherever it is quoted, stands on a page of the validation or in a table of results."""
+    validation = [page for page in PAGES if page.parent.name == "validation"]
+    known = {figure for page in validation for figure in FIGURE.findall(page.read_text())}
+    known |= {figure for source in SOURCES for made in tables_of(source).values() for figure in FIGURE.findall(made)}
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(p for p in PAGES if p not in validation)]:
+        # What a script has printed is a source of its own.
+        quoting = [section for section in sections(page.read_text()) if "Printed by" not in section]
+        unknown = {figure for section in quoting for figure in FIGURE.findall(section)} - known
+        assert not unknown, f"{page.name}: {sorted(unknown)} are measured nowhere"
+
+
+def test_all_estimators_have_what_the_guide_says() -> None:
+    text = (DOCS / "guide" / "estimators.md").read_text()
+    named = set(re.findall(r"^\| .* \| `(\w+Classifier|CascadePool)", text, re.MULTILINE))
+    assert len(named) == 7
+    for name in named:
+        for attribute in ("fit", "predict", "predict_proba", "significance", "checkpoint", "verbose"):
+            assert hasattr(getattr(fivesigma, name), attribute), f"{name} has no {attribute}"
 
 
 def test_front_pages_name_the_version() -> None:

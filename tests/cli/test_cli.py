@@ -27,7 +27,7 @@ pl = pytest.importorskip("polars")
 pytest.importorskip("uproot")
 
 ROOT = Path(__file__).parents[2]
-HIGGSML = ("higgsml", "higgsml fetch", "higgsml simulate", "higgsml score")
+HIGGSML = ("higgsml", "higgsml fetch", "higgsml simulate", "higgsml score", "higgsml reproduce")
 COMMANDS = (
     "demo",
     "train",
@@ -35,6 +35,8 @@ COMMANDS = (
     "score",
     "scan",
     "categorise",
+    "categorise-scores",
+    "rebin",
     "report",
     "export",
     "env",

@@ -20,7 +20,7 @@ import fivesigma
 from fivesigma import AMS2, AMS3, CascadeClassifier, CascadePool, RelativeBackground, scan
 from fivesigma.cut.bootstrap import paired_difference
 from fivesigma.datasets import Events, from_arrays, make_htautau
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, TrainingEventsWarning
 from fivesigma.reporting import Report, data_hash
 from fivesigma.reporting.cuts import usual_utilities, utility_label
 from fivesigma.reporting.page import plain
@@ -251,7 +251,8 @@ def test_a_model_of_frames_gets_its_columns() -> None:
     frame = pandas.DataFrame(events.X, columns=list(events.feature_names))
     model = CascadeClassifier(LogisticRegression(), max_rounds=1, random_state=0).fit(frame, events.y, events.weight)
     found = fivesigma.report(model, events, n_boot=10).data.verdict
-    assert found.significance == pytest.approx(model.significance(frame, events.y, events.weight))
+    with pytest.warns(TrainingEventsWarning):
+        assert found.significance == pytest.approx(model.significance(frame, events.y, events.weight))
 
 
 def test_a_model_without_rounds() -> None:

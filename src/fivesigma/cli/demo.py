@@ -6,16 +6,19 @@ from pathlib import Path
 
 import click
 
-from fivesigma.cli.options import jobs_option
+from fivesigma.cli.options import PATH, jobs_option, seed_option
 
 
 @click.command(epilog="Example: fivesigma demo -o my-demo")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default="fivesigma-demo", show_default=True,
-              metavar="FOLDER", help="For model, scores and figure; an earlier demo there is replaced.")  # fmt: skip
-@click.option("--events", type=click.IntRange(1000), default=100_000, show_default=True, help="Events to simulate.")
-@click.option("--trees", type=click.IntRange(1), default=30, show_default=True,
-              help="Trees of each model. A cascade gains with few of them, and nothing with 200.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("-o", "--output", type=PATH, default="fivesigma-demo", metavar="FOLDER",
+              help="Write model, scores, figure and report to this folder; an earlier demo there is "
+              "replaced.")  # fmt: skip
+@click.option("--events", type=click.IntRange(1000), default=100_000, metavar="N",
+              help="Simulate this many events.")  # fmt: skip
+@click.option("--trees", type=click.IntRange(1), default=30, metavar="N",
+              help="Train this many trees of each model. A cascade gains with few of them, and nothing with "
+              "200.")  # fmt: skip
+@seed_option
 @jobs_option
 def demo(output: Path, events: int, trees: int, seed: int, jobs: int | None) -> None:
     """Simulate events, train a plain model and a cascade with equal budget, and compare them.

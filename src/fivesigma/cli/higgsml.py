@@ -6,25 +6,38 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from fivesigma.cli.options import check_output, force_option, jobs_option, sample_option
+from fivesigma.cli.options import (
+    PATH,
+    OutputFile,
+    jobs_option,
+    json_option,
+    overwrite_option,
+    replicas_option,
+    seed_option,
+)
+
+sample_option = click.option(
+    "--sample", is_flag=True, help="Accept a part of the challenge's file, and split it into train and test if needed."
+)
 
 
 @click.group(epilog="Example: fivesigma higgsml score submission.csv --data atlas-higgs-challenge-2014-v2.csv.gz")
 def higgsml() -> None:
-    """The 2014 Higgs boson challenge: its events, recipes and scores.
+    """Get the events of the 2014 Higgs boson challenge, run its recipes and score submissions.
 
     The events are record 328 of the CERN Open Data portal; `fetch` gets them, `simulate` makes a file like it.
     """
 
 
 @higgsml.command(epilog="Example: fivesigma higgsml fetch data")
-@click.argument("target", type=click.Path(path_type=Path), default=".")
-@click.option("--url", metavar="URL", help="Another place to get the file from.")
-@click.option("--attempts", type=click.IntRange(1), default=5, show_default=True,
-              help="Attempts before giving up.")  # fmt: skip
+@click.argument("target", type=PATH, default=".")
+@click.option("--url", metavar="URL", help="Get the file from this other place.")
+@click.option("--attempts", type=click.IntRange(1), default=5, metavar="N",
+              help="Give up after this many attempts.")  # fmt: skip
 @sample_option
 def fetch(target: Path, url: str | None, *, attempts: int, sample: bool) -> None:
     """Download the challenge's events (818,238) from the CERN Open Data portal to TARGET.
@@ -39,27 +52,27 @@ def fetch(target: Path, url: str | None, *, attempts: int, sample: bool) -> None
 
 
 @higgsml.command(epilog="Example: fivesigma higgsml simulate toy.csv.gz --events 100000")
-@click.argument("output", type=click.Path(path_type=Path))
-@click.option("--events", type=click.IntRange(1000), default=818_238, show_default=True, help="Events to simulate.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@force_option
-def simulate(output: Path, *, events: int, seed: int, force: bool) -> None:
+@click.argument("output", type=OutputFile())
+@click.option("--events", type=click.IntRange(1000), default=818_238, metavar="N",
+              help="Simulate this many events.")  # fmt: skip
+@seed_option
+@overwrite_option
+def simulate(output: Path, *, events: int, seed: int) -> None:
     """Write simulated events to OUTPUT (.csv or .csv.gz) as the challenge's file has them.
 
     They are a toy with the challenge's columns, sets and yields; no score on them is a score of the challenge.
     """
     from fivesigma.higgsml.simulate import write_simulated
 
-    check_output(output, force=force)
     click.echo(write_simulated(output, events, random_state=seed))
 
 
 @higgsml.command(epilog="Example: fivesigma higgsml score submission.csv --data atlas-higgs-challenge-2014-v2.csv.gz")
-@click.argument("submission", type=click.Path(path_type=Path))
-@click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The challenge's events.")
+@click.argument("submission", type=PATH)
+@click.option("--data", type=PATH, required=True, metavar="FILE", help="Read the challenge's events from this file.")
 @sample_option
-@click.option("--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Of the bootstrap.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@replicas_option
+@json_option
 def score(submission: Path, data: Path, *, sample: bool, replicas: int, as_json: bool) -> None:
     """Check SUBMISSION (EventId, RankOrder, Class) by Kaggle's rules and print its public and private AMS.
 
@@ -75,15 +88,18 @@ def score(submission: Path, data: Path, *, sample: bool, replicas: int, as_json:
 @higgsml.command(
     epilog="Example: fivesigma higgsml reproduce atlas-higgs-challenge-2014-v2.csv.gz --recipe paper-ten -o paper-ten"
 )
-@click.argument("events", type=click.Path(path_type=Path))
-@click.option("--recipe", "name", default="paper-ten", show_default=True,
-              help="plain, paper-ten, paper-full or best.")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FOLDER",
-              help="For results.json, table.md and submission.csv; a run that broke off there resumes.")  # fmt: skip
+@click.argument("events", type=PATH)
+@click.option("--recipe", "name", default="paper-ten",
+              metavar="NAME",
+              help="Train this recipe, one of those below.")  # fmt: skip
+@click.option("-o", "--output", type=PATH, required=True, metavar="FOLDER",
+              help="Write results.json, table.md and submission.csv to this folder; a run that broke off there "
+              "resumes.")  # fmt: skip
 @sample_option
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs, to see the spread.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first run.")
-@click.option("--quick", is_flag=True, help="Smoke test with 5 % of the trees and epochs.")
+@click.option("--seeds", type=click.IntRange(1), default=1, metavar="N",
+              help="Run this many times, each with the next seed, to see the spread.")  # fmt: skip
+@seed_option
+@click.option("--quick", is_flag=True, help="Train 5 % of the trees and epochs, to see whether it runs.")
 @jobs_option
 def reproduce(
     events: Path, name: str, output: Path, *, sample: bool, seeds: int, seed: int, quick: bool, jobs: int | None
@@ -108,13 +124,5 @@ def reproduce(
     data = load(events, sample=sample)
     for note in data.notes:
         click.echo(note, err=True)
-    results = run(
-        data,
-        recipe,
-        output,
-        seeds=range(seed, seed + seeds),
-        quick=quick,
-        n_jobs=jobs,
-        verbose=int(sys.stderr.isatty()),
-    )
-    click.echo(results)
+    settings: dict[str, Any] = {"seeds": range(seed, seed + seeds), "quick": quick, "n_jobs": jobs}
+    click.echo(run(data, recipe, output, **settings, verbose=int(sys.stderr.isatty())))

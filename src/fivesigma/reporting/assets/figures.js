@@ -96,6 +96,11 @@ const LAYERS = {
     const style = `fill:${layer.colour};opacity:${layer.opacity || 0.25};`;
     return [element("path", { d: bandPath(layer.x, layer.low, layer.high, x, y), style })];
   },
+  bars(layer, x, y) {
+    return layer.x.map((v, i) => element("line", {
+      x1: x(v), x2: x(v), y1: y(layer.low[i]), y2: y(layer.high[i]), style: `stroke:${layer.colour};stroke-width:1.5`,
+    }));
+  },
   points(layer, x, y) {
     return layer.x.map((v, i) => (layer.y[i] === null ? element("g") : element("circle", {
       cx: x(v), cy: y(layer.y[i]), r: layer.radius || 5,
