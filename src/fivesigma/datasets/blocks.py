@@ -54,9 +54,7 @@ def read_columns(source: Source, kinds: Mapping[str, Kind]) -> dict[str, AnyArra
 def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator[Block]:
     """Read what is planned of the events that pass the cut, in chunks of so many rows before the cut."""
     kinds, derived, cut = plan
-    expressions = [*derived.values(), *([] if cut is None else [cut])]
-    raw = frozenset[str]().union(*(e.columns for e in expressions))
-    wanted: dict[str, Kind] = {**kinds, **dict.fromkeys(sorted(raw), "raw")}
+    wanted: dict[str, Kind] = {**kinds, **dict.fromkeys(sorted(plan.raw), "raw")}
     if not wanted:  # constants alone: any column tells how many events there are
         wanted = {(*source.numbers, *source.names)[0]: "raw"}
     first = 0
@@ -64,7 +62,7 @@ def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator
         n = len(next(iter(chunk.values())))
         if n == 0:
             continue
-        columns = {name: _precise(chunk[name]) for name in raw}
+        columns = {name: _precise(chunk[name]) for name in plan.raw}
         kept: Any = slice(None)
         passed = None if first == 0 else np.arange(first, first + n)
         n_rows = n

@@ -65,6 +65,11 @@ class Plan(NamedTuple):
     derived: dict[str, Expression]
     cut: Expression | None
 
+    @property
+    def raw(self) -> frozenset[str]:
+        """Columns that expressions use."""
+        return frozenset[str]().union(*(each.columns for each in (*self.derived.values(), self.cut) if each))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
@@ -102,7 +107,7 @@ class Columns:
             object.__setattr__(self, name, value)  # the dataclass is frozen
         for name in ("label", "weight", "process", "ids", "tree", "cut"):
             value = getattr(self, name)
-            if not _is_text_or_none(value):
+            if value is not None and not isinstance(value, str):
                 raise InputError(f"{name} must be text, one for all events, got {type(value).__name__}")
 
     @classmethod
@@ -111,7 +116,7 @@ class Columns:
         known = getattr(model, "columns_", None)
         known = known if isinstance(known, dict) else {}
         usual = {each.name for each in fields(cls)} - {"ids"}
-        roles = {name: value for name, value in known.items() if name in usual and _can_be(name, value)}
+        roles = {name: value for name, value in known.items() if name in usual}
         names = getattr(model, "feature_names_in_", None)
         if names is not None:  # definitions are kept where they are known
             named = {name_of(text): text for text in roles.get("features") or ()}
@@ -147,43 +152,29 @@ class Columns:
         """
         there, numbers = frozenset(source.names), frozenset(source.numbers)
         ids = ("EventId" if "EventId" in there else None) if self.ids == "auto" else self.ids
-        known = replace(self, ids=ids)
-        of_columns = ("weight", "label")  # which may be expressions
-        taken = {name: role for name, role in known.named.items() if role not in of_columns or name in there}
-        for name in taken:
-            require(name, source)
         if self.label is not None and not can_be_read(self.label, there):
             require(self.label, source, _IF_UNLABELLED)
-        kept = _expanded(self.keep, source, source.names)
+        known = replace(self, ids=ids, features=(), keep=_expanded(self.keep, source, source.names))
+        taken = known.named
+        others = known.reading(source)  # which refuses what the source lacks
         left_out: tuple[str, ...] = ()
         held_back: tuple[str, ...] = ()
         if self.features is None:
-            used = frozenset[str]().union(*(e.columns for e in replace(known, keep=kept)._used(there)))
-            reserved = taken.keys() | frozenset(kept) | used
+            reserved = others.kinds.keys() | others.raw
             free = [name for name in source.names if name not in reserved and not matches(name, NEVER_FEATURES)]
             features = tuple(name for name in free if name in numbers)
             left_out = tuple(name for name in free if name not in numbers)
-            known_names = frozenset((*features, *taken, *kept))
-            others = [name for name in source.numbers if name not in known_names]
-            held_back = tuple(name for name in others if not matches(name, _CHALLENGE))
+            said = frozenset((*features, *others.kinds))
+            held_back = tuple(n for n in source.numbers if n not in said and not matches(n, _CHALLENGE))
         else:
             for name in self.features:
                 if name in taken:
                     raise InputError(f"column {name!r} is the {taken[name]} and cannot be a feature as well")
             features = _expanded(self.features, source, [name for name in source.numbers if name not in taken])
-        _refuse_repeated(features, kept)
+        _refuse_repeated(features, known.keep)
         if not features:
             raise InputError(f"no feature is left in {source.name}; name number columns with features= or --features")
-        return replace(known, features=features, keep=kept), left_out, held_back
-
-    def _used(self, there: Collection[str]) -> list[Expression]:
-        """The cut, what is kept by definition, and weight and label if they are expressions of columns."""
-        found = [] if self.cut is None else [Expression(self.cut, "cut")]
-        found += _definitions(self.keep, "kept column").values()
-        others = {"weight": self.weight, "label": self.label}
-        return found + [
-            Expression(text, what) for what, text in others.items() if text is not None and text not in there
-        ]
+        return replace(known, features=features), left_out, held_back
 
     def reading(self, source: Source) -> Plan:
         """What is to be read of a source."""
@@ -200,13 +191,11 @@ class Columns:
             kinds[self.weight] = "float64"
         elif self.weight is not None:
             derived[WEIGHT] = Expression(self.weight, "weight")
-        for name in kinds:
+        plan = Plan(kinds, derived, cut)
+        for name in (*kinds, *sorted(plan.raw)):
             if name not in there:
                 require(name, source)
-        for expression in (*derived.values(), *([] if cut is None else [cut])):
-            for name in sorted(expression.columns - there):
-                require(name, source)
-        return Plan(kinds, derived, cut)
+        return plan
 
 
 A = TypeVar("A")
@@ -273,21 +262,6 @@ def _refuse_repeated(features: Sequence[str], kept: Sequence[str]) -> None:
 
 def _listed(names: Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _is_text_or_none(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _can_be(name: str, value: Any) -> bool:
-    """Whether a stored value can be what a parameter of `Columns` was."""
-    if name in ("features", "keep"):
-        return value is None or (isinstance(value, list | tuple) and all(isinstance(item, str) for item in value))
-    if name in _MAPPINGS:
-        return isinstance(value, dict) and all(isinstance(key, str) for key in value)
-    if name in ("missing", "luminosity"):
-        return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-    return name == "signal" or _is_text_or_none(value)
 
 
 _IF_UNLABELLED = (
