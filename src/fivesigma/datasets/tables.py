@@ -133,17 +133,16 @@ class _Table:
             scanned = self._scan(dict.fromkeys(kinds, "value")).select(self._select[name] for name in kinds)
             schema = scanned.collect_schema()
             texts = [name for name in numbers if schema[name] in self._texts]
-            words = [pl.col(n).cast(pl.String) for n in texts]
-            bad = [(w.is_not_null() & w.cast(pl.Float64, strict=False).is_null()) for w in words]
-            rows = scanned.select(pl.when(b.any()).then(b.arg_max()).alias(n) for n, b in zip(texts, bad, strict=True))
-            found = rows.collect(optimizations=self._plan()).row(0) if texts else ()
-        for name, row in zip(texts, found, strict=True):
-            if row is not None:
-                with self._reading():
-                    value = scanned.select(pl.col(name).slice(row, 1)).collect(optimizations=self._plan()).item()
-                seen = f"row {row + 1:,} of {self.name} has {shortened(repr(value))}"
+            words = {name: pl.col(name).cast(pl.String) for name in texts}
+            bad = {name: w.is_not_null() & w.cast(pl.Float64, strict=False).is_null() for name, w in words.items()}
+            cells = (words[name].get(b.arg_max()).alias(name) for name, b in bad.items())
+            rows = (pl.when(b.any()).then(b.arg_max()).alias(f"row of {name}") for name, b in bad.items())
+            found = scanned.select(*cells, *rows).collect(optimizations=self._plan()).to_dicts() if texts else [{}]
+        for name in texts:
+            if (row := found[0][f"row of {name}"]) is not None:
                 raise InputError(
-                    f"column {name!r} should hold numbers, but {seen}: correct it, or leave the column out"
+                    f"column {name!r} should hold numbers, but row {row + 1:,} of {self.name} has "
+                    f"{shortened(repr(found[0][name]))}: correct it, or leave the column out"
                 )
 
     @contextmanager

@@ -268,11 +268,14 @@ def as_scored(
         if _look_swapped(score, y):
             raise InputError(f"{error}; the scores have two values only: are score and y swapped?") from None
         raise
-    found: Any = {"process": process, "classes": tuple(classes.tolist())}
-    return ScoredEvents(_check_score(score, signal.size), signal, check_weights(sample_weight, signal.size), **found)
+    given = _check_score(score)
+    if given.size != signal.size:
+        raise InputError(f"score has shape {given.shape} for {signal.size} events")
+    known: Any = {"process": process, "classes": tuple(classes.tolist())}
+    return ScoredEvents(given, signal, sample_weight, **known)  # type: ignore[arg-type] - it checks them
 
 
-def _check_score(score: Any, n_events: int | None = None) -> AnyArray:
+def _check_score(score: Any) -> AnyArray:
     """Scores as floats, of their own precision if they are floats of 32 or 16 bits."""
     given = np.asarray(score)
     if given.ndim == 2 and given.shape[1] == 2:
@@ -281,8 +284,6 @@ def _check_score(score: Any, n_events: int | None = None) -> AnyArray:
         )
     if given.ndim != 1 or given.dtype.kind not in "biuf":
         raise InputError(f"score must be one number per event, got {given.dtype} of shape {given.shape}")
-    if n_events is not None and given.size != n_events:
-        raise InputError(f"score has shape {given.shape} for {n_events} events")
     if given.size == 0:
         raise InputError("score is empty: there are no events")
     if np.isnan(given.min()):  # one pass, and no array of flags unless there is something to say
