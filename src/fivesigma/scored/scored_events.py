@@ -271,8 +271,8 @@ def as_scored(
     given = _check_score(score)
     if given.size != signal.size:
         raise InputError(f"score has shape {given.shape} for {signal.size} events")
-    known: Any = {"process": process, "classes": tuple(classes.tolist())}
-    return ScoredEvents(given, signal, sample_weight, **known)  # type: ignore[arg-type] - it checks them
+    others: Any = {"weight": sample_weight, "process": process, "classes": tuple(classes.tolist())}
+    return ScoredEvents(given, signal, **others)
 
 
 def _check_score(score: Any) -> AnyArray:
