@@ -17,6 +17,7 @@ import pytest
 from benchmarks.tables import SOURCES, table, tables_of
 
 import fivesigma
+from fivesigma import cli
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -198,6 +199,79 @@ def test_all_estimators_have_what_the_guide_says() -> None:
     for name in named:
         for attribute in ("fit", "predict", "predict_proba", "significance", "checkpoint", "verbose"):
             assert hasattr(getattr(fivesigma, name), attribute), f"{name} has no {attribute}"
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *PAGES], ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_and_files_that_a_page_names_exist(page: Path) -> None:
+    for code in re.findall(r"`([^`\n]+)`", page.read_text()):
+        for name in re.findall(r"(?<![\w./-])fivesigma(?:\.[a-zA-Z_]\w*)+", code):
+            assert resolve(name), f"{name} does not exist"
+        for path in re.findall(r"^(?:benchmarks|tests|examples|docs|src)/[\w./-]+", code.replace("-N/", "-1/")):
+            assert (ROOT / path).exists(), f"{path} does not exist"
+        for test in re.findall(r"^(?:(?!tests/)\w+/)?test_\w+\.py$", code):
+            assert list((ROOT / "tests").rglob(test)), f"{test} does not exist"
+
+
+def resolve(name: str) -> bool:
+    """Whether a dotted name leads to a module, or to an attribute of one."""
+    found: Any = fivesigma
+    for part in name.split(".")[1:]:
+        if not hasattr(found, part):
+            try:
+                importlib.import_module(f"{found.__name__}.{part}")
+            except (ImportError, AttributeError):
+                return False
+        found = getattr(found, part)
+    return True
+
+
+COMMAND = re.compile(r"\bfivesigma ((?:[a-z]+[ -])*[a-z]+)\b(.*)")
+
+
+def options_of(names: list[str]) -> set[str] | None:
+    """Options of the command that the words begin with, or None if there is no such command."""
+    command: Any = cli.main
+    for name in names:
+        if name not in getattr(command, "commands", {}):
+            break
+        command = command.commands[name]
+    return None if command is cli.main else {option for one in command.params for option in one.opts}
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: str(p.relative_to(ROOT)))
+def test_options_of_commands_exist(page: Path) -> None:
+    """Commands in blocks, in cells and in code within a line have the options that they are given."""
+    text = page.read_text().replace("\\\n", " ")
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    lines += re.findall(r"`([^`]+)`", prose) + [line for line in prose.splitlines() if line.startswith("    ")]
+    for line in lines:
+        for words, rest in COMMAND.findall(line.partition(" #")[0]):
+            known = options_of(words.split())
+            given = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest.partition("|")[0]))
+            assert known is not None or not given, f"fivesigma {words} is no command"
+            assert not given - (known or set()) - {"--help"}, f"fivesigma {words} has no {sorted(given)}"
+
+
+def test_options_alone_and_keys_of_a_configuration_exist() -> None:
+    commands = [*cli.main.commands.values()]
+    commands += [sub for one in commands for sub in getattr(one, "commands", {}).values()]
+    known = {option for one in [cli.main, *commands] for parameter in one.params for option in parameter.opts}
+    for page in PAGES:
+        alone = {
+            o for code in re.findall(r"`(--[^`]+)`", page.read_text()) for o in re.findall(r"--[a-z][a-z-]*", code)
+        }
+        assert alone <= known, f"{page.name}: {sorted(alone - known)} belong to no command"
+        for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            assert {f"--{key}" for key in tomllib.loads(block)} <= (options_of(["train"]) or set()), page.name
+
+
+def test_every_command_is_in_the_reference() -> None:
+    page = (DOCS / "api" / "commands.md").read_text()
+    for name, command in cli.main.commands.items():
+        for words in [name, *(f"{name} {sub}" for sub in getattr(command, "commands", {}))]:
+            assert f"fivesigma {words} -h" in page, words
 
 
 def test_front_pages_name_the_version() -> None:

@@ -368,7 +368,7 @@ def tables() -> dict[str, str]:
 
 def _gains(results: dict[str, Any]) -> str:
     gaussians, toy = results["gaussians"], results["htautau"]
-    head = ["K", "Gaussians: naive", "knowing", "gain", "H→ττ toy: naive", "knowing", "gain", "gain with staterror"]
+    head = ["K", "Gaussians: naive", "profiled", "gain", "H→ττ toy: naive", "profiled", "gain", "gain with staterror"]
     rows = []
     for k in N_CATEGORIES:
         row = [str(k)]
