@@ -165,47 +165,29 @@ class ScoredFiles:
         s, b = (scale_factor(name, sums[label], total) for name, label, total in totals)
         return (background, signal), (s, b)
 
-    def by_process(self, edges: Array) -> dict[str, ProcessYields]:
-        """What each process has in the intervals between ascending edges, of which the last is infinity."""
-        n = edges.size - 1
+    def by_process(self, edges: Array | None) -> dict[str, ProcessYields]:
+        """What each process has in the intervals between ascending edges, of which the last is infinity.
+
+        Without edges, among the events that are not marked as selected, and among those that are.
+        """
+        n = 2 if edges is None else edges.size - 1
         found: dict[str, ProcessYields] = {}
-        for (score, signal, weight), read in self._with("process"):
-            category: IntArray = np.minimum(np.searchsorted(edges, score, side="right") - 1, n - 1)
-            self._add(found, process_yields(category, n, weight, number_processes(signal, read.get("process"))))
-        return found
-
-    def selected(self, cut: float | None) -> tuple[dict[str, ProcessYields], dict[str, ProcessYields]]:
-        """What each process has in all, and above a cut or, without one, among the events marked as selected."""
-        every: dict[str, ProcessYields] = {}
-        kept: dict[str, ProcessYields] = {}
-        for (score, signal, weight), read in self._with("process", "selected"):
-            if cut is None and "selected" not in read:
-                raise InputError("the files have no column 'selected' of true and false: give --cut or --fraction")
-            chosen: BoolArray = read["selected"] if cut is None else score >= cut
-            processes = number_processes(signal, read.get("process"))
-            for sums, category in ((every, np.zeros(chosen.size, dtype=np.intp)), (kept, chosen.astype(np.intp) - 1)):
-                self._add(sums, process_yields(category, 1, weight, processes))
-        return every, kept
-
-    def _with(self, *names: str) -> Iterator[tuple[Part, dict[str, AnyArray]]]:
         for at in range(len(self)):
-            yield self.part(at, *names)
-
-    @staticmethod
-    def _add(sums: dict[str, ProcessYields], more: dict[str, ProcessYields]) -> None:
-        for name, rows in more.items():
-            known = sums.get(name)
-            if known is None:
-                sums[name] = rows
-                continue
-            if known.signal != rows.signal and known.events.any() and rows.events.any():
-                raise InputError(f"process {name!r} has both signal and background events; give them two names")
-            sums[name] = ProcessYields(
-                known.signal if known.events.any() else rows.signal,
-                known.sum_of_weights + rows.sum_of_weights,
-                known.sum_of_squares + rows.sum_of_squares,
-                known.events + rows.events,
-            )
+            (score, signal, weight), read = self.part(at, "process", *(["selected"] if edges is None else []))
+            if edges is not None:
+                category: IntArray = np.minimum(np.searchsorted(edges, score, side="right") - 1, n - 1)
+            elif "selected" in read:
+                category = read["selected"].astype(np.intp)
+            else:
+                raise InputError("the files have no column 'selected' of true and false: give --cut or --fraction")
+            processes = number_processes(signal, read.get("process"))
+            for name, rows in process_yields(category, n, weight, processes).items():
+                known = found.get(name)
+                if known is not None and known.signal != rows.signal:
+                    raise InputError(f"process {name!r} has both signal and background events; give them two names")
+                sums = rows[1:] if known is None else (a + b for a, b in zip(known[1:], rows[1:], strict=True))
+                found[name] = ProcessYields(rows.signal, *sums)
+        return found
 
 
 class Written(NamedTuple):
