@@ -25,7 +25,7 @@ from fivesigma.analysis.run_state import RunState
 from fivesigma.analysis.step_record import STEPS, Record
 from fivesigma.analysis.templates import by_tree
 from fivesigma.categories.datacard import to_combine
-from fivesigma.categories.review import prune, write_hepdata
+from fivesigma.categories.review import prune, template_notes, write_hepdata
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
@@ -319,7 +319,7 @@ class _Run(RunState):
             advance(1, "")
         # Those of the other regions were said before anything was trained.
         new = {key: own for key, own in filled.items() if key[0] in settings.region}
-        notes = [*names.changed(), *histograms.notes_on_bins(new), *said]
+        notes = [*names.changed(), *histograms.notes_on_bins(new), *said, *template_notes(workspace)]
         ours, theirs = self.record["categorise"]["all_regions"]["as_pyhf"], found[self.quantity]
         if abs(theirs - ours) > 0.15 * ours + 0.05:
             notes.append(
@@ -386,21 +386,20 @@ class _Run(RunState):
         shown = self.folder / "validation.json"
         shown = json.loads(shown.read_text(encoding="utf-8")) if settings.validation else workspace
         below = {key[0]: filled for key, filled in read_histograms(self.folder / SHOWN).items()}
-        visible, axes = {}, {}
-        for item in shown["observations"]:
-            region = next(region for region in self.analysis.regions if names[region["Name"]] == item["name"])
-            name, edges = region["Name"], binning[region["Name"]]
-            visible[item["name"]] = np.array(item["data"])
-            axes[item["name"]] = edges, region.get("Variable", "")
-            if name in settings.region:
-                axes[item["name"]] = np.arange(float(len(edges))), figures.CATEGORIES
+        channels = {}
+        for region in self.analysis.regions:
+            name, edges, axis = region["Name"], binning[region["Name"]], region.get("Variable", "")
+            observed = next(np.array(item["data"]) for item in shown["observations"] if item["name"] == names[name])
             if name in self.record["workspace"]["expected_data"]:
-                visible[item["name"]] = np.full(len(edges) - 1, np.nan)
+                observed = np.full(len(edges) - 1, np.nan)
             if name in below and settings.blind_above is not None:
                 seen = edges[1:] <= settings.blind_above
-                visible[item["name"]][seen] = below[name].yields[seen]
+                observed[seen] = below[name].yields[seen]
+            if name in settings.region:
+                edges, axis = np.arange(float(len(edges))), figures.CATEGORIES
+            channels[names[name]] = edges, axis, observed
         signal = [self.safe_names.samples[name] for name in self.analysis.signal]
-        return figures.draw_fit(album, workspace, shown, visible=visible, binning=axes, signal=signal)
+        return figures.draw_fit(album, workspace, shown, channels=channels, signal=signal)
 
     def _draw_features(self, album: figures.Album, name: str, events: Events) -> None:
         """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for."""
