@@ -34,7 +34,7 @@ def digits(value: float, significant: int = 4) -> str:
 
 def _escaped(text: str) -> str:
     """Text as LaTeX writes it."""
-    special = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
+    special = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}", "±": r"$\pm$"}
     return "".join(special.get(letter, letter) for letter in text.strip())
 
 

@@ -50,7 +50,7 @@ def load(path: str | os.PathLike[str]) -> Events:
 
 
 def read_events(data: str, *, luminosity: float = 1.0, random_state: int = 0) -> Events:
-    """Read what ``fivesigma fair-universe run`` is given.
+    """Read what ``fivesigma fair-universe`` is given.
 
     Parameters
     ----------
