@@ -354,7 +354,7 @@ def flow():
             "arrays": (1, 13, 19, "arrays", "X, y, weights"),
             "scores": (1, 2, 19, "scores, histograms", "from any tool"),
             "train": (28, 18, 20, "train", "a score that knows\nthe systematics"),
-            "choose": (55, 10, 20, "choose", "cut or categories,\nwith a proof"),
+            "choose": (55, 10, 20, "choose", "cut or categories,\nwith a bound"),
             "fit": (82, 18, 17, "fit", "pyhf, cabinetry,\ncombine"),
             "report": (82, 3, 17, "report", "one HTML page"),
         },
