@@ -294,7 +294,7 @@ def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Labe
 
 
 def overtraining(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
-    """Draw the score of training events as lines and of the report's events as points, each class with area one.
+    """Draw the score of training events as areas and of the report's events as points, each class with area one.
 
     The report must be made with ``trained_on``; parameters as in `significance`.
     """
