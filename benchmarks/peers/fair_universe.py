@@ -23,8 +23,8 @@ from fivesigma._types import Array
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.fair_universe import Templates, read_events, score_intervals
 from fivesigma.fair_universe.comparison import ARMS, Arm, Run, make_arms, split_events, vary
+from fivesigma.likelihood.profile import interpolate
 from fivesigma.likelihood.shifts import yield_shifts
-from fivesigma.likelihood.terms import interpolate
 
 RESULTS = Path(__file__).with_suffix(".json")
 N_EVENTS, LUMINOSITY, SEED = 1_500_000, 0.1, 0

@@ -165,7 +165,7 @@ def categorise(
     if stream:
         interval, note = (found.significance - found.error, found.significance + found.error), ""
     else:
-        interval, _, note = found.interval(n_boot=replicas)
+        interval, note = found.interval(n_boot=replicas)
     if pyhf is not None:
         workspace = fivesigma.to_pyhf(found)
         fivesigma.write_workspace(workspace, pyhf)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.likelihood.profile import Counts, profile
+from fivesigma.likelihood.profile import Counts
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.yields import class_sums
 
@@ -95,7 +95,7 @@ class Templates:
         m = at * self.s + self.b
         up, down = (at[:, None] * s + b for s, b in ((self.up_s, self.up_b), (self.down_s, self.down_b)))
         relative = None if self.variance is None else self.variance / (m * m)
-        return profile(Counts(counts, m, up, down, relative)).objective
+        return Counts(counts, m, up, down, relative).profile().objective
 
     def fit(self, counts: ArrayLike | Sequence[ArrayLike]) -> Interval:
         """Fit mu to the counts of each experiment; it may be negative, as a deficit of events is.

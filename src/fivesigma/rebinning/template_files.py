@@ -11,8 +11,8 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array
+from fivesigma.categories.workspace import Workspace, read_workspace
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.rebinning.workspaces import Workspace, read_workspace
 
 VARIATION = "{process}_{systematic}Up"
 DATA = "data_obs"
