@@ -26,7 +26,6 @@ __all__ = ["discovery_significance", "to_pyhf", "write_workspace"]
 
 BY_BIN = ("staterror", "shapesys")
 _KINDS = ("histosys", "normsys", "normfactor", "lumi", *BY_BIN)
-_STEP = 1e-4  # of derivatives, in standard deviations
 POI = "mu"
 _TOLERANCE = 1e-12
 _MANY = 60  # parameters
@@ -337,29 +336,3 @@ def discovery_significance(
     ]
     at_start = pyhf.infer.mle.twice_nll(np.asarray(start), expected, model)
     return float(np.sqrt(max(0.0, float(np.min(fitted)) - float(np.squeeze(at_start)))))
-
-
-def pyhf_uncertainty(workspace: Workspace, measurement: str | None) -> float:
-    """Uncertainty of the strength at one, from the information in pyhf's expected data, auxiliary ones included."""
-    model = pyhf_model(workspace, measurement)
-    config = model.config
-    start = np.array(config.suggested_init(), dtype=np.float64)
-    start[config.poi_index] = 1.0
-    expected = np.asarray(model.expected_data(start), dtype=np.float64)
-    variance = expected.copy()
-    auxiliary = config.nmaindata
-    for name in config.auxdata_order:
-        settings = config.param_set(name)
-        if settings.pdf_type == "normal":
-            variance[auxiliary : auxiliary + settings.n_parameters] = np.square(settings.width())
-        auxiliary += settings.n_parameters
-    moving = [k for k, fixed in enumerate(config.suggested_fixed()) if not fixed or k == config.poi_index]
-    rows = []
-    for k in moving:
-        step = _STEP * max(abs(start[k]), 1.0) * np.eye(start.size)[k]
-        high, low = (np.asarray(model.expected_data(start + side), dtype=np.float64) for side in (step, -step))
-        rows.append((high - low) / (2 * step[k]))
-    slopes = np.array(rows)
-    seen = variance > 0
-    information = (slopes[:, seen] / variance[seen]) @ slopes[:, seen].T
-    return float(np.sqrt(np.linalg.pinv(information)[moving.index(config.poi_index), moving.index(config.poi_index)]))

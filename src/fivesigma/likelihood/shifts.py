@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._tools.summary import Summary
+from fivesigma._tools.summary import Shown, Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.profile import CONSTRAINED, Counts, Derivatives, Freedom, OwnUncertainty
@@ -115,13 +115,14 @@ class Normalisation:
                 )
 
 
-#: For each name the events one standard deviation up and down, where without the latter yields mirror those of the
-#: former; or an uncertain yield of some processes.
-Systematics = Mapping[str, tuple[Varied, Varied | None] | Normalisation]
+#: The events one standard deviation up and down, where without the latter yields mirror those of the former; or an
+#: uncertain yield of some processes.
+Systematic = tuple[Varied, Varied | None] | Normalisation
+Systematics = Mapping[str, Systematic]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class YieldShifts:
+class YieldShifts(Shown):
     """Yields by process and category, nominal and under each systematic uncertainty.
 
     Attributes
@@ -174,12 +175,6 @@ class YieldShifts:
             rows,
             [f"significance {self.significance:.4f}, {self.known_background:.4f} if the background were known"],
         )
-
-    def __repr__(self) -> str:
-        return self._summary().text()
-
-    def _repr_html_(self) -> str:
-        return self._summary().html()
 
     def yields(self, *, signal: bool, of: Mapping[str, Array] | None = None) -> Array:
         """Signal or background of each category, nominal or of one variation."""
@@ -428,8 +423,6 @@ def yield_shifts(
     limits = np.asarray(edges, dtype=np.float64)
     if limits.ndim != 1 or limits.size < 2 or not (np.diff(limits) > 0).all():
         raise InputError(f"edges must be at least two ascending numbers, got {edges!r}")
-    if systematics is None:
-        raise InputError("systematics is None; yield_shifts needs a mapping of names to varied events")
     events = _Nominal.of(as_scored(score, y, sample_weight, process, pos_label))
     n_categories = limits.size - 1
 
@@ -475,7 +468,7 @@ def yield_shifts(
     down: dict[str, dict[str, Array]] = {}
     unconstrained: dict[str, tuple[str, ...]] = {}
     free = (free,) if isinstance(free, str) else tuple(free)
-    for name, value in freed(systematics, free).items():
+    for name, value in _check_systematics(systematics, free).items():
         if isinstance(value, Normalisation):
             value.check(name, {key: rows.signal for key, rows in nominal.items()})
             size = 1.0 if value.fraction is None else value.fraction
@@ -507,14 +500,11 @@ def yield_shifts(
     return YieldShifts(limits, nominal, up, down, unconstrained, np.sum(noise, axis=0) if noise else None)
 
 
-def freed(
-    systematics: Systematics, free: Iterable[str] = ()
-) -> dict[str, tuple[Varied, Varied | None] | Normalisation]:
-    """Checked systematics; a normalisation that `free` names loses its fraction."""
-    given: Any = systematics  # whatever a user has put there
+def _check_systematics(given: Any, free: Iterable[str]) -> dict[str, Systematic]:
+    """Refuse what are no systematics; a normalisation that `free` names loses its fraction."""
     if not isinstance(given, Mapping):
         raise InputError(f"systematics must map names to (up, down), got {type(given).__name__}")
-    out: dict[str, tuple[Varied, Varied | None] | Normalisation] = {}
+    out: dict[str, Systematic] = {}
     for name, value in given.items():
         if isinstance(value, Normalisation):
             out[name] = replace(value, fraction=None) if name in free else value
@@ -548,24 +538,23 @@ def _notes_of(name: str, up: Array, down: Array) -> list[str]:
 def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_b: float) -> Systematics:
     """Scale the weights of variations of the same events by a factor for each class."""
 
-    def scale(varied: Varied) -> Varied:
+    def scale(_: str, varied: Varied) -> Varied:
         if varied.weight is None:
             return varied  # as in the nominal events, which are scaled
-        weight = np.asarray(varied.weight, dtype=np.float64)
         if varied.y is not None:
             raise InputError("yields cannot scale a sample of its own; scale its weights like the nominal ones before")
-        return replace(
-            varied, weight=weight * np.where(signal, factor_s, factor_b) if weight.size == signal.size else weight
-        )
+        weight = np.asarray(varied.weight, dtype=np.float64)
+        fits = weight.shape == signal.shape  # else it is refused where it is used
+        return replace(varied, weight=weight * np.where(signal, factor_s, factor_b) if fits else weight)
 
-    return with_variations(systematics, lambda _, varied: scale(varied))
+    return with_variations(systematics, scale)
 
 
 def with_variations(
     systematics: Mapping[str, tuple[Any, Any] | Normalisation], change: Callable[[str, Any], Varied]
-) -> dict[str, tuple[Varied, Varied | None] | Normalisation]:
+) -> dict[str, Systematic]:
     """Change every variation, given its name and what stands there; normalisations stay as they are."""
-    out: dict[str, tuple[Varied, Varied | None] | Normalisation] = {}
+    out: dict[str, Systematic] = {}
     for name, value in systematics.items():
         if isinstance(value, Normalisation):
             out[name] = value

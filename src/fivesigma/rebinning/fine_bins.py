@@ -198,20 +198,21 @@ class FineBins:
             blocks.append(floors.allow(s, background, squared) & np.tri(n.size, k=-1, dtype=np.bool_))
         return block_diagonal(blocks)
 
+    @cached_property
+    def fixed(self) -> Derivatives:
+        """What a measurement needs of the channels that are not merged."""
+        s, delta, gammas = self._slopes(self.others)
+        n = np.concatenate([np.zeros(0), *(n for _, n, _ in self.others_counted)])
+        return Derivatives(s, n + gamma_variance(*gammas).sum(axis=0), delta, self.model.parameters.constraint)
+
     def cells(self, allowed: BoolArray, goal: str, shares: Sequence[int] | None) -> Cells:
         """Cells for the search."""
-        model, zero = self.model, self.model.start
-        shared = (np.concatenate([n for _, n, _ in self.counted]), allowed, 0.0, zero)
+        shared = (np.concatenate([n for _, n, _ in self.counted]), allowed, 0.0, self.model.start)
         options: Any = {"starts": self.starts, "whole": True, "shares": None if shares is None else tuple(shares)}
         if goal == "discovery":
             return TemplateCells(*shared, self, **options)
         s, delta, gammas = self._slopes(self.running)
-        fixed_s, fixed_delta, fixed_gammas = self._slopes(self.others)
-        n = np.concatenate([zero[:0], *(n for _, n, _ in self.others_counted)])
-        fixed = Derivatives(
-            fixed_s, n + gamma_variance(*fixed_gammas).sum(axis=0), fixed_delta, model.parameters.constraint
-        )
-        return MeasurementCells(*shared, s, delta, model.parameters.constraint, gammas, fixed, **options)
+        return MeasurementCells(*shared, s, delta, self.fixed.constraint, gammas, self.fixed, **options)
 
     def _slopes(self, channels: Sequence[TemplateChannel]) -> tuple[Array, Array, Array]:
         """Signal, derivatives along the parameters, and gammas as in `MeasurementCells`, of all channels in one row."""

@@ -15,12 +15,12 @@ import numpy as np
 from fivesigma._tools.drawing import axes_or_current
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
-from fivesigma._tools.summary import Summary, digits
+from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma._types import Array
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.dual import Optimum, best_at, search
 from fivesigma.categories.one_score.profiled_cells import Cells
-from fivesigma.categories.workspace import Workspace, discovery_significance, pyhf_uncertainty
+from fivesigma.categories.workspace import Workspace, discovery_significance
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.histfactory import profile_gammas
 from fivesigma.likelihood.profile import root_of, uncertainty_of
@@ -36,7 +36,7 @@ _STYLE = "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Rebinned:
+class Rebinned(Shown):
     """A workspace with merged bins.
 
     Attributes
@@ -78,8 +78,8 @@ class Rebinned:
 
     @cached_property
     def uncertainty(self) -> float:
-        """Expected uncertainty of the strength at one in the new bins, from the information in pyhf's expected data."""
-        return pyhf_uncertainty(self.workspace, self.measurement)
+        """Expected uncertainty of the strength at one in the new bins, from the Hessian of the Asimov likelihood."""
+        return FineBins.of(read_model(self.workspace, self.measurement), ()).fixed.uncertainty
 
     @property
     def figure(self) -> float:
@@ -171,11 +171,11 @@ class Rebinned:
 
     def _summary(self) -> Summary:
         measured = self.goal == "measurement"
-        what = "uncertainty of mu" if measured else "significance"
+        what, by = ("uncertainty of mu", "") if measured else ("significance", " by pyhf")
         sizes = ", ".join(f"{len(first)} in {name}" for name, first in self.edges.items())
         fine = sum(size for name, size in _sizes(self.fine).items() if name in self.edges)
         return Summary(
-            f"Rebinned: {sum(map(len, self.edges.values()))} bins ({sizes}), {what} {self.figure:.4f} by pyhf",
+            f"Rebinned: {sum(map(len, self.edges.values()))} bins ({sizes}), {what} {self.figure:.4f}{by}",
             ("channel", "fine bins", "s + b", "s"),
             self._rows(),
             [
@@ -183,12 +183,6 @@ class Rebinned:
                 f"no such merging {'falls below' if measured else 'exceeds'} {self.bound:.4f}, {self.gap:.4f} away",
             ],
         )
-
-    def __repr__(self) -> str:
-        return self._summary().text()
-
-    def _repr_html_(self) -> str:
-        return self._summary().html()
 
 
 def _sizes(workspace: Workspace) -> dict[str, int]:

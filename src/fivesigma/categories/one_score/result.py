@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above, panel_below
-from fivesigma._tools.summary import Summary, digits
+from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.categories.density_ratios import OneRatio
 from fivesigma.categories.floors import Floors
@@ -66,7 +66,7 @@ class RankedEvents(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Categories:
+class Categories(Shown):
     """Intervals of a score and what they keep of a sample.
 
     Attributes
@@ -196,12 +196,6 @@ class Categories:
             ],
             [*notes, *self.notes],
         )
-
-    def __repr__(self) -> str:
-        return self._summary().text()
-
-    def _repr_html_(self) -> str:
-        return self._summary().html()
 
     @property
     def known_background(self) -> float:
