@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from benchmarks.studies import auto, cut_rules, profiled, profiled_tables, systematic_categories
+from benchmarks.studies.study import stages
 
 import fivesigma
 
@@ -20,7 +25,7 @@ def test_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     exec(compile(code, "README.md", "exec"), {})
-    assert "CutScan(significance=" in capsys.readouterr().out
+    assert "profiled over Z, W, simulation" in capsys.readouterr().out
 
 
 PAGES = [*ROOT.glob("*.md"), *(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "generated"} & set(p.parts))]
@@ -63,3 +68,37 @@ def test_calls_of_the_tables_fit_their_signatures(call: str) -> None:
         return  # the arguments are left out: "scan(...)"
     function: Any = getattr(fivesigma, ast.unparse(node.func))
     inspect.signature(function).bind(*node.args, **{str(word.arg): word.value for word in node.keywords})
+
+
+def _range(gains: Iterable[float]) -> str:
+    values = list(gains)
+    return f"{min(values):+.2f} to {max(values):+.2f}"
+
+
+def test_gains_are_those_of_the_measurements() -> None:
+    """The table of gains says what the JSON files of the benchmarks hold."""
+    ratios = json.loads(profiled.RESULTS.read_text())
+    categories = json.loads(systematic_categories.RESULTS.read_text())
+    regret = json.loads(cut_rules.RESULTS.read_text())["regret"].values()
+    lost = {rule: np.mean([row["regret"][row["rules"].index(rule)] for row in regret]) for rule in ("peak", "model")}
+    rows = [row for row in stages.load()["confirm"]["found"] if row["arm"] == "grown, 30 trees"]
+    cascades = {row["events"]: row["window"]["gain"] for row in rows if row["baseline"] == "plain, 30 trees"}
+    gains = {
+        "`ProfiledClassifier`": _range(
+            profiled_tables.column(ratios, part, f"t knowing {k}").mean()
+            - profiled_tables.column(ratios, part, f"plain knowing {k}").mean()
+            for part in ("pythia-8000", "pythia-25000")
+            for k in (6, 10, 20)
+        ),
+        "`systematics=`": _range([row["gain with staterror"] for row in categories["htautau"].values()]),
+        "Gaussians": _range([row["gain"] for row in categories["gaussians"].values()]),
+        "`scan`": f"{lost['peak'] - lost['model']:+.2f}",
+        "`AutoClassifier`": _range(
+            [gain for gain, _ in auto.means(json.loads(auto.RESULTS.read_text()), "auto", "over")]
+        ),
+        "30 trees": f"{np.mean([cascades['unseen'], cascades['folds']]):+.2f}",
+    }
+    table = README[README.index("| Instead of |") :].splitlines()
+    for what, gain in gains.items():
+        row = next(line for line in table if what in line)
+        assert f"| {gain} |" in row, f"{what}: measured {gain}"

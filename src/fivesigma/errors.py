@@ -16,6 +16,7 @@ __all__ = [
     "MissingExtraError",
     "SmallSampleWarning",
     "StoreError",
+    "TrainingEventsWarning",
 ]
 
 
@@ -40,7 +41,11 @@ class SmallSampleWarning(UserWarning):
 
 
 class DuplicatedEventsWarning(UserWarning):
-    """Events that judge a model are among those that it was trained on."""
+    """Held-out events have copies among the events that are trained on."""
+
+
+class TrainingEventsWarning(UserWarning):
+    """A significance is quoted on events that the model was trained on."""
 
 
 def is_number(value: object) -> bool:

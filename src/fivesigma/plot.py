@@ -24,11 +24,12 @@ from fivesigma._tools.drawing import (
     legend_above,
 )
 from fivesigma._tools.extras import need
-from fivesigma._types import Array
+from fivesigma._types import Array, BoolArray
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
     from fivesigma.reporting import Report, ReportData
+    from fivesigma.reporting.cuts import CutTable
 
 __all__ = [
     "importance",
@@ -112,10 +113,7 @@ def significance(report: Report | ReportData, ax: Any = None, **label: Unpack[La
         at=verdict.cut,
         at_label=f"cut at {verdict.cut:.4g}: {verdict.significance:.3f}",
     )
-    valid = cuts.cut[np.isfinite(cuts.significance)]
-    _frame(ax, "cut on the score", "significance (σ)", (valid.min(), valid.max()))
-    draw_label(ax, **label)
-    return ax
+    return _frame(ax, label, "cut on the score", "significance (σ)", cuts.cut[np.isfinite(cuts.significance)])
 
 
 def progress(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
@@ -136,12 +134,8 @@ def progress(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]
     ax.plot(found.cut, found.objective, color="black", linewidth=2, label=found.name)
     ax.axvline(data.verdict.cut, label="the model's cut", **CUT_LINE)
     top = float(found.objective.max())
-    visible = found.cut[found.objective > 0.15 * top]
-    _frame(ax, "cut on the score", rf"{found.name} and $-R(\cdot, u_t)$", (visible.min(), visible.max()))
-    ax.set_ylim(bottom=0.0)
-    draw_label(ax, **label)
-    legend_above(ax, 1.03 * top)
-    return ax
+    visible, y = found.cut[found.objective > 0.15 * top], rf"{found.name} and $-R(\cdot, u_t)$"
+    return _frame(ax, label, "cut on the score", y, visible, from_zero=True, highest=1.03 * top)
 
 
 def u_path(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
@@ -150,10 +144,7 @@ def u_path(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) 
     for series in data.progress.series:
         if np.isfinite(series.u).any():
             ax.plot(series.round, series.u, label=series.name)
-    _frame(ax, "round", "$u$, weight of signal")
-    ax.set_ylim(bottom=0.0)
-    draw_label(ax, **label)
-    return _legend_of_several(ax)
+    return _frame(ax, label, "round", "$u$, weight of signal", from_zero=True)
 
 
 def rounds(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
@@ -165,9 +156,7 @@ def rounds(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) 
         if looked.any():
             where = np.asarray(series.round)[looked]
             ax.plot(where, series.train[looked], "--", color=line.get_color(), label=f"{series.name}, training events")
-    _frame(ax, "round", "significance (σ)")
-    draw_label(ax, **label)
-    return _legend_of_several(ax)
+    return _frame(ax, label, "round", "significance (σ)")
 
 
 def scores(
@@ -257,7 +246,8 @@ def scores(
     if positive.size:
         ax.set_yscale("log")
         ax.set_ylim(bottom=max(positive.min() / 10, positive.max() / 1e6))
-    _frame(ax, "score", "events per bin" if counts is not None else "expected events per bin", (edges[0], edges[-1]))
+    y = "events per bin" if counts is not None else "expected events per bin"
+    ax.set(xlabel="score", ylabel=y, xlim=(edges[0], edges[-1]))
     if counts is not None:
         draw_data(ax, edges, counts, floor, error=error, ratio=ratio)
     draw_label(ax, **label, data=counts is not None)
@@ -270,29 +260,25 @@ def roc(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> 
     """Draw signal efficiency against background efficiency, weighted; parameters as in `significance`."""
     data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
-    positive = cuts.background_efficiency > 0
-    ax.plot(cuts.background_efficiency[positive], cuts.efficiency[positive], label=f"area {cuts.auc:.4f}")
-    ax.plot(cuts.background_efficiency[cuts.chosen], cuts.efficiency[cuts.chosen], "ko", label="the model's cut")
+    _draw_rates(ax, cuts, cuts.background_efficiency, cuts.efficiency, cuts.background_efficiency > 0,
+                label=f"area {cuts.auc:.4f}")  # fmt: skip
     ax.set_xscale("log")
-    _frame(ax, "background efficiency", "signal efficiency")
     ax.set_ylim(0.0, 1.0)
-    ax.legend()
-    draw_label(ax, **label)
-    return ax
+    return _frame(ax, label, "background efficiency", "signal efficiency")
 
 
 def purity(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
     """Draw purity s / (s + b) against signal efficiency, weighted; parameters as in `significance`."""
     data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
-    valid = np.isfinite(cuts.significance)
-    ax.plot(cuts.efficiency[valid], cuts.purity[valid])
-    ax.plot(cuts.efficiency[cuts.chosen], cuts.purity[cuts.chosen], "ko", label="the model's cut")
-    _frame(ax, "signal efficiency", "purity, s / (s + b)", (0.0, 1.0))
-    ax.set_ylim(bottom=0.0)
-    ax.legend()
-    draw_label(ax, **label)
-    return ax
+    _draw_rates(ax, cuts, cuts.efficiency, cuts.purity, np.isfinite(cuts.significance))
+    return _frame(ax, label, "signal efficiency", "purity, s / (s + b)", (0.0, 1.0), from_zero=True)
+
+
+def _draw_rates(ax: Any, cuts: CutTable, x: Array, y: Array, shown: BoolArray, **label: str) -> None:
+    """Draw one rate against another, and where the model's cut is."""
+    ax.plot(x[shown], y[shown], **label)
+    ax.plot(x[cuts.chosen], y[cuts.chosen], "ko", label="the model's cut")
 
 
 def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
@@ -302,9 +288,7 @@ def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Labe
     if found is None:
         raise InputError(f"a {data.provenance.model} of these learners does not say which features it uses")
     ax.barh(found.names[::-1], found.share[::-1])
-    _frame(ax, "share of the gain" if found.kind == "gain" else "share of the loss in ROC area", "")
-    draw_label(ax, **label)
-    return ax
+    return _frame(ax, label, "share of the gain" if found.kind == "gain" else "share of the loss in ROC area", "")
 
 
 def overtraining(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
@@ -317,18 +301,13 @@ def overtraining(report: Report | ReportData, ax: Any = None, **label: Unpack[La
     if found is None:
         raise InputError("this report does not know the training events; give fivesigma.report(..., trained_on=events)")
     centre = (found.edges[:-1] + found.edges[1:]) / 2
-    top = 0.0
     for one, colour in zip(found.classes, (SIGNALS[0], BACKGROUNDS[0]), strict=True):
         ax.stairs(one.training, found.edges, fill=True, alpha=0.3, color=colour, label=f"{one.name}, training")
         bars = {"fmt": "o", "color": colour, "markersize": 3}
         ax.errorbar(centre, one.here, one.here_error, label=f"{one.name}, here (KS {one.probability:.2g})", **bars)
-        top = max(top, float(one.training.max()), float((one.here + one.here_error).max()))
     ax.axvline(data.verdict.cut, **CUT_LINE)
-    ax.set_ylim(bottom=0.0)
-    _frame(ax, "score", "density", (float(found.edges[0]), float(found.edges[-1])))
-    draw_label(ax, **label)
-    legend_above(ax, 1.03 * top)
-    return ax
+    highest = max(float(np.max([one.training, one.here + one.here_error])) for one in found.classes)
+    return _frame(ax, label, "score", "density", found.edges, from_zero=True, highest=1.03 * highest)
 
 
 def systematics(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
@@ -340,11 +319,7 @@ def systematics(report: Report | ReportData, ax: Any = None, **label: Unpack[Lab
     ax.plot(cuts.cut, cuts.known, color="0.5", linestyle=":", label="if the background were known")
     ax.plot(cuts.cut, cuts.profiled, label="with all systematics")
     ax.axvline(data.verdict.cut, label=f"cut at {data.verdict.cut:.4g}", **CUT_LINE)
-    ax.set_ylim(bottom=0.0)
-    valid = cuts.cut[np.isfinite(cuts.known)]
-    _frame(ax, "cut on the score", "significance (σ)", (valid.min(), valid.max()))
-    draw_label(ax, **label)
-    return _legend_of_several(ax)
+    return _frame(ax, label, "cut on the score", "significance (σ)", cuts.cut[np.isfinite(cuts.known)], from_zero=True)
 
 
 def waterfall(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
@@ -361,9 +336,7 @@ def waterfall(report: Report | ReportData, ax: Any = None, **label: Unpack[Label
     ax.barh(np.arange(len(labels)), width, left=left, color=colours)
     ax.set_yticks(np.arange(len(labels)), labels)
     ax.invert_yaxis()
-    ax.set_xlabel("significance (σ)")
-    draw_label(ax, **label)
-    return ax
+    return _frame(ax, label, "significance (σ)", "")
 
 
 def _data(report: Any) -> ReportData:
@@ -386,15 +359,30 @@ def _counts(data: Any, edges: Array) -> Array:
     return np.histogram(np.clip(score, edges[0], edges[-1]), edges)[0].astype(np.float64)
 
 
-def _frame(ax: Any, x: str, y: str, limits: tuple[float, float] | None = None) -> None:
+def _frame(
+    ax: Any,
+    label: Label,
+    x: str,
+    y: str,
+    shown: Sequence[float] | Array | None = None,
+    *,
+    from_zero: bool = False,
+    highest: float | None = None,
+) -> Any:
+    """Label the axes and what is above them, and add a legend: above curves that reach so high, or where it fits.
+
+    The horizontal axis extends between the smallest and the largest of the values `shown`.
+    """
     ax.set_xlabel(x)
     ax.set_ylabel(y)
-    if limits is not None:
-        ax.set_xlim(*limits)
-
-
-def _legend_of_several(ax: Any) -> Any:
-    if len(ax.get_lines()) > 1:
+    if shown is not None:
+        ax.set_xlim(np.min(shown), np.max(shown))
+    if from_zero:
+        ax.set_ylim(bottom=0.0)
+    draw_label(ax, **label)
+    if highest is not None:
+        legend_above(ax, highest)
+    elif ax.get_legend() is None and len(ax.get_lines()) > 1:
         ax.legend(fontsize="small")
     return ax
 

@@ -1,4 +1,4 @@
-"""``fivesigma categorise --signals``."""
+"""``fivesigma categorise-scores``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write(path: Path, events: Events) -> Path:
 def test_several_signals(tmp_path: Path) -> None:
     tune, test = (write(tmp_path / f"{seed}.csv", gaussians(n=1500, seed=seed)) for seed in (1, 2))
     workspace = tmp_path / "workspace.json"
-    command = ["categorise", str(tune), "--signals", "ggF,VBF", "-k", "3", "--quote", str(test)]
+    command = ["categorise-scores", str(tune), "--signals", "ggF,VBF", "-k", "3", "--quote", str(test)]
     done = CliRunner().invoke(main, [*command, "--pyhf", str(workspace), "--json"])
     assert done.exit_code == 0, done.output
     result = json.loads(done.output)
@@ -37,7 +37,7 @@ def test_goal_floors_and_utility_are_those_of_python(tmp_path: Path) -> None:
     events = gaussians(n=800, seed=4, scatter=0.4)
     tune = write(tmp_path / "tune.csv", events)
     options = ["-k", "2", "--goal", "minimum", "--floor-processes", "Z", "--min-effective", "60", "--keep-all"]
-    command = ["categorise", str(tune), "--signals", "ggF, VBF", *options, "--utility", "ams3", "--json"]
+    command = ["categorise-scores", str(tune), "--signals", "ggF, VBF", *options, "--utility", "ams3", "--json"]
     done = CliRunner().invoke(main, command)
     assert done.exit_code == 0, done.output
     found = categorise_scores(
@@ -57,24 +57,15 @@ def test_goal_floors_and_utility_are_those_of_python(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--signals", "ggF", "-k", "2", "--yields", "1", "2"], "--yields is not available with --signals"),
-        (["--signals", "ggF", "-k", "2", "--stream"], "--stream is not available with --signals"),
-        (["--signals", "ggF", "-k", "2", "--systematic", "z=5%@Z"], "--systematic is not available with --signals"),
-        (["--goal", "sum"], "--goal sum needs --signals"),
-        (
-            ["--signals", "ggF", "-k", "2", "--goal", "measurement"],
-            "--goal measurement is not available with --signals",
-        ),
-        (["--goal", "measurement", "--stream"], "--goal measurement needs all events in memory"),
-        (["--keep-all"], "--keep-all needs --signals"),
         (["--signals", "ggF,VBF", "-k", "2", "--floor-processes", "ggF"], "floor_processes has the signal 'ggF'"),
         (["--signals", "ggF,VBF", "-k", "9", "--min-effective", "90"], "9 categories do not fit"),
-        (["--signals", "ggF,VBF"], "'auto' is not a number"),
+        (["--signals", "ggF,VBF"], "Missing option '-k'"),
+        (["-k", "2"], "Missing option '--signals'"),
         (["--signals", "ggH", "-k", "2"], "signal 'ggH' is not a process"),
     ],
 )
 def test_bad_options(tmp_path: Path, options: list[str], sentence: str) -> None:
     tune = write(tmp_path / "tune.csv", gaussians(n=300))
-    done = CliRunner().invoke(main, ["categorise", str(tune), *options])
+    done = CliRunner().invoke(main, ["categorise-scores", str(tune), *options])
     assert done.exit_code != 0
     assert sentence in done.output + str(done.exception)

@@ -27,7 +27,7 @@ pl = pytest.importorskip("polars")
 pytest.importorskip("uproot")
 
 ROOT = Path(__file__).parents[2]
-HIGGSML = ("higgsml", "higgsml fetch", "higgsml simulate", "higgsml score")
+HIGGSML = ("higgsml", "higgsml fetch", "higgsml simulate", "higgsml score", "higgsml reproduce")
 COMMANDS = (
     "demo",
     "train",
@@ -35,6 +35,8 @@ COMMANDS = (
     "score",
     "scan",
     "categorise",
+    "categorise-scores",
+    "rebin",
     "report",
     "export",
     "env",
@@ -159,7 +161,7 @@ class TestFrontDoor:
         def interrupt(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("fivesigma.datasets.load_events", interrupt)
+        monkeypatch.setattr("fivesigma.datasets.load.load_events", interrupt)
         result = cli("train", folder / "train.csv", "-o", folder / "never")
         assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
 

@@ -160,7 +160,9 @@ def test_other_events_are_quoted_with_their_own_variations(folder: Path) -> None
         (["--systematic", "x=up.parquet", "--yields", "5", "100"], 1, "--yields cannot scale the events of --sys"),
         (["--quote-systematic", "x=up.parquet"], 2, "--quote-systematic needs --quote SCORES"),
         (["--quote", "test.parquet", "--quote-systematic", "x=up.parquet"], 2, "'x', which no --systematic does"),
-        (["--signals", "a,b", "--systematic", "top=6%@Z"], 2, "--systematic is not available with --signals"),
+        (["--systematic", "weight_*_up"], 1, "'weight_*_up' is a pattern of branches"),
+        (["--systematic", "top=6%@ttbar", "--stream"], 2, "--systematic needs all events in memory"),
+        (["--goal", "measurement", "--stream"], 2, "--goal measurement needs all events in memory"),
     ],
 )
 def test_bad_options_get_one_sentence(

@@ -41,7 +41,7 @@ def test_writes_a_page_that_says_how(folder: Path, cascade: Any, test_events: Ev
     assert f"significance {z:.4f}" in result.stdout
     page = html.unescape((folder / "report.html").read_text(encoding="utf-8"))
     assert f"fivesigma report {folder}/model '{folder}/the events.parquet' -o {folder}/report.html" in page
-    assert f"--baseline {folder}/plain --yields 691.98861 410999.84732 --replicas 20 --force" in page
+    assert f"--baseline {folder}/plain --replicas 20 --yields 691.98861 410999.84732 --force" in page  # as typed
     assert "plain model (baseline)" in page
     assert "htautau_VBF" in page  # the process column was found
 

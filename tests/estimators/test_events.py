@@ -34,8 +34,9 @@ def test_a_fit_of_events_is_the_fit_of_their_arrays() -> None:
     np.testing.assert_array_equal(by_arrays.predict_proba(EVENTS), by_arrays.predict_proba(EVENTS.X))
     assert by_events.feature_names_in_.tolist() == list(EVENTS.feature_names)
     assert not hasattr(by_arrays, "feature_names_in_")
-    assert by_events.significance(EVENTS) == by_arrays.significance(EVENTS.X, EVENTS.y, EVENTS.weight)
-    assert by_events.significance(EVENTS, sample_weight=2 * EVENTS.weight) > by_events.significance(EVENTS)
+    test = make_htautau(3000, random_state=1)
+    assert by_events.significance(test) == by_arrays.significance(test.X, test.y, test.weight)
+    assert by_events.significance(test, sample_weight=2 * test.weight) > by_events.significance(test)
 
 
 def test_a_fit_of_arrays_forgets_the_events_before_it() -> None:

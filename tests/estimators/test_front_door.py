@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ from sklearn.preprocessing import StandardScaler
 import fivesigma
 from fivesigma import AutoClassifier, CascadeClassifier, CascadePool, DecomposedClassifier, GrownCascadeClassifier
 from fivesigma._tools.threads import wanted_cores
-from fivesigma.errors import DuplicatedEventsWarning, InputError
+from fivesigma.datasets import Events, make_htautau
+from fivesigma.errors import DuplicatedEventsWarning, InputError, TrainingEventsWarning
 
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")
@@ -31,6 +34,7 @@ N = 1200
 Y = np.arange(N) % 2
 X = RNG.normal(size=(N, 3)) + 1.2 * Y[:, None]
 W = np.where(Y == 1, 0.1, 1.0) * RNG.uniform(0.5, 1.5, N)
+OTHERS = RNG.normal(size=(N, 3)) + 1.2 * Y[:, None], Y, W
 
 
 def front_doors() -> dict[str, Any]:
@@ -153,9 +157,12 @@ def test_a_page_of_a_model_has_no_links_to_nowhere() -> None:
 def test_a_model_at_the_end_of_a_pipeline_has_its_significance() -> None:
     pipe = make_pipeline(StandardScaler(), GrownCascadeClassifier(n_trees=5, random_state=0))
     pipe.fit(X, Y, growncascadeclassifier__sample_weight=W)
-    quoted = pipe[-1].significance(pipe[:-1].transform(X), Y, W)
-    alone = pipe[-1].predict(StandardScaler().fit_transform(X)) == 1
-    assert quoted == pytest.approx(float(fivesigma.AMS2().value(W[alone & (Y == 1)].sum(), W[alone & (Y == 0)].sum())))
+    other, y, w = OTHERS
+    quoted = pipe[-1].significance(pipe[:-1].transform(other), y, w)
+    alone = pipe[-1].predict(StandardScaler().fit(X).transform(other)) == 1
+    assert quoted == pytest.approx(float(fivesigma.AMS2().value(w[alone & (y == 1)].sum(), w[alone & (y == 0)].sum())))
+    with pytest.warns(TrainingEventsWarning, match="trained on 1,200 of 1,200 events"):
+        pipe[-1].significance(pipe[:-1].transform(X), Y, W)
 
 
 @pytest.mark.parametrize("name", front_doors())
@@ -287,3 +294,45 @@ def test_parameters_that_reach_files_or_machines_are_refused(library: str, param
 def test_a_library_beside_the_classifier_regresses_the_weights() -> None:
     model = DecomposedClassifier(HistGradientBoostingClassifier(max_iter=3), random_state=0).fit(X, Y, W)
     assert type(model.models_[0].signal.regressor).__name__ == "HistGradientBoostingRegressor"
+
+
+@pytest.mark.parametrize("name", front_doors())
+def test_significance_of_training_events_is_said_to_be_too_high(name: str, tmp_path: Path) -> None:
+    """Of all of them, in any order, of a part, with other weights, as a frame; also of a model that was loaded."""
+    model = front_doors()[name].set_params(cut=0.3).fit(X, Y, W)  # which keeps background
+    order = RNG.permutation(N)
+    for fitted in (model, fivesigma.load(fivesigma.save(model, tmp_path / "model"))):
+        for rows in (slice(None), order, order[:900]):
+            with pytest.warns(TrainingEventsWarning, match=r"events, so that .* too high; quote that of other events"):
+                fitted.significance(X[rows], Y[rows], 2 * W[rows])
+        with pytest.warns(TrainingEventsWarning, match="trained on 600 of 1,200 events"):
+            fitted.significance(*(np.concatenate([a[:600], b[600:]]) for a, b in zip((X, Y, W), OTHERS, strict=True)))
+        assert fitted.significance(*OTHERS) > 0
+    named = pd.DataFrame(X, columns=["a", "b", "c"])
+    with pytest.warns(TrainingEventsWarning):
+        model.fit(named, Y, W).significance(named, Y, W)
+
+
+def test_events_that_are_scored_out_of_fold_are_no_training_events() -> None:
+    events = make_htautau(2000, random_state=0)
+    events = replace(events, kept={"number": np.arange(2000)})
+    pool = CascadePool([("plain", GrownCascadeClassifier(n_trees=4))], cv=2, by="number", random_state=0).fit(events)
+    assert pool.significance(events) > 0
+    with pytest.warns(TrainingEventsWarning):  # without their numbers all fits score them
+        pool.significance(pd.DataFrame(events.X, columns=list(events.feature_names)), events.y, events.weight)
+
+
+def test_equal_features_of_few_values_are_no_sign_of_training() -> None:
+    model = GrownCascadeClassifier(n_trees=4, random_state=0).fit(np.sign(X), Y, W)
+    assert model.significance(np.sign(X[:600]), Y[:600], W[:600]) > 0
+    model.fit(X, Y, W)
+    x, y, w = (np.concatenate([a[:3], b]) for a, b in zip((X, Y, W), OTHERS, strict=True))
+    assert model.significance(x, y, w) > 0
+
+
+def test_training_events_among_many_are_known_by_the_smallest_digests() -> None:
+    train, test = make_htautau(10_000, random_state=0), make_htautau(10_000, random_state=1)
+    model = GrownCascadeClassifier(n_trees=4, random_state=0).fit(train)
+    with pytest.warns(TrainingEventsWarning, match=r"about (4[6-9]|5\d) % of the events"):
+        model.significance(Events.concatenate([train[:5000], test[:5000]]))
+    assert model.significance(test) > 0

@@ -55,6 +55,7 @@ xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 
 X, Y, W = make_blobs()
+OTHERS = make_blobs(seed=9)
 
 
 def small_xgb(**options: Any) -> Any:
@@ -447,26 +448,29 @@ def test_scorer_without_weights_says_what_to_do() -> None:
     model = CascadeClassifier(LogisticRegression(), max_rounds=1, random_state=0).fit(X, Y, W)
     with pytest.raises(InputError, match="sample_weight"):
         make_scorer()(model, X, Y)
-    assert make_scorer()(model, X, Y, sample_weight=W) == pytest.approx(model.significance(X, Y, W))
+    other, y, w = OTHERS
+    assert make_scorer()(model, other, y, sample_weight=w) == pytest.approx(model.significance(other, y, w))
 
 
 @pytest.mark.parametrize("utility", [AMS2(b_reg=100.0), AMS3(), SOverRootSB()], ids=str)
 def test_significance_is_that_of_the_utility_at_the_cut(utility: Utility) -> None:
     model = CascadeClassifier(LogisticRegression(), utility=utility, max_rounds=1, random_state=0).fit(X, Y, W)
-    kept = model.predict(X) == 1
-    expected = utility.value(W[kept & (Y == 1)].sum(), W[kept & (Y == 0)].sum())
-    assert model.significance(X, Y, W) == pytest.approx(float(expected))
+    other, y, w = OTHERS
+    kept = model.predict(other) == 1
+    expected = utility.value(w[kept & (y == 1)].sum(), w[kept & (y == 0)].sum())
+    assert model.significance(other, y, w) == pytest.approx(float(expected))
 
 
 def test_significance_of_a_subset_with_and_without_rescaling() -> None:
     model = CascadeClassifier(LogisticRegression(), max_rounds=1, random_state=0).fit(X, Y, W)
+    other, y, w = OTHERS
     half = slice(0, 2000)
-    scaled = model.significance(X[half], Y[half], W[half], yields=YIELDS)
-    assert model.significance(X[half], Y[half], W[half]) == pytest.approx(scaled / np.sqrt(2), rel=1e-2)
+    scaled = model.significance(other[half], y[half], w[half], yields=YIELDS)
+    assert model.significance(other[half], y[half], w[half]) == pytest.approx(scaled / np.sqrt(2), rel=1e-2)
     with pytest.raises(InputError, match="not fitted"):
-        model.significance(X[:3], [0, 1, 2], W[:3])
+        model.significance(other[:3], [0, 1, 2], w[:3])
     with pytest.raises(InputError, match="b > 0"):
-        model.significance(X[Y == 1], Y[Y == 1], W[Y == 1])
+        model.significance(other[y == 1], y[y == 1], w[y == 1])
 
 
 def test_progress_bar_only_when_asked_for(capfd: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from fivesigma.significance import Utility
 from tests.estimators.blobs import YIELDS, make_blobs
 
 X, Y, W = make_blobs()
-MODEL = CascadeClassifier(LogisticRegression(), max_rounds=1, random_state=0, n_jobs=1).fit(X, Y, W)
+MODEL = CascadeClassifier(LogisticRegression(), max_rounds=1, random_state=0, n_jobs=1).fit(*make_blobs(seed=9))
 
 
 def test_weight_variations_move_the_yields_by_as_much() -> None:
@@ -80,7 +80,7 @@ def test_variation_of_other_events_is_refused() -> None:
 def test_every_utility_trains_every_estimator(model: Any, utility: Utility) -> None:
     fitted = model.set_params(utility=utility, random_state=0).fit(X, Y, W)
     assert fitted.utility_ == utility
-    z = fitted.significance(X, Y, W)
+    z = fitted.significance(*make_blobs(seed=9))
     everything = float(utility.value(*YIELDS))
     assert z > 1.15 * everything
     for r in fitted.history_:

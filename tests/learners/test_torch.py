@@ -637,7 +637,7 @@ class TestLikeTheOtherEstimators:
 
     def test_significance_is_that_of_what_is_selected(self) -> None:
         X, y, weight = make_blobs(400)
-        net = NetClassifier(**SMALL).fit(X, y)
+        net = NetClassifier(**SMALL).fit(*make_blobs(400, seed=9)[:2])
         chosen = net.predict(X) == 1
         s, b = weight[chosen & (y == 1)].sum(), weight[chosen & (y == 0)].sum()
         assert net.significance(X, y, weight) == pytest.approx(float(fivesigma.AMS2().value(s, b)))

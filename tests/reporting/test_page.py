@@ -83,7 +83,7 @@ def test_embedded_numbers_are_the_librarys(made: Report) -> None:
     sent = json.loads(Outline(made.html).scripts[0])
     assert sent["cuts"] == plain(made.data.cuts)
     assert sent["verdict"]["significance"] == pytest.approx(made.data.verdict.significance, rel=1e-7)
-    assert set(sent) == {"verdict", "progress", "cuts", "scores"}
+    assert set(sent) == {"verdict", "progress", "cuts", "scores", "overtraining", "profiled"}
 
 
 def test_names_from_files_are_escaped(cascade: Any, test_events: Events) -> None:

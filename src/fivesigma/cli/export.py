@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma._tools.files import read_text
-from fivesigma.cli.options import check_output, force_option, tree_option, untrusted_option
+from fivesigma.cli.options import PATH, OutputFile, force_option, print_notes, tree_option, untrusted_option
 from fivesigma.errors import InputError
 
 
 @click.command(epilog="Example: fivesigma export model -o model.onnx --events test.parquet")
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
+@click.argument("model", type=PATH)
+@click.option("-o", "--output", required=True, type=OutputFile(), metavar="FILE", help="Write the model to this file.")
 @click.option("--format", "kind", type=click.Choice(["onnx", "xgboost-json"]),
-              help="An ONNX graph, or XGBoost's JSON if the model is one booster; as FILE ends.")  # fmt: skip
-@click.option("--precision", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
-              help="Of the features that an ONNX graph takes, and of its score.")  # fmt: skip
+              help="Write an ONNX graph, or XGBoost's JSON if the model is one booster; by default as FILE "
+              "ends.")  # fmt: skip
+@click.option("--precision", type=click.Choice(["float64", "float32"]), default="float64",
+              help="Give features and score of an ONNX graph this type.")  # fmt: skip
 @click.option("--events", "files", multiple=True, metavar="FILE",
-              help="Events on which the file is compared with the model; simulated by default.")  # fmt: skip
-@click.option("--categories", type=click.Path(path_type=Path), metavar="FILE",
-              help="Output of fivesigma categorise --json, whose edges are kept as metadata.")  # fmt: skip
+              help="Compare the file with the model on these events, on simulated ones by default; may be "
+              "repeated.")  # fmt: skip
+@click.option("--categories", type=PATH, metavar="FILE",
+              help="Keep the edges of this output of fivesigma categorise --json as metadata.")  # fmt: skip
 @tree_option
 @untrusted_option
 @force_option
@@ -31,38 +35,34 @@ def export(
     model: Path,
     output: Path,
     kind: str | None,
-    precision: str,
     files: tuple[str, ...],
     categories: Path | None,
     tree: str | None,
     untrusted: bool,
-    force: bool,
+    **settings: Any,
 ) -> None:
-    """Write MODEL as a file that other programs read.
+    """Write a model for other programs.
 
     The scores of the file are compared with those of the model; above a difference of 1e-5 nothing is written.
     """
-    import fivesigma
-    from fivesigma.datasets import load_events
     from fivesigma.datasets.columns import Columns
 
-    check_output(output, force=force)
     fitted = fivesigma.load(model, untrusted=untrusted)
     edges = None if categories is None else _edges(categories)
     events = None
     if files:
         trained = Columns.of_model(fitted)
-        events = load_events(
+        events = fivesigma.load_events(
             files, features=trained.features, label=None, weight=None, missing=trained.missing, tree=tree
         )
-    written = fivesigma.export(fitted, output, kind, events, edges, precision=precision, force=force)
+    written = fivesigma.export(fitted, output, kind, events, edges, **settings)
     seen = written.comparison
     click.echo(
         f"largest difference of a score {seen.largest_difference:.2g} on {seen.n_events:,} "
         f"{'simulated' if written.simulated else 'given'} events, {seen.n_moved:,} of which change sides of the cut"
     )
     if written.format == "xgboost-json":
-        click.echo("note: RBDT of ROOT sends a missing value to the right, whatever the tree says", err=True)
+        print_notes(["RBDT of ROOT sends a missing value to the right, whatever the tree says"])
     click.echo(f"model in {output}")
 
 

@@ -1,26 +1,64 @@
-"""Options that several commands share, and checks of what they write."""
+"""Options that several commands share, named inside as the library names its parameters.
+
+Where a command takes many at once, they reach it as one record.
+"""
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
-from click.core import ParameterSource
 
+import fivesigma
 from fivesigma._tools.files import refuse_special
 from fivesigma.errors import InputError
 
+if TYPE_CHECKING:
+    from fivesigma.significance import Utility
+
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
+WORDS, FORCE = (f"{__name__}.{what}" for what in ("words", "force"))  # keys of what the context keeps for all to see
+PATH = click.Path(path_type=Path)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def number_or_none(value: str) -> float | str:
-    """Read a number, or the word none: None itself would mean that the option was not given."""
-    return "none" if value.lower() == "none" else float(value)
+class OutputFile(click.Path):
+    """A file to write, refused before the work if it could not be written after it; needs `force_option`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Refuse a folder, a place that is not there, and a file that is, unless --force was given."""
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            raise InputError(f"there is no folder {path.parent} to write {path.name} to")
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; name a file")
+        refuse_special(path)
+        if path.exists() and not (ctx and ctx.meta[FORCE]):
+            raise InputError(f"{path} is there already; choose another name or add --force")
+        return path
+
+
+class NumberOr(click.ParamType):  # type: ignore[type-arg] # in older versions it takes none
+    """A number, or a word in its place: None itself would mean that the option was not given."""
+
+    name = "number"
+
+    def __init__(self, word: str, kind: type[float] = float) -> None:
+        self.word, self.kind = word, kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """Refuse other words."""
+        if str(value).lower() == self.word:
+            return self.word
+        try:
+            return self.kind(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor {self.word}.", param, ctx)
 
 
 def column_or_none(value: Any) -> Any:
@@ -28,173 +66,39 @@ def column_or_none(value: Any) -> Any:
     return None if value == "none" else value
 
 
-def several(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Apply options so that the help lists them in this order."""
-
-    def decorate(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+def names(text: str) -> list[str]:
+    """Names that commas divide."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
-where_option = click.option(
-    "--where", metavar="CUT", help='Read only the events that pass this condition, such as "PRI_jet_num >= 2".'
-)
-model_where_option = click.option(
-    "--where",
-    metavar="CUT",
-    help="Read only the events that pass this condition, by default that of the training; none reads all events.",
-)
-tree_option = click.option(
-    "--tree", metavar="NAME", help="Read this TTree or RNTuple of ROOT files; needed if a file has several."
-)
-force_option = click.option("--force", is_flag=True, help="Replace the output if it is there.")
-sample_option = click.option(
-    "--sample", is_flag=True, help="Accept a part of the challenge's file, and split it into train and test if needed."
-)
-jobs_option = click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    metavar="N",
-    callback=lambda _ctx, _option, value: -1 if value is None else value,
-    help="Use this many threads; all cores by default.",
-)
-
-samples_options = several(
-    click.option(
-        "--sample",
-        "samples",
-        multiple=True,
-        metavar="PROCESS=FILES",
-        help="Read this process from these files, separated by commas, in place of FILE...; may be repeated. --signal "
-        "then names the processes that are signal, separated by commas.",
-    ),
-    click.option(
-        "--luminosity",
-        type=number_or_none,
-        metavar="L",
-        help="Normalise processes to this luminosity, in 1/fb; none leaves weights as they stand.",
-    ),
-    click.option(
-        "--cross-section",
-        "cross_sections",
-        multiple=True,
-        metavar="PROCESS=PB",
-        help="Scale the weights of this process to this cross section, in pb; none if its weights are expected yields "
-        "already; may be repeated.",
-    ),
-    click.option(
-        "--sum-of-weights",
-        "sums_of_weights",
-        multiple=True,
-        metavar="PROCESS=SUM",
-        help="Divide by this sum of weights, or by what ROOT files have as HISTOGRAM, HISTOGRAM[BIN] or TREE/BRANCH; "
-        "may be repeated.",
-    ),
-)
-keep_option = click.option(
-    "--keep",
-    multiple=True,
-    metavar="COLUMN",
-    help="Carry this column beside the features in its own type, such as an event number; may be repeated.",
-)
-
-
-def source_options(
-    files: tuple[str, ...],
-    *,
-    samples: tuple[str, ...],
-    signal: str | None,
-    luminosity: float | str | None,
-    cross_sections: tuple[str, ...],
-    sums_of_weights: tuple[str, ...],
-) -> dict[str, Any]:
-    """What `load_events` is to read: files, or the files of each process with what is said of their normalisation."""
-    if not samples:
-        if not files:
-            raise click.UsageError("Missing argument 'FILE...', or --sample PROCESS=FILES.")
-        if luminosity is not None or cross_sections or sums_of_weights:
-            raise click.UsageError("--luminosity, --cross-section and --sum-of-weights need --sample PROCESS=FILES.")
-        return {"path": files} | ({} if signal is None else {"signal": signal})
-    if files:
-        raise click.UsageError("Give FILE... or --sample PROCESS=FILES, not both.")
-    paths: dict[str, list[str]] = {}
-    for name, text in _pairs("--sample", samples):
-        paths.setdefault(name, []).extend(part for part in text.split(",") if part)
-    found = {
-        "signal": None if signal is None else [] if signal == "none" else signal.split(","),
-        "luminosity": luminosity,
-        "cross_section": {
-            name: None if text == "none" else _number("--cross-section", text)
-            for name, text in _pairs("--cross-section", cross_sections)
-        },
-        "sum_of_weights": {name: _number_or_name(text) for name, text in _pairs("--sum-of-weights", sums_of_weights)},
-    }
-    given = {name: column_or_none(value) for name, value in found.items() if value is not None and value != {}}
-    return {"path": paths, **given}
-
-
-def like_training(
-    model: Any,
-    source: dict[str, Any],
-    *,
-    label: str | None = None,
-    process: str | None = None,
-    where: str | None = None,
-    rows: int | None = None,
-    **reading: Any,
-) -> Any:
-    """Files as the training events of a model were read, but for the options that are given; in chunks of `rows`."""
-    from fivesigma.datasets import EventStream
-
-    if isinstance(source["path"], dict) and (label or process):
-        raise InputError("--sample says what an event is; leave --label and --process out")
-    asked = reading | {"label": label, "process": process, "cut": where}
-    given = {name: column_or_none(value) for name, value in asked.items() if value is not None}
-    return EventStream.like(model, **source, **given, rows=rows)
-
-
-def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
-    for text in texts:
-        if "=" not in text or not text.partition("=")[0]:
-            raise click.UsageError(f"{option} {text!r} is not of the form PROCESS=VALUE.")
-    return [(text.partition("=")[0], text.partition("=")[2]) for text in texts]
-
-
-def _number_or_name(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _number(option: str, text: str) -> float:
-    value = _number_or_name(text)
-    if isinstance(value, str):
-        raise click.UsageError(f"{option} {text!r} is not a number.")
+def _remember_force(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
+    ctx.meta[FORCE] = value
     return value
 
 
-signal_option = click.option(
-    "--signal", metavar="LABEL", help="Take this label as signal; needed if it is not a known one such as s."
-)
-
-yields_option = click.option(
-    "--yields",
-    nargs=2,
-    type=float,
-    metavar="S B",
-    help="Expected signal and background that all events together stand for; by default the sums of the weights.",
-)
-replicas_option = click.option(
-    "--replicas", type=click.IntRange(1), default=1000, show_default=True, help="Replicas of the bootstrap."
-)
-
-untrusted_option = click.option(
-    "--untrusted", is_flag=True, help="Try the model in a child process first, for a model of a stranger."
-)
+# It is read before the names of files, which may be there already. The second is for commands that do not ask for it.
+_force = functools.partial(click.option, "--force", is_flag=True, is_eager=True, callback=_remember_force)
+force_option = _force(help="Replace the output if it is there.")
+overwrite_option = _force(help="Replace the output if it is there.", expose_value=False)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+seed_option = click.option("--seed", "random_state", type=click.IntRange(0), default=0, metavar="N",
+                           help="Seed all random numbers.")  # fmt: skip
+jobs_option = click.option("--jobs", "n_jobs", type=click.IntRange(1), metavar="N",
+                           callback=lambda _ctx, _option, value: -1 if value is None else value,
+                           help="Use this many threads; all cores by default.")  # fmt: skip
+tree_option = click.option("--tree", metavar="NAME",
+                           help="Read this TTree or RNTuple of ROOT files; needed if a file has several.")  # fmt: skip
+untrusted_option = click.option("--untrusted", is_flag=True,
+                                help="Try the model of a stranger in a child process first.")  # fmt: skip
+yields_option = click.option("--yields", nargs=2, type=float, metavar="S B",
+                             help="Scale the weights so that all events together stand for this expected signal and "
+                             "background; by default the weights stay as they are.")  # fmt: skip
+replicas_option = click.option("--replicas", "n_boot", type=click.IntRange(1), default=1000, metavar="N",
+                               help="Make this many replicas of the bootstrap.")  # fmt: skip
+min_background_option = click.option("--min-background", type=click.FloatRange(0), default=0.0, metavar="B",
+                                     help="Keep this expected background in each category.")  # fmt: skip
+combine_option = click.option("--combine", type=PATH, metavar="FOLDER",
+                              help="Write datacard.txt and shapes.root for combine to this folder.")  # fmt: skip
 
 
 class _UtilityOption(click.Option):
@@ -207,49 +111,182 @@ class _UtilityOption(click.Option):
         return super().get_help_record(ctx)
 
 
-utility_options = several(
-    click.option("--utility", default="ams2", show_default=True, cls=_UtilityOption),
-    click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background."),
-)
+def utility_options(command: F) -> F:
+    """How the significance is formed."""
+    b_reg = click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background.")
+    return click.option("--utility", default="ams2", metavar="NAME", cls=_UtilityOption)(b_reg(command))
 
-stream_option = click.option(
-    "--stream",
-    is_flag=True,
-    help="Read SCORES, which may be a pattern of several files, part by part; intervals are then standard errors.",
-)
 
-scores_options = several(
-    signal_option,
-    utility_options,
-    yields_option,
-    replicas_option,
-    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-)
+class ScoreOptions(NamedTuple):
+    """What the commands on files of scores have in common."""
+
+    signal: str | None
+    utility: str
+    b_reg: float | None
+    yields: tuple[float, float] | None
+    n_boot: int
+    as_json: bool
+    stream: bool
+
+    def read(self, path: Path) -> Any:
+        """Events of a file of scores; with --stream the file itself, which is read part by part."""
+        kind: Any = fivesigma.ScoredFiles if self.stream else fivesigma.ScoredEvents.read
+        return kind(path, self.signal, self.yields)
+
+    @property
+    def measure(self) -> Utility:
+        """The significance that was asked for."""
+        from fivesigma.significance import resolve_utility
+
+        return resolve_utility(self.utility, self.b_reg)
+
+    def refuse_stream(self, **given: Any) -> None:
+        """Refuse options that need all events in memory."""
+        for option in (option for option, there in given.items() if there and self.stream):
+            raise click.UsageError(f"--{option} needs all events in memory; leave --stream out.")
+
+
+def scores_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of the commands on files of scores, which reach the command as one `ScoreOptions`."""
+
+    @click.option("--signal", metavar="LABEL",
+                  help="Take this label as signal; needed if it is not a known one such as s.")  # fmt: skip
+    @utility_options
+    @yields_option
+    @replicas_option
+    @json_option
+    @click.option("--stream", is_flag=True,
+                  help="Read SCORES, which may be a pattern of several files, part by part; intervals are then "
+                  "standard errors.")  # fmt: skip
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(asked=ScoreOptions(**{name: given.pop(name) for name in ScoreOptions._fields}), **given)
+
+    return run
+
+
+class ProcessValue(click.ParamType):  # type: ignore[type-arg] # in older versions it takes none
+    """PROCESS=VALUE as a pair."""
+
+    name = "PROCESS=VALUE"
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = click.types.convert_type(kind)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        """Divide at the first equals sign, and read what stands behind it."""
+        process, equals, text = value.partition("=")
+        if not (process and equals):
+            self.fail(f"{value!r} is not of the form PROCESS=VALUE.", param, ctx)
+        return process, self.kind.convert(text, param, ctx)
+
+
+def _number_or_name(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def event_files(metavar: str, signal: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Files of events, or of processes with their normalisation, which reach the command as one `source`.
+
+    That is what `load_events` takes by these names. `signal` is the help of the option --signal.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @click.argument("files", nargs=-1, metavar=metavar)
+        @click.option("--sample", "samples", multiple=True, type=ProcessValue(names), metavar="PROCESS=FILES",
+                      help="Read this process from these files, separated by commas, in place of files of all "
+                      "processes; may be repeated. --signal then names the processes that are signal, separated by "
+                      "commas.")  # fmt: skip
+        @click.option("--signal", metavar="LABEL", help=signal)
+        @click.option("--luminosity", type=NumberOr("none"), metavar="L",
+                      help="Normalise processes to this luminosity, in 1/fb; none leaves weights as they "
+                      "stand.")  # fmt: skip
+        @click.option("--cross-section", multiple=True, type=ProcessValue(NumberOr("none")), metavar="PROCESS=PB",
+                      help="Scale the weights of this process to this cross section, in pb; none if its weights are "
+                      "expected yields already; may be repeated.")  # fmt: skip
+        @click.option("--sum-of-weights", multiple=True, type=ProcessValue(_number_or_name), metavar="PROCESS=SUM",
+                      help="Divide by this sum of weights, or by what ROOT files have as HISTOGRAM, HISTOGRAM[BIN] or "
+                      "TREE/BRANCH; may be repeated.")  # fmt: skip
+        @functools.wraps(command)
+        def run(files: tuple[str, ...], samples: tuple[Any, ...], signal: str | None, **given: Any) -> None:
+            if bool(files) == bool(samples):
+                raise click.UsageError(f"Give {metavar} or --sample PROCESS=FILES, one of them.")
+            normalised = {name: given.pop(name) for name in ("luminosity", "cross_section", "sum_of_weights")}
+            if files and any(value not in (None, ()) for value in normalised.values()):
+                raise click.UsageError(
+                    "--luminosity, --cross-section and --sum-of-weights need --sample PROCESS=FILES."
+                )
+            source: dict[str, Any] = {"path": files}
+            if signal is not None:
+                source["signal"] = signal if files else [] if signal == "none" else names(signal)
+            if samples:
+                source["path"] = {process: [] for process, _ in samples}
+                for process, some in samples:
+                    source["path"][process] += some
+            for name, value in normalised.items():
+                if isinstance(value, tuple) and value:
+                    source[name] = {process: column_or_none(each) for process, each in value}
+                elif value:
+                    source[name] = column_or_none(value)
+            command(source=source, **given)
+
+        return run
+
+    return decorate
+
+
+def reading_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that read events otherwise than in training, which reach the command as one `reading`."""
+
+    @click.option("--label", metavar="COLUMN",
+                  help="Read labels from this column, or no labels with the word none; by default from the column of "
+                  "the training, if it is there.")  # fmt: skip
+    @click.option("--weight", metavar="COLUMN",
+                  help="Read weights from this column, or no weights with the word none; by default from the column "
+                  "of the training, if it is there.")  # fmt: skip
+    @click.option("--process", metavar="COLUMN",
+                  help="Read processes from this column, or no processes with the word none; by default from the "
+                  "column of the training, if it is there.")  # fmt: skip
+    @click.option("--missing", type=NumberOr("none"), metavar="CODE",
+                  help="Read this number as a missing value; by default the code of the training; none if no number "
+                  "means that.")  # fmt: skip
+    @click.option("--where", "cut", metavar="CUT",
+                  help="Read only the events that pass this condition, by default that of the training; none reads "
+                  "all events.")  # fmt: skip
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(reading={name: given.pop(name) for name in ("label", "weight", "process", "missing", "cut")}, **given)
+
+    return run
+
+
+def like_training(
+    model: Any,
+    source: dict[str, Any],
+    reading: dict[str, Any],
+    *,
+    rows: int | None = None,
+    **more: Any,
+) -> Any:
+    """Files as the training events of a model were read, but for the options that are given; in chunks of `rows`."""
+    from fivesigma.datasets import EventStream
+
+    if isinstance(source["path"], dict) and (reading["label"] or reading["process"]):
+        raise InputError("--sample says what an event is; leave --label and --process out")
+    given = {name: column_or_none(value) for name, value in (reading | more).items() if value is not None}
+    return EventStream.like(model, **source, **given, rows=rows)
+
+
+def print_notes(notes: Any) -> None:
+    """Print notes, a line each, beside the results."""
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
 
 
 def repeat_command() -> str:
     """The same call once more, quoted for a shell; what it wrote is there by then."""
-    context = click.get_current_context()
-    words = ["fivesigma", str(context.info_name)]
-    for parameter in context.command.params:
-        value, name = context.params[str(parameter.name)], parameter.name
-        if context.get_parameter_source(str(name)) is not ParameterSource.COMMANDLINE or name == "force":
-            continue
-        flag = [parameter.opts[0]] if isinstance(parameter, click.Option) else []
-        if isinstance(value, bool):
-            words += flag
-            continue
-        for each in value if parameter.multiple or parameter.nargs == -1 else [value]:
-            words += [*flag, *map(str, each if isinstance(each, tuple) else [each])]
-    return shlex.join([*words, "--force"])
-
-
-def check_output(path: Path, *, force: bool) -> None:
-    """Refuse early what could not be written late."""
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file")
-    refuse_special(path)
-    if path.exists() and not force:
-        raise InputError(f"{path} is there already; choose another name or add --force")
+    words = click.get_current_context().meta[WORDS]
+    return shlex.join(["fivesigma", *(word for word in words if word != "--force"), "--force"])

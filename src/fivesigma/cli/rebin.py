@@ -8,57 +8,63 @@ from typing import Any
 
 import click
 
-from fivesigma.cli.options import check_output, force_option
+import fivesigma
+from fivesigma.cli.options import (
+    PATH,
+    OutputFile,
+    combine_option,
+    force_option,
+    json_option,
+    names,
+    print_notes,
+)
 
 
-def _n_bins(text: str) -> int | dict[str, int]:
+def _n_bins(_: click.Context, option: click.Parameter, text: str) -> int | dict[str, int]:
     """Read a number, or numbers by channel: SR=5,CR=2."""
     try:
         if "=" not in text:
             return int(text)
         return {name: int(number) for name, number in (part.split("=") for part in text.split(","))}
     except ValueError as err:
-        raise click.BadParameter(f"{text!r} is neither a number nor CHANNEL=N,...", param_hint="-k") from err
+        raise click.BadParameter(f"{text!r} is neither a number nor CHANNEL=N,...", param=option) from err
 
 
 @click.command(epilog="Example: fivesigma rebin workspace.json -k 10 -o rebinned.json --plot bins.png")
-@click.argument("workspace", type=click.Path(path_type=Path))
-@click.option("-k", "--bins", required=True, metavar="K", help="Bins of all channels together, or SR=5,CR=2.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the new workspace (JSON).")
-@click.option("--channels", metavar="NAMES", help="Channels to merge, with commas; by default all of several bins.")
-@click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery", show_default=True,
-              help="Largest significance, or smallest uncertainty of mu.")  # fmt: skip
-@click.option("--min-background", type=click.FloatRange(0), default=0.0, show_default=True, help="In each new bin.")
-@click.option("--min-effective", type=click.FloatRange(0), default=10.0, show_default=True,
-              help="Effective background events in each new bin, where there is a staterror.")  # fmt: skip
-@click.option("--measurement", metavar="NAME", help="Measurement of the workspace; by default its first.")
-@click.option("--signal", metavar="NAMES", help="Signal processes of a ROOT file of templates, with commas.")
-@click.option("--variation", default="{process}_{systematic}Up", show_default=True, metavar="PATTERN",
-              help="Names of varied templates in a ROOT file.")  # fmt: skip
+@click.argument("workspace", type=PATH)
+@click.option("-k", "--bins", required=True, metavar="K", callback=_n_bins,
+              help="Make this many bins of all channels together, or of each channel, such as SR=5,CR=2.")  # fmt: skip
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the new workspace (JSON) to this file.")
+@click.option("--channels", type=names, metavar="NAMES",
+              help="Merge bins of these channels, separated by commas; by default of all.")  # fmt: skip
+@click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery",
+              help="Look for the largest significance, or for the smallest uncertainty of the signal "
+              "strength.")  # fmt: skip
+@click.option("--min-background", type=click.FloatRange(0), default=0.0, metavar="B",
+              help="Keep this expected background in each new bin.")  # fmt: skip
+@click.option("--min-effective", type=click.FloatRange(0), default=10.0, metavar="N",
+              help="Keep this many effective background events in each new bin, where there is a "
+              "staterror.")  # fmt: skip
+@click.option("--measurement", metavar="NAME", help="Take this measurement of the workspace; by default its first.")
+@click.option("--signal", type=names, metavar="NAMES",
+              help="Take these processes of a ROOT file of templates as signal, separated by commas.")  # fmt: skip
+@click.option("--variation", default="{process}_{systematic}Up", metavar="PATTERN",
+              help="Find the varied templates of a ROOT file by names of this form.")  # fmt: skip
 @click.option("--smooth", is_flag=True, help="Choose the bins on templates that are averaged along the bins.")
-@click.option("--plot", "picture", type=click.Path(path_type=Path), metavar="FILE",
-              help="Draw the fine bins and where they went.")  # fmt: skip
-@click.option("--report", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page (HTML).")
-@click.option("--combine", type=click.Path(path_type=Path), metavar="FOLDER",
-              help="Write datacard.txt and shapes.root for combine.")  # fmt: skip
-@click.option("--hepdata", type=click.Path(path_type=Path), metavar="FOLDER", help="Write a submission for HEPData.")
+@click.option("--plot", "picture", type=OutputFile(), metavar="FILE",
+              help="Draw the fine bins, and where they went, to this .png, .pdf or .svg file.")  # fmt: skip
+@click.option("--report", "page", type=OutputFile(), metavar="FILE", help="Write a page (HTML) to this file.")
+@combine_option
+@click.option("--hepdata", type=PATH, metavar="FOLDER", help="Write a submission for HEPData to this folder.")
 @click.option("--prune", type=click.FloatRange(0, 1), metavar="SHARE",
               help="Drop systematics from samples of which they change no new bin by this share.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @force_option
 def rebin(
     workspace: Path,
     *,
-    bins: str,
+    bins: int | dict[str, int],
     output: Path | None,
-    channels: str | None,
-    goal: str,
-    min_background: float,
-    min_effective: float,
-    measurement: str | None,
-    signal: str | None,
-    variation: str,
-    smooth: bool,
     picture: Path | None,
     page: Path | None,
     combine: Path | None,
@@ -66,37 +72,23 @@ def rebin(
     prune: float | None,
     as_json: bool,
     force: bool,
+    **settings: Any,
 ) -> None:
-    """Merge the fine bins of WORKSPACE so that its profiled significance is best.
+    """Merge the fine bins of a workspace.
 
-    WORKSPACE is a HistFactory workspace of pyhf (JSON) or a ROOT file of templates. Observations are merged and not
-    looked at. The edges are printed for a cabinetry file: numbers of the axis, or of the fine bins.
+    The new bins are those with the best profiled significance. WORKSPACE is a HistFactory workspace of pyhf (JSON) or a
+    ROOT file of templates. Observations are merged and not looked at. The edges are printed for a cabinetry file:
+    numbers of the axis, or of the fine bins.
     """
-    import fivesigma
     from fivesigma.categories.review import template_notes
 
-    for path in (output, picture, page):
-        if path is not None:
-            check_output(path, force=force)
-    found = fivesigma.rebin(
-        workspace,
-        _n_bins(bins),
-        channels=None if channels is None else channels.split(","),
-        goal=goal,
-        min_background=min_background,
-        min_effective=min_effective,
-        measurement=measurement,
-        signal=None if signal is None else signal.split(","),
-        variation=variation,
-        smooth=smooth,
-    )
+    found = fivesigma.rebin(workspace, bins, **settings)
     new = found.workspace
     if prune is not None:
         pruned = fivesigma.prune(new, prune)
         new = pruned.workspace
         click.echo(repr(pruned), err=True)
-    for note in template_notes(new):
-        click.echo(f"note: {note}", err=True)
+    print_notes(template_notes(new))
     if output is not None:
         fivesigma.write_workspace(new, output)
     if hepdata is not None:
@@ -108,10 +100,9 @@ def rebin(
     if combine is not None:
         fivesigma.to_combine(new, combine, force=force)
     if as_json:
-        what = "significance" if goal == "discovery" else "uncertainty"
+        what = "significance" if settings["goal"] == "discovery" else "uncertainty"
         result: dict[str, Any] = {"edges": found.edges, "binning": found.binning, what: found.figure}
-        result |= {"before": found.before, "bound": found.bound, "gap": found.gap}
-        click.echo(json.dumps(result))
+        click.echo(json.dumps(result | {"before": found.before, "bound": found.bound, "gap": found.gap}))
         return
     click.echo(repr(found))
     for name, first in found.edges.items():

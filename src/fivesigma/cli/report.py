@@ -7,141 +7,110 @@ from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma.cli.options import (
-    check_output,
-    force_option,
+    PATH,
+    OutputFile,
+    event_files,
     like_training,
-    model_where_option,
+    overwrite_option,
+    print_notes,
+    reading_options,
     repeat_command,
     replicas_option,
-    samples_options,
-    source_options,
     tree_option,
     untrusted_option,
     yields_option,
 )
-from fivesigma.cli.systematics import (
-    check_processes,
-    narrow_source,
-    of_patterns,
-    of_scores,
-    parsed,
-    split_patterns,
-    systematic_option,
-    variations,
-)
+from fivesigma.cli.systematics import Asked, check_processes, narrow_source, of_events, of_scores, systematic_option
 from fivesigma.errors import InputError
 
 __all__ = ["report_command"]
 
-_SAMPLES = ("samples", "signal", "luminosity", "cross_sections", "sums_of_weights")
 
-
-@click.command(
-    "report",
-    epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain",
-)
-@click.argument("model", type=click.Path(path_type=Path))
-@click.argument("files", nargs=-1, metavar="[EVENTS...]")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="HTML", help="File to write.")
-@click.option("--baseline", type=click.Path(path_type=Path), metavar="MODEL", help="Saved model to compare with.")
-@click.option("--trained-on", "trained_on", multiple=True, metavar="FILE",
-              help="Training events: those that are also among EVENTS lead to a warning; may be repeated.")  # fmt: skip
-@click.option("--label", metavar="COLUMN", help="By default as in training.")
-@click.option("--weight", metavar="COLUMN", help="By default as in training; none gives every event the weight one.")
-@click.option("--process", metavar="COLUMN", help="By default as in training, if it is there; none leaves it out.")
-@samples_options
-@click.option("--signal", metavar="PROCESSES", help="Take these processes of --sample as signal, separated by commas.")
+@click.command("report", epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain")
+@click.argument("model", type=PATH)
+@click.option("-o", "--output", required=True, type=OutputFile(), metavar="HTML", help="Write the page to this file.")
+@click.option("--baseline", type=PATH, metavar="MODEL", help="Compare with this saved model.")
+@click.option("--trained-on", multiple=True, metavar="FILE",
+              help="Read the training events from this file, for a check of overtraining; those that are also among "
+              "EVENTS lead to a warning; may be repeated.")  # fmt: skip
+@reading_options
+@event_files("[EVENTS...]", "Take these processes of --sample as signal, separated by commas; by default those of the "
+             "training.")  # fmt: skip
 @systematic_option
 @yields_option
-@model_where_option
 @tree_option
-@click.option("--title", metavar="TEXT", help="Title of the page.")
+@click.option("--title", metavar="TEXT", help="Give the page this title.")
 @replicas_option
 @untrusted_option
-@force_option
+@overwrite_option
 def report_command(
     *,
     model: Path,
-    files: tuple[str, ...],
+    source: dict[str, Any],
     output: Path,
     baseline: Path | None,
     trained_on: tuple[str, ...],
-    systematics: tuple[str, ...],
+    systematics: Asked,
     yields: tuple[float, float] | None,
-    title: str | None,
-    replicas: int,
+    reading: dict[str, Any],
+    tree: str | None,
     untrusted: bool,
-    force: bool,
-    **reading: Any,
+    **settings: Any,
 ) -> None:
-    """Write a page on MODEL from labelled EVENTS that were used for nothing else.
+    """Write a page on a model.
 
-    The page is one file that works offline: verdict, significance against the cut with a slider, progress of the
-    cascade, scores, efficiencies, features, yields, systematics, provenance. EVENTS may be the scores that fivesigma
-    predict wrote. Files of --systematic hold events like EVENTS, with other values or other events; with --sample they
-    are those of one process, as in JES=UP,DOWN@ttbar, and may be repeated for others.
+    EVENTS are labelled, and were used for nothing else. The page is one file that works offline: verdict, significance
+    against the cut with a slider, progress of the cascade, scores, efficiencies, features, yields, systematics,
+    provenance. EVENTS may be the scores that fivesigma predict wrote. Files of --systematic hold events like EVENTS,
+    with other values or other events; with --sample they are those of one process, as in JES=UP,DOWN@ttbar, and may be
+    repeated for others.
     """
-    import numpy as np
-
-    from fivesigma import ScoredEvents, load
-    from fivesigma.reporting import report
-
-    patterns, texts = split_patterns(systematics)
-    asked = parsed(texts)
-    samples = {name: reading.pop(name) for name in _SAMPLES}
-    source = source_options(files, **samples)
-    check_processes(asked, from_samples=bool(samples["samples"]))
-    check_output(output, force=force)
-    fitted = load(model, untrusted=untrusted)
-    other = None if baseline is None else load(baseline, untrusted=untrusted)
+    check_processes(systematics, source)
+    fitted = fivesigma.load(model, untrusted=untrusted)
+    other = None if baseline is None else fivesigma.load(baseline, untrusted=untrusted)
     features = None if other is None else _features_of(fitted, other)
 
-    def read(path: Any) -> Any:
-        return like_training(fitted, narrow_source(source, path), **reading, features=features).load()
+    def read(files: dict[str, Any]) -> Any:
+        return like_training(fitted, files, reading, tree=tree, features=features).load()
 
     events: Any
-    if _are_scores(fitted, files):
-        events = ScoredEvents.read(Path(files[0]), signal=source.get("signal"))
-        varied = of_scores(asked, events, yields)
+    if _are_scores(fitted, source["path"]):
+        events = fivesigma.ScoredEvents.read(Path(source["path"][0]), signal=source.get("signal"))
+        varied = of_scores(systematics, events, yields)
     else:
-        events = read(source["path"])
-        for note in events.notes:
-            click.echo(f"note: {note}", err=True)
-        # Normalisations need no scores.
-        nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
-        varied = variations(asked, nominal, lambda file, of: read({of: (file,)} if of else (file,)))
-        varied = (of_patterns(patterns, source["path"], events) | (varied or {})) or None
-    found = report(
+        events = read(source)
+        print_notes(events.notes)
+        varied = of_events(systematics, source, events, read) or None
+    found = fivesigma.report(
         fitted,
         events,
         baseline=other,
         yields=yields,
         systematics=varied,
-        title=title,
-        trained_on=read(trained_on) if trained_on else None,
+        trained_on=read(narrow_source(source, trained_on)) if trained_on else None,
         command=repeat_command(),
-        n_boot=replicas,
+        **settings,
     )
     found.write(output)
     for finding in found.data.verdict.findings:
         click.echo(f"{finding.level}: {finding.text}", err=True)
     if found.data.systematics is not None:
-        for note in found.data.systematics.notes:
-            click.echo(f"note: {note}", err=True)
+        print_notes(found.data.systematics.notes)
         for name, value in found.data.systematics.waterfall:
             click.echo(f"{value:8.4f}  {name}")
     low, high = found.data.verdict.interval
     click.echo(f"significance {found.data.verdict.significance:.4f} [{low:.4f}, {high:.4f}]; report in {output}")
 
 
-def _are_scores(model: Any, files: tuple[str, ...]) -> bool:
+def _are_scores(model: Any, files: Any) -> bool:
     """Whether there is one file, of scores in place of features."""
     from fivesigma.datasets import column_names
     from fivesigma.datasets.columns import Columns
     from fivesigma.scored.scored_events import ENDINGS
 
-    if len(files) != 1 or not files[0].lower().endswith(ENDINGS):
+    if isinstance(files, dict) or len(files) != 1 or not files[0].lower().endswith(ENDINGS):
         return False
     names, known = set(column_names(files[0])), set(Columns.of_model(model).feature_names)
     return {"score", "label", "weight"} <= names and not (known and known <= names)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from fivesigma._tools.files import written_whole
-from fivesigma.cli.options import check_output, force_option, scores_options, stream_option
-from fivesigma.cli.systematics import of_scores, parsed, systematic_option
-
-if TYPE_CHECKING:
-    from fivesigma.cut.best_cut import CutScan
+import fivesigma
+from fivesigma.cli.options import PATH, OutputFile, ScoreOptions, overwrite_option, print_notes, scores_options
+from fivesigma.cli.systematics import Asked, of_scores, systematic_option
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 
@@ -37,54 +34,30 @@ class RuleName(click.ParamType):  # type: ignore[type-arg] # in older versions i
 
 
 @click.command(epilog="Example: fivesigma scan scores.parquet --b-reg 10 --plot scan.png")
-@click.argument("scores", type=click.Path(path_type=Path))
-@click.option("--rule", type=RuleName(), default="model", show_default=True, help="How the best cut is chosen.")
+@click.argument("scores", type=PATH)
+@click.option("--rule", type=RuleName(), default="model", help="Choose the best cut by this rule.")
 @systematic_option
 @scores_options
-@stream_option
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curve to .png, .pdf or .svg.")
-@force_option
-def scan(
-    scores: Path,
-    *,
-    rule: str,
-    systematics: tuple[str, ...],
-    signal: str | None,
-    utility: str,
-    b_reg: float | None,
-    yields: tuple[float, float] | None,
-    replicas: int,
-    as_json: bool,
-    stream: bool,
-    plot: Path | None,
-    force: bool,
-) -> None:
-    """Scan all cuts on the events in SCORES and choose the best.
+@click.option("--plot", type=OutputFile(), metavar="FILE", help="Draw the curve to this .png, .pdf or .svg file.")
+@overwrite_option
+def scan(scores: Path, *, asked: ScoreOptions, rule: str, systematics: Asked, plot: Path | None) -> None:
+    """Find the best cut on a score.
 
-    Choose the cut on other events than those whose significance is quoted: its value here is optimistic. Intervals
-    (68 %) come from the statistics of the simulated events only. With --systematic the significance of every cut is
-    profiled over the systematics.
+    All cuts on the events in SCORES are scanned. Choose the cut on other events than those whose significance is
+    quoted: its value here is optimistic. Intervals (68 %) come from the statistics of the simulated events only. With
+    --systematic the significance of every cut is profiled over the systematics.
     """
     import numpy as np
 
-    import fivesigma
-    from fivesigma.significance import resolve_utility
-
-    asked = parsed(systematics)
-    if plot is not None:
-        check_output(plot, force=force)
-    if stream and asked:
-        raise click.UsageError("--systematic needs all events in memory; leave --stream out.")
-    kind: Any = fivesigma.ScoredFiles if stream else fivesigma.ScoredEvents.read
-    read = kind(scores, signal, yields)
-    varied = of_scores(asked, read, yields)
-    best = fivesigma.scan(read, utility=resolve_utility(utility, b_reg), rule=rule, systematics=varied)
-    for note in best.notes:
-        click.echo(f"note: {note}", err=True)
-    interval = best.interval(n_boot=replicas)
+    asked.refuse_stream(systematic=systematics)
+    read = asked.read(scores)
+    varied = of_scores(systematics, read, asked.yields)
+    best = fivesigma.scan(read, utility=asked.measure, rule=rule, systematics=varied)
+    print_notes(best.notes)
+    interval = best.interval(n_boot=asked.n_boot)
     if plot is not None:
         _draw(best, plot)
-    if as_json:
+    if asked.as_json:
         found: dict[str, Any] = {
             "cut": best.cut,
             "cut_interval": interval.cut,
@@ -97,30 +70,29 @@ def scan(
             "rule": best.rule,
             "utility": repr(best.utility),
         }
-        if asked:
+        if systematics:
             found |= {"systematics": list(best.systematics), "known_background": best.known_background}
         click.echo(json.dumps(found))
         return
     curve = best.curve
     click.echo(f"{'fraction':>10} {'cut':>12} {'s':>12} {'b':>12} {'significance':>13}")
-    rows = [(int(np.searchsorted(curve.fraction, f)), "") for f in FRACTIONS if f != best.fraction]
-    rows.append((int(np.searchsorted(curve.fraction, best.fraction)), f"  best by {best.rule}"))
-    for i, mark in sorted(rows):
+    for fraction in sorted({*FRACTIONS, best.fraction}):
+        i = int(np.searchsorted(curve.fraction, fraction))
         z = f"{curve.significance[i]:.4f}" if np.isfinite(curve.significance[i]) else "too thin"
-        click.echo(
-            f"{curve.fraction[i]:>10.4f} {curve.cut[i]:>12.6g} {curve.s[i]:>12.6g} {curve.b[i]:>12.6g} {z:>13}{mark}"
-        )
+        row = f"{curve.fraction[i]:>10.4f} {curve.cut[i]:>12.6g} {curve.s[i]:>12.6g} {curve.b[i]:>12.6g} {z:>13}"
+        click.echo(row + (f"  best by {best.rule}" if fraction == best.fraction else ""))
     low, high = interval.significance
     click.echo(f"significance  {best.significance:.4f}  [{low:.4f}, {high:.4f}] at 68 % (simulation statistics)")
-    if asked:
+    if systematics:
         click.echo(f"profiled      over {', '.join(best.systematics)}; {best.known_background:.4f} if b were known")
     click.echo(f"cut           {best.cut:.6g}  [{interval.cut[0]:.6g}, {interval.cut[1]:.6g}]")
     click.echo(f"utility       {best.utility!r}")
 
 
-def _draw(best: CutScan, path: Path) -> None:
+def _draw(best: Any, path: Path) -> None:
     """Draw the scan to a file."""
     from fivesigma._tools.extras import need
+    from fivesigma._tools.files import written_whole
 
     figure = need("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
     best.plot(figure.add_subplot())

@@ -4,41 +4,32 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma._tools.extras import BOOSTERS
 from fivesigma._tools.files import read_text
 from fivesigma.challenge import MISSING
 from fivesigma.cli.options import (
     INTERRUPTED,
+    PATH,
+    NumberOr,
     column_or_none,
+    event_files,
     force_option,
     jobs_option,
-    keep_option,
-    number_or_none,
-    samples_options,
-    signal_option,
-    source_options,
+    print_notes,
+    seed_option,
     tree_option,
     utility_options,
-    where_option,
 )
-from fivesigma.cli.systematics import (
-    Asked,
-    check_processes,
-    narrow_source,
-    of_patterns,
-    parsed,
-    split_patterns,
-    systematic_option,
-    variations,
-)
+from fivesigma.cli.systematics import Asked, check_processes, of_events, systematic_option
 from fivesigma.errors import InputError, did_you_mean, shortened
 
 # Those of `fivesigma.estimators.make`, which is too heavy for help.
@@ -60,14 +51,9 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
         raise InputError(f"{path} cannot be read: {getattr(err, 'strerror', None) or err}") from err
     except (tomllib.TOMLDecodeError, RecursionError) as err:
         raise InputError(f"{path} is not TOML: {shortened(str(err), 200)}") from err
-    options = {
-        flag.removeprefix("--"): option
-        for option in ctx.command.params
-        if isinstance(option, click.Option)
-        for flag in option.opts
-        if flag.startswith("--") and flag.removeprefix("--") not in _NOT_IN_A_FILE
-    }
-    defaults: dict[str, Any] = {}
+    options = {p.opts[-1].removeprefix("--"): p for p in ctx.command.params if isinstance(p, click.Option)}
+    options = {name: option for name, option in options.items() if name not in _NOT_IN_A_FILE}
+    ctx.default_map = {}
     for key, value in content.items():
         name = key.replace("_", "-")
         if name not in options:
@@ -76,37 +62,29 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
         option = options[name]
         if isinstance(value, bool | dict) or (isinstance(value, list) and not option.multiple):
             raise InputError(f"{path}: {key} cannot be {shortened(repr(value))}")
-        defaults[str(option.name)] = [value] if option.multiple and not isinstance(value, list) else value
-    ctx.default_map = defaults
+        ctx.default_map[str(option.name)] = [value] if option.multiple and not isinstance(value, list) else value
 
 
 @click.command(epilog="Example: fivesigma train events.parquet -o model --features 'PRI_*' --b-reg 10 --trees 300")
-@click.argument("files", nargs=-1, metavar="FILE...")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="MODEL",
-    help="Save the model here, as a folder or as a .zip file.",
-)
-@click.option("--model", type=click.Choice(MODELS), default="auto", show_default=True,
+@click.option("-o", "--output", required=True, type=PATH, metavar="MODEL",
+              help="Save the model here, as a folder or as a .zip file.")  # fmt: skip
+@click.option("--model", type=click.Choice(MODELS), default="auto",
               help="Blend a plain model, a cascade and a decomposed one as held-out events advise; or train one of "
               "them: the plain model, a booster that is grown or retrained along the cascade, or an unweighted one "
               "with a model of the weights; or the score that knows the systematics, which --systematic makes the "
               "default.")  # fmt: skip
 @systematic_option
-@click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery", show_default=True,
+@click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery",
               help="With --systematic: the score for the largest significance, or for the smallest uncertainty of the "
               "signal strength.")  # fmt: skip
-@click.option("--library", type=click.Choice(_CHOICES), default="auto", show_default=True,
+@click.option("--library", type=click.Choice(_CHOICES), default="auto",
               help="Train with this library; histogram is that of scikit-learn.")  # fmt: skip
 @click.option("--fast", is_flag=True,
               help="With --model auto: train the plain model on the folds only, in a third of the time or "
               "less.")  # fmt: skip
 @click.option("--no-net", is_flag=True,
               help="With --model auto: train no net, though torch is installed.")  # fmt: skip
-@click.option("--trees", type=click.IntRange(1), metavar="N",
+@click.option("--trees", "n_trees", type=click.IntRange(1), metavar="N",
               help="Train this many trees; by default auto finds the number, plain and grown models have 500, and the "
               "others 200.")  # fmt: skip
 @utility_options
@@ -122,45 +100,47 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
               help="Use this column, the number columns that match this pattern, or a definition such as "
               "'HT = sum(jet_pt)' as features; may be repeated. By default all number columns without another role are "
               "features.")  # fmt: skip
-@click.option("--label", default="Label", show_default=True, metavar="COLUMN",
+@click.option("--label", default="Label", metavar="COLUMN",
               help="Read the labels of signal and background from this column.")  # fmt: skip
-@signal_option
-@samples_options
-@keep_option
-@click.option("--weight", default="Weight", show_default=True, metavar="COLUMN",
+@event_files("[FILE...]", "Take this label as signal; needed if it is not a known one such as s.")
+@click.option("--keep", multiple=True, metavar="COLUMN",
+              help="Carry this column beside the features in its own type, such as an event number; may be "
+              "repeated.")  # fmt: skip
+@click.option("--weight", default="Weight", metavar="COLUMN",
               help="Read the expected yield of each event from this column, or from an expression of columns such as "
               "'mcWeight * sf'; none means that each is one.")  # fmt: skip
 @click.option("--process", metavar="COLUMN",
               help="Read from this column what each event was simulated as; splits are stratified by it.")  # fmt: skip
-@click.option("--missing", type=number_or_none, default=f"{MISSING:g}", show_default=True, metavar="CODE",
+@click.option("--missing", type=NumberOr("none"), default=f"{MISSING:g}", metavar="CODE",
               help="Read this number as a missing value; none if no number means that.")  # fmt: skip
 @tree_option
-@where_option
-@click.option("--negative-weights", type=click.Choice(["error", "zero", "abs"]), default="error", show_default=True,
+@click.option("--where", "cut", metavar="CUT",
+              help='Read only the events that pass this condition, such as "PRI_jet_num >= 2".')  # fmt: skip
+@click.option("--negative-weights", type=click.Choice(["error", "zero", "abs"]), default="error",
               help="Refuse negative weights, or show the learner zero or their absolute value instead.")  # fmt: skip
-@click.option("--memory", type=click.Choice(["all", "bins", "disk"]), default="all", show_default=True,
+@click.option("--memory", type=click.Choice(["all", "bins", "disk"]), default="all",
               help="Hold all features in memory, or their bins alone, or keep the bins in files that are read for each "
               "tree; bins and disk read FILE... chunk by chunk and grow one booster with xgboost.")  # fmt: skip
-@click.option("--cache", type=click.Path(path_type=Path), metavar="FOLDER",
+@click.option("--cache", type=PATH, metavar="FOLDER",
               help="With --memory disk: make this folder for the files, and remove it in the end; by default a "
               "temporary one.")  # fmt: skip
 @click.option("--dask", metavar="ADDRESS|N",
               help="Grow one booster with xgboost on the workers of the Dask scheduler at this address, such as "
               "tcp://host:8786, or on this many processes of this machine.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed the split and the learner.")
+@seed_option
 @jobs_option
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), is_eager=True, expose_value=False,
-              callback=_read_config, metavar="TOML", help="File with the same keys as these options.")  # fmt: skip
+              callback=_read_config, metavar="TOML",
+              help="Read options from this file, which has their names as keys.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Resume a run that was interrupted.")
 @force_option
-def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **options: Any) -> None:
-    """Train on events in FILE... (CSV, Parquet or ROOT) and save the model.
+def train(source: dict[str, Any], output: Path, systematics: Asked, resume: bool, force: bool, **options: Any) -> None:
+    """Train a model on events and save it.
 
-    Until it is done, the run is kept in MODEL.checkpoint, every 50 trees or after every round or fit; --resume resumes
-    it.
+    FILE... are CSV, Parquet or ROOT files of labelled and weighted events. Until it is done, the run is kept in
+    MODEL.checkpoint, every 50 trees or after every round or fit; --resume resumes it.
     """
-    from fivesigma import save
-    from fivesigma.datasets import EventStream, load_events
+    from fivesigma.datasets import EventStream
     from fivesigma.store.archive import check_target
 
     check_target(output, force=force)
@@ -171,183 +151,113 @@ def train(files: tuple[str, ...], output: Path, resume: bool, force: bool, **opt
                 f"{checkpoint} holds a run that was interrupted: add --resume to resume it or --force to start anew"
             )
         shutil.rmtree(checkpoint)
-    patterns, texts = split_patterns(options.pop("systematics"))
-    asked = parsed(texts)
-    check_processes(asked, from_samples=bool(options["samples"]))
-    if (asked or patterns) and options["model"] not in ("auto", "profiled"):
-        raise InputError(f"--model {options['model']} does not know systematics: leave --systematic or --model out")
-    if asked or patterns:
-        options["model"] = "profiled"
-    elif options["goal"] != "discovery" and options["model"] != "profiled":
-        raise InputError(f"--goal {options['goal']} needs --systematic")
-    by, in_memory = options["by"], options["memory"] == "all" and options["dask"] is None
+    check_processes(systematics, source)
+    asked = SimpleNamespace(**options)
+    if systematics and asked.model not in ("auto", "profiled"):
+        raise InputError(f"--model {asked.model} does not know systematics: leave --systematic or --model out")
+    if systematics:
+        asked.model = "profiled"
+    elif asked.goal != "discovery" and asked.model != "profiled":
+        raise InputError(f"--goal {asked.goal} needs --systematic")
+    in_memory = asked.memory == "all" and asked.dask is None
     if not in_memory:
-        _refuse_with_memory(**options)
-    source = source_options(
-        files,
-        samples=options["samples"],
-        signal=options["signal"],
-        luminosity=options["luminosity"],
-        cross_sections=options["cross_sections"],
-        sums_of_weights=options["sums_of_weights"],
-    )
-    read: Any = load_events if in_memory else EventStream
-    columns: dict[str, Any] = {
-        "features": list(options["features"]) or None,
-        "label": options["label"],
-        "weight": column_or_none(options["weight"]),
-        "process": options["process"],
-        "missing": column_or_none(options["missing"]),
-        "keep": tuple(dict.fromkeys((*options["keep"], *([] if by is None else [by])))),
-        "tree": options["tree"],
-        "cut": options["where"],
-    }
+        _refuse_with_memory(asked)
+    columns = {name: options[name] for name in ("label", "process", "tree", "cut")}
+    columns |= {name: column_or_none(options[name]) for name in ("weight", "missing")}
+    columns["features"] = list(asked.features) or None
+    columns["keep"] = tuple(dict.fromkeys((*asked.keep, *([] if asked.by is None else [asked.by]))))
+    read: Any = fivesigma.load_events if in_memory else EventStream
     events = read(**source, **columns, **({} if in_memory else {"ids": None}))
-    for note in events.notes if in_memory else ():
-        click.echo(f"note: {note}", err=True)
+    if in_memory:
+        print_notes(events.notes)
+
+    def read_varied(files: dict[str, Any]) -> Any:
+        return read(**{"signal": events.signal, **files, **columns})
+
     try:
-        with _cluster(options.pop("dask")) as client:
-            model = _made_model(checkpoint, client=client, **options)
-            varied = _varied(asked, patterns, events, source, columns) if asked or patterns else {}
+        with _cluster(asked.dask) as client:
+            model = _make_model(asked, checkpoint, client)
+            varied = {"systematics": of_events(systematics, source, events, read_varied)} if systematics else {}
             model.fit(events, **varied)
     except KeyboardInterrupt:  # the estimator has said what is kept, in one line
         click.get_current_context().exit(INTERRUPTED)
-    for note in () if in_memory else events.notes:  # known when all was read
-        click.echo(f"note: {note}", err=True)
-    save(model, output, force=force)
+    if not in_memory:
+        print_notes(events.notes)  # known when all was read
+    fivesigma.save(model, output, force=force)
     shutil.rmtree(checkpoint, ignore_errors=True)
-    if not options["features"]:
+    if not asked.features:
         click.echo(f"features: {', '.join(events.feature_names)}")
     click.echo(_summary(model, events, output))
 
 
-def _varied(
-    asked: list[Asked], patterns: list[str], events: Any, source: dict[str, Any], columns: dict[str, Any]
-) -> dict[str, Any]:
-    """Systematics for `fit`, from files that are read as those of the nominal events."""
-    import numpy as np
-
-    from fivesigma import ScoredEvents
-    from fivesigma.datasets import load_events
-
-    def read(file: str, process: str) -> Any:
-        narrowed = narrow_source(source, {process: (file,)} if process else (file,))
-        return load_events(narrowed.pop("path"), **{"signal": events.signal, **narrowed, **columns})
-
-    nominal = ScoredEvents(np.zeros(len(events)), events.is_signal, events.weight, process=events.process)
-    found = of_patterns(patterns, source["path"], events) | (variations(asked, nominal, read) or {})
-    return {"systematics": found}
-
-
-@contextmanager
-def _cluster(where: str | None) -> Iterator[Any]:
+def _cluster(where: str | None) -> AbstractContextManager[Any]:
     """The cluster that was asked for, if one was."""
     if where is None:
-        yield None
-        return
+        return nullcontext()
     from fivesigma.dask.launch import connect, local_cluster
 
-    with local_cluster(int(where)) if where.isdigit() else connect(where) as client:
-        yield client
+    return local_cluster(int(where)) if where.isdigit() else connect(where)
 
 
-def _refuse_with_memory(
-    *,
-    dask: str | None,
-    cache: Path | None,
-    memory: str,
-    model: str,
-    library: str,
-    folds: int | None,
-    by: str | None,
-    fast: bool,
-    **_: Any,
-) -> None:
+def _refuse_with_memory(asked: SimpleNamespace) -> None:
     """Refuse options that need all events in memory."""
     given = {
-        "--systematic": model == "profiled",
-        f"--model {model}": model not in ("auto", "plain", "grown"),
-        f"--library {library}": library not in ("auto", "xgboost"),
-        "--folds": folds is not None,
-        "--by": by is not None,
-        "--fast": fast,
+        "--systematic": asked.model == "profiled",
+        f"--model {asked.model}": asked.model not in ("auto", "plain", "grown"),
+        f"--library {asked.library}": asked.library not in ("auto", "xgboost"),
+        "--folds": asked.folds is not None,
+        "--by": asked.by is not None,
+        "--fast": asked.fast,
     }
     for name in (name for name, there in given.items() if there):
-        raise InputError(
-            f"{name} needs all events in memory; leave it out with {'--dask' if dask else f'--memory {memory}'}"
-        )
-    if dask is not None and cache is not None:
+        way = "--dask" if asked.dask else f"--memory {asked.memory}"
+        raise InputError(f"{name} needs all events in memory; leave it out with {way}")
+    if asked.dask is not None and asked.cache is not None:
         raise InputError("--cache is a folder of one machine; workers of --dask use their own: leave it out")
 
 
-def _made_model(
-    checkpoint: Path,
-    *,
-    model: str,
-    goal: str,
-    library: str,
-    trees: int | None,
-    utility: str,
-    b_reg: float | None,
-    fast: bool,
-    no_net: bool,
-    folds: int | None,
-    held_out: float | None,
-    by: str | None,
-    negative_weights: str,
-    seed: int,
-    jobs: int | None,
-    memory: str = "all",
-    cache: Path | None = None,
-    client: Any = None,
-    **_: Any,
-) -> Any:
+def _make_model(asked: SimpleNamespace, checkpoint: Path, client: Any) -> Any:
     """Make the estimator that the options ask for."""
     from fivesigma.estimators.make import make_model
 
-    if folds is not None and held_out is not None:
+    if asked.folds is not None and asked.held_out is not None:
         raise InputError("--folds and --held-out exclude each other: give one of them")
-    if by is not None and held_out is not None:
+    if asked.by is not None and asked.held_out is not None:
         raise InputError("--by makes folds, and --held-out has none: give --folds with it")
-    for name, given in (("--fast", fast), ("--no-net", no_net)):
-        if given and model != "auto":
-            raise InputError(f"{name} is for --model auto, not for --model {model}")
-    shared: dict[str, Any] = {
-        "utility": utility,
-        "b_reg": b_reg,
-        "cv": folds or held_out or (None if by is None else FOLDS),
-        "negative_weights": negative_weights,
-        "random_state": seed,
-        "n_jobs": jobs,
-        "checkpoint": str(checkpoint),
-        "verbose": int(sys.stderr.isatty()),
-    }
-    if memory == "all" and cache is None and client is None:
-        if model == "auto":
-            shared |= {"fast": fast, "net": False if no_net else "auto"}
-        if model == "profiled":
-            shared["goal"] = goal
-        return make_model(model, library=library, n_trees=trees, by=by, **shared)
+    for name, given in (("--fast", asked.fast), ("--no-net", asked.no_net)):
+        if given and asked.model != "auto":
+            raise InputError(f"{name} is for --model auto, not for --model {asked.model}")
+    names = ("utility", "b_reg", "n_trees", "negative_weights", "random_state", "n_jobs")
+    shared = {name: value for name, value in vars(asked).items() if name in names}
+    shared |= {"checkpoint": str(checkpoint), "verbose": int(sys.stderr.isatty())}
+    if asked.memory == "all" and asked.cache is None and client is None:
+        cv = asked.folds or asked.held_out or (None if asked.by is None else FOLDS)
+        if asked.model == "auto":
+            shared |= {"fast": asked.fast, "net": False if asked.no_net else "auto"}
+        if asked.model == "profiled":
+            shared["goal"] = asked.goal
+        return make_model(asked.model, library=asked.library, by=asked.by, cv=cv, **shared)
     # A stream of events is for one booster.
-    shared |= {"memory": memory, "cache": None if cache is None else str(cache), "cv": held_out or HELD_OUT}
+    kind = "plain" if asked.model == "plain" else "grown"
+    shared |= {"memory": asked.memory, "cache": asked.cache and str(asked.cache), "cv": asked.held_out or HELD_OUT}
     if client is None:
-        return make_model("plain" if model == "plain" else "grown", library="xgboost", n_trees=trees, **shared)
+        return make_model(kind, library="xgboost", **shared)
     from fivesigma.dask import GrownCascadeClassifier
 
-    n_trees = {} if trees is None else {"n_trees": trees}
-    shared["n_jobs"] = None if jobs == -1 else jobs  # without a number each worker has as many as Dask gave it
-    return GrownCascadeClassifier(client, cascade=model != "plain", **n_trees, **shared)
+    if shared["n_jobs"] == -1:
+        del shared["n_jobs"]  # each worker has as many as Dask gave it
+    if shared["n_trees"] is None:
+        del shared["n_trees"]
+    return GrownCascadeClassifier(client, cascade=kind == "grown", **shared)
 
 
 def _summary(model: Any, events: Any, output: Path) -> str:
-    from fivesigma import Events
-
     made, chosen = getattr(model, "choice_", None), "pulls" if hasattr(model, "pulls_") else "u"
     if made is None:
         last = model.history_[-1]
         made = f"{len(model.history_)} rounds" + ("" if last.u is None else f", last u {last.u:.5g}")
     # Notes were printed before the training.
-    shown: Any = replace(events, notes=()) if isinstance(events, Events) else events
+    shown: Any = replace(events, notes=()) if isinstance(events, fivesigma.Events) else events
     return "\n".join(
         [
             repr(shown),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from fivesigma.datasets.events import Events
 
 MOST_ROWS = 4096  # digests of training events that a model keeps
 _AT_ONCE = 1 << 17  # rows, so that no copy of a large table is made
+_BLOCK = 1 << 12  # rows that are hashed at a time, so that they stay in the processor's cache
+_DISTINCT = 0.9  # share of different rows from which on equal features mean equal events
 
 
 def events_digest(events: Events) -> str:
@@ -35,12 +37,15 @@ def canonical(X: AnyArray) -> AnyArray:
 
 def row_digests(X: Any) -> AnyArray:
     """Mix the bits of each row of features into 64; overflow is meant."""
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite for all of its rows
-        bits = canonical(np.asarray(X, dtype=np.float32)).view(np.uint32)
     out = np.zeros(len(X), dtype=np.uint64)
-    for column in bits.T:
-        out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)
-        out ^= out >> np.uint64(29)
+    for begin in range(0, len(X), _BLOCK):
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite for all of its rows
+            columns = canonical(np.asarray(X[begin : begin + _BLOCK], dtype=np.float32).T)
+        digests = out[begin : begin + _BLOCK]
+        for bits in columns.view(np.uint32):
+            digests ^= bits
+            digests *= np.uint64(0x9E3779B97F4A7C15)
+            digests ^= digests >> np.uint64(29)
     return out
 
 
@@ -58,3 +63,34 @@ def rows_to_know_again(X: Any, known: AnyArray | None = None) -> AnyArray:
     except (TypeError, ValueError):
         return out
     return out
+
+
+class Recognised(NamedTuple):
+    """Rows that have the features of training events."""
+
+    seen: int
+    told: int  # rows of which it can be told whether they do
+    rows: int
+    distinct: bool  # whether rows differ, so that equal features mean equal events
+
+    @property
+    def share(self) -> float:
+        """Share of the rows."""
+        return self.seen / max(self.told, 1)
+
+    def __str__(self) -> str:
+        if self.told == self.rows:
+            return f"{self.seen:,} of {self.rows:,} events"
+        return f"about {100 * self.share:.2g} % of the events"
+
+
+def recognise(X: Any, known: AnyArray) -> Recognised:
+    """Find training events among the rows of a table, by what `rows_to_know_again` kept of them."""
+    if not known.size:
+        return Recognised(0, 0, len(X), distinct=False)
+    here = row_digests(X)
+    # Only the smallest digests of many training events are known, so that only rows with as small ones can be told.
+    told = here[here <= known[-1]] if known.size == MOST_ROWS else here
+    at = np.minimum(np.searchsorted(known, told), known.size - 1)
+    seen = int(np.count_nonzero(known[at] == told))
+    return Recognised(seen, told.size, here.size, seen > 0 and np.unique(told).size > _DISTINCT * told.size)

@@ -91,13 +91,15 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     >>> from sklearn.linear_model import GammaRegressor, LogisticRegression
     >>> from fivesigma import DecomposedClassifier
     >>> rng = np.random.default_rng(0)
-    >>> y = np.repeat([1, 0], 2000)
-    >>> X = rng.normal(size=(4000, 2)) + 1.5 * y[:, None]
+    >>> y = np.repeat([1, 0], 4000)
+    >>> X = rng.normal(size=(8000, 2)) + 1.5 * y[:, None]
     >>> w = np.where(y == 1, 0.05, 5.0 * np.exp(X[:, 1]))  # heavy where the second feature is large
-    >>> model = DecomposedClassifier(LogisticRegression(), GammaRegressor(), random_state=0).fit(X, y, sample_weight=w)
+    >>> train, test = slice(0, None, 2), slice(1, None, 2)
+    >>> model = DecomposedClassifier(LogisticRegression(), GammaRegressor(), random_state=0)
+    >>> model = model.fit(X[train], y[train], sample_weight=w[train])
     >>> model.models_[0].signal.regressor is None  # all signal weighs the same
     True
-    >>> bool(model.significance(X, y, w) > w[y == 1].sum() / np.sqrt(w[y == 0].sum()))
+    >>> bool(model.significance(X[test], y[test], w[test], yields=(200, 33_000)) > 200 / np.sqrt(33_000))
     True
     """
 

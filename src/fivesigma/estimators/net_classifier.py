@@ -16,9 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fivesigma._tools.progress import end_if_given_up, step_bar
 from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma.datasets.digest import rows_to_know_again
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, is_number
 from fivesigma.estimators.parameters import one_of, whole
+from fivesigma.estimators.significance_classifier import warn_of_training_events
 from fivesigma.learners.net.inputs import (
     Inputs,
     find_columns,
@@ -200,6 +202,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         finally:
             if checkpoint:
                 checkpoint.release()
+        self.training_rows_ = rows_to_know_again(X)
         return self
 
     def _train(  # noqa: PLR0917 - what `fit` has checked
@@ -297,7 +300,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         *,
         utility: str | Utility = "ams2",
     ) -> float:
-        """Significance of the events that `predict` selects.
+        """Significance of the events that `predict` selects; a warning says where the net was trained on them.
 
         The net has no tuned cut: ``CascadeClassifier(NetClassifier(), cascade=False)`` has one.
 
@@ -315,6 +318,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         -------
         float
         """
+        warn_of_training_events(self, X)
         selected = self.decision_function(X) > 0
         if isinstance(X, Events):
             y, sample_weight = X.is_signal if y is None else y, X.weight if sample_weight is None else sample_weight

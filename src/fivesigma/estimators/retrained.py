@@ -124,8 +124,10 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     >>> y = np.repeat([1, 0], 2000)
     >>> X = rng.normal(size=(4000, 2)) + 1.5 * y[:, None]
     >>> w = np.where(y == 1, 0.05, 5.0)  # 100 signal events on 10,000 of background
-    >>> model = CascadeClassifier(LogisticRegression(), random_state=0).fit(X, y, sample_weight=w)
-    >>> bool(model.significance(X, y, w) > 100 / np.sqrt(10_000))
+    >>> train, test = slice(0, None, 2), slice(1, None, 2)
+    >>> model = CascadeClassifier(LogisticRegression(), random_state=0)
+    >>> model = model.fit(X[train], y[train], sample_weight=w[train])
+    >>> bool(model.significance(X[test], y[test], w[test], yields=(100, 10_000)) > 100 / np.sqrt(10_000))
     True
     """
 

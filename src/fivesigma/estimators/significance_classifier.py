@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,9 +21,9 @@ from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cascade.rounds import History
 from fivesigma.cut.best_cut import CutScan, scan
 from fivesigma.cut.rules import DEFAULT_RULE, RULES
-from fivesigma.datasets.digest import events_digest, rows_to_know_again
+from fivesigma.datasets.digest import events_digest, recognise, rows_to_know_again
 from fivesigma.datasets.events import Events
-from fivesigma.errors import InputError
+from fivesigma.errors import InputError, TrainingEventsWarning
 from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
 from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, jobs, none_or, one_of
 from fivesigma.estimators.split_steps import Splits, TuningEvents
@@ -37,6 +38,7 @@ from fivesigma.store.checkpoint import Checkpoint
 from fivesigma.yields import check_weights, rescale, signal_and_background, significance_of
 
 CUTS = (*RULES, "zero")
+_SHARED = 0.01  # of the events that may have the features of training events before it is said
 CASCADE_CHECKS: dict[str, Check] = {"update_cut": one_of(("zero", "plateau")), "u_init": auto_or_number}
 
 
@@ -124,7 +126,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         for name in ("columns_", "data_hash_"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
-        self.training_rows_ = rows_to_know_again(sample.X)  # so that a report can tell training events
+        self.training_rows_ = rows_to_know_again(sample.X)  # by which training events are known again
         if isinstance(X, Events):
             self.data_hash_ = sample.data_hash
             if X.columns is not None:  # so that other files are read alike
@@ -276,7 +278,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         yields: tuple[float, float] | None = None,
         systematics: Mapping[str, tuple[Any, Any] | Normalisation] | None = None,
     ) -> float:
-        """Significance of events at the fitted cut.
+        """Significance of events at the fitted cut; a warning says where the model was trained on them.
 
         Parameters
         ----------
@@ -294,6 +296,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         float
         """
+        warn_of_training_events(self, X)
         if systematics is not None:
             return self.yield_shifts(X, y, sample_weight, systematics, yields=yields).significance
         y, sample_weight, _ = _brought_along(X, y, sample_weight)
@@ -445,6 +448,25 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         if self.cut == "zero":
             return 0.5
         return held_out.scan(probability, self.cut).cut if isinstance(self.cut, str) else float(self.cut)
+
+
+def warn_of_training_events(model: Any, X: Any) -> None:
+    """Say so where a fitted model is judged on events that it was trained on, and scored with what it learned."""
+    known = getattr(model, "training_rows_", None)  # models that older versions saved have none
+    if known is None or (getattr(model, "by", None) is not None and isinstance(X, Events)):
+        return  # by number each event is scored by a fit that did not see it
+    names = getattr(model, "feature_names_in_", None)
+    table = X.table(None if names is None else [str(name) for name in names]) if isinstance(X, Events) else X
+    try:
+        found = recognise(table, np.asarray(known, dtype=np.uint64))
+    except (TypeError, ValueError):  # of text or of sparse rows nothing is known
+        return
+    if found.distinct and found.share > _SHARED:
+        warnings.warn(
+            f"the model was trained on {found}, so that their significance is too high; quote that of other events",
+            TrainingEventsWarning,
+            stacklevel=3,
+        )
 
 
 def _importance_of(model: Any, n_features: int) -> Array | None:

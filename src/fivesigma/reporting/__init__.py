@@ -23,13 +23,14 @@ from fivesigma.reporting.histogram import (
     process_rows,
     score_histogram,
 )
-from fivesigma.reporting.profiled_score import ProfiledPicture, profiled_picture
 from fivesigma.reporting.sections import (
     CategoryTable,
     Importance,
+    ProfiledPicture,
     Section,
     ShiftTable,
     category_table,
+    profiled_picture,
     rank_features,
     score_systematics,
     shift_table,

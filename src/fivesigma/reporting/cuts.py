@@ -11,7 +11,7 @@ import numpy as np
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade.rounds import Round
 from fivesigma.cut.best_cut import CutScan, floor_for, scan
-from fivesigma.cut.ranking import Cuts, Ranking
+from fivesigma.cut.ranking import Ranking
 from fivesigma.likelihood.shifts import Systematics
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import AMS2, UTILITIES, Utility, VariationalUtility
@@ -83,39 +83,37 @@ def cut_table(
     var_s, var_b = ranking.variances(points)
     threshold = ranking.thresholds(points)
     threshold[points == chosen] = cut
+    fraction = (ranking.last[points] + 1.0) / weight.size
     significance = scanned.values[points]
     valid = np.isfinite(significance)
+    columns: dict[str, Array] = {
+        "cut": threshold,
+        "fraction": fraction,
+        "s": s,
+        "b": b,
+        "effective_s": _share(s * s, var_s, 0.0),
+        "effective_b": _share(b * b, var_b, 0.0),
+        "efficiency": s / ranking.s[-1],
+        "background_efficiency": b / ranking.b[-1],
+        "purity": _share(s, s + b),
+        "significance": significance,
+        "error": scanned.errors(points),
+    }
+    if systematics is not None:
+        curve = scan(scored, min_effective=floor, systematics=systematics).curve
+        columns["profiled"] = np.interp(fraction, curve.fraction, curve.significance)
+        columns["known"] = significance_or_nan(AMS2(), s, b, valid)
     if utilities is None:
         utilities = usual_utilities(utility.b_reg, float(ranking.b[chosen]))
     shown = [utility, *(u for u in utilities if u != utility)]
-    ascending = slice(None, None, -1)
-    known: Array | None = None
-    profiled: Array | None = None
-    if systematics is not None:
-        uncertain = scan(scored, min_effective=floor, systematics=systematics)
-        curve = uncertain.curve
-        profiled = np.interp((ranking.last[points] + 1.0) / weight.size, curve.fraction, curve.significance)[ascending]
-        known = significance_or_nan(AMS2(), s, b, valid)[ascending]
     return CutTable(
-        cut=threshold[ascending],
-        fraction=((ranking.last[points] + 1.0) / weight.size)[ascending],
-        s=s[ascending],
-        b=b[ascending],
-        effective_s=_share(s * s, var_s, 0.0)[ascending],
-        effective_b=_share(b * b, var_b, 0.0)[ascending],
-        efficiency=(s / ranking.s[-1])[ascending],
-        background_efficiency=(b / ranking.b[-1])[ascending],
-        purity=_share(s, s + b)[ascending],
-        significance=significance[ascending],
-        error=scanned.errors(points)[ascending],
-        utilities={utility_label(u, utility.b_reg): significance_or_nan(u, s, b, valid)[ascending] for u in shown},
+        **{name: column[::-1] for name, column in columns.items()},  # a ranking begins with the highest cut
+        utilities={utility_label(u, utility.b_reg): significance_or_nan(u, s, b, valid)[::-1] for u in shown},
         b_reg=float(utility.b_reg),
-        chosen=int(np.flatnonzero(points[ascending] == chosen)[0]),
-        best=int(np.flatnonzero(points[ascending] == scanned.chosen)[0]),
-        auc=_area(ranking),
+        chosen=int(np.flatnonzero(points[::-1] == chosen)[0]),
+        best=int(np.flatnonzero(points[::-1] == scanned.chosen)[0]),
+        auc=float(np.trapezoid(np.append(0.0, ranking.s), np.append(0.0, ranking.b)) / (ranking.s[-1] * ranking.b[-1])),
         floor=floor,
-        known=known,
-        profiled=profiled,
     )
 
 
@@ -136,11 +134,6 @@ def _grid(scanned: CutScan, chosen: int) -> IntArray:
 
 def _share(part: Array, whole: Array, of_nothing: float = np.nan) -> Array:
     return np.asarray(np.divide(part, whole, out=np.full(part.size, of_nothing), where=whole > 0))
-
-
-def _area(ranking: Cuts) -> float:
-    s, b = np.append(0.0, ranking.s), np.append(0.0, ranking.b)
-    return float(np.trapezoid(s, b) / (s[-1] * b[-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,10 +217,7 @@ def _series(name: str, rounds: Sequence[Round], utility: Utility) -> Series:
     moved = _moved(rounds)
     step = -(-len(rounds) // MOST_ROUNDS)
     shown = [r for k, r in enumerate(rounds) if k % step == 0 or k == len(rounds) - 1]
-    train_s, train_b = (
-        np.array([np.nan if v is None else v for v in column])
-        for column in ([r.train_s for r in shown], [r.train_b for r in shown])
-    )
+    train_s, train_b = np.array([(r.train_s, r.train_b) for r in shown], dtype=np.float64).T  # None becomes NaN
     return Series(
         name,
         [r.index for r in shown],
@@ -239,14 +229,13 @@ def _series(name: str, rounds: Sequence[Round], utility: Utility) -> Series:
 
 def _some(rounds: Sequence[Round]) -> list[tuple[int, float]]:
     """The first round with a u, the last, and a few whose u lie evenly between the smallest and the largest."""
-    known = [(r.index, r.following.u) for r in rounds if r.following.u is not None]
+    first = {r.following.u: r.index for r in reversed(rounds) if r.following.u is not None}  # u may stay for rounds
+    known = sorted((t, u) for u, t in first.items())
     if len(known) <= MOST_MINORANTS:
         return known
     path = np.array([u for _, u in known])
-    wanted = np.linspace(path.min(), path.max(), MOST_MINORANTS)
-    nearest = {int(np.argmin(np.abs(path - u))) for u in wanted}
-    some = sorted({0, len(known) - 1, *nearest})
-    return [known[k] for k in some]
+    nearest = [int(np.argmin(np.abs(path - u))) for u in np.linspace(path.min(), path.max(), MOST_MINORANTS)]
+    return [known[k] for k in sorted({0, len(known) - 1, *nearest})]
 
 
 def _minorant(t: int, u: float, utility: VariationalUtility, s: Array, b: Array) -> Minorant:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,9 @@ from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
 from fivesigma.yields import (
     Processes,
-    ProcessYield,
+    ProcessYields,
     effective_count,
+    process_yields,
     rescale,
     signal_and_background,
     significance_or_nan,
@@ -63,52 +65,38 @@ def score_histogram(score: Array, weight: Array, processes: Processes) -> ScoreH
     """Fill the score into even bins, process by process."""
     low, high = float(score.min()), float(score.max())
     edges = np.linspace(low, high if high > low else low + 1.0, N_BINS + 1)
-    width = edges[1] - edges[0]
-    at = np.clip(((score - low) / width).astype(np.intp), 0, N_BINS - 1)
-    size = len(processes.names)
-    cell = processes.codes * N_BINS + at
-    filled: Array = np.bincount(cell, weight, size * N_BINS).astype(np.float64).reshape(size, N_BINS)
-    error = np.sqrt(np.bincount(at, np.square(weight), N_BINS))
-    stacked = [histogram for is_signal in (False, True) for histogram in _largest(processes, filled, is_signal)]
-    return ScoreHistogram(edges, stacked, error)
+    at = np.clip(((score - low) / (edges[1] - edges[0])).astype(np.intp), 0, N_BINS - 1)
+    filled = _signal_first(process_yields(at, N_BINS, weight, processes))
+    stacked = [one for is_signal in (False, True) for one in largest_processes(filled, signal=is_signal)]
+    return ScoreHistogram(edges, stacked, np.sqrt(sum(rows.sum_of_squares for rows in filled.values())))
 
 
-def _largest(processes: Processes, filled: Array, is_signal: bool) -> list[ProcessHistogram]:
+def largest_processes(filled: Mapping[str, ProcessYields], *, signal: bool) -> list[ProcessHistogram]:
     """Processes of one class by ascending yield, the smallest of many taken together."""
-    members = [k for k in _by_name(processes) if processes.signal[k] == is_signal]
-    ranked = sorted(members, key=lambda k: filled[k].sum())
-    out = [ProcessHistogram(processes.names[k], is_signal, filled[k]) for k in ranked[-MOST_PROCESSES:]]
-    rest = ranked[:-MOST_PROCESSES]
+    members = [(name, rows.sum_of_weights) for name, rows in filled.items() if rows.signal == signal]
+    ranked = sorted(members, key=lambda member: member[1].sum())
+    rest, large = ranked[:-MOST_PROCESSES], ranked[-MOST_PROCESSES:]
     if rest:
-        together = np.sum(filled[rest], axis=0)
-        out.insert(0, ProcessHistogram(f"{len(rest)} smaller processes", is_signal, together))
-    return out
+        large.insert(0, (f"{len(rest)} smaller processes", np.sum([values for _, values in rest], axis=0)))
+    return [ProcessHistogram(name, signal, values) for name, values in large]
 
 
 def process_rows(weight: Array, selected: BoolArray, processes: Processes) -> list[ProcessRow]:
     """Yields of each process, before and after the selection; signal first."""
     rows = []
-    for k in _by_name(processes):
-        members = processes.codes == k
-        every, kept = ProcessYield.of(weight[members]), ProcessYield.of(weight[members & selected])
-        rows.append(
-            ProcessRow(
-                name=processes.names[k],
-                signal=bool(processes.signal[k]),
-                events=every.events,
-                expected=every.sum_of_weights,
-                selected_events=kept.events,
-                selected=kept.sum_of_weights,
-                effective=kept.effective_count,
-                efficiency=kept.sum_of_weights / every.sum_of_weights if every.sum_of_weights else float("nan"),
-            )
-        )
+    for name, one in _signal_first(process_yields(selected.astype(np.intp), 2, weight, processes)).items():
+        expected, kept = float(one.sum_of_weights.sum()), float(one.sum_of_weights[1])
+        squares = float(one.sum_of_squares[1])
+        effective = kept**2 / squares if squares else 0.0
+        efficiency = kept / expected if expected else float("nan")
+        counts = (int(one.events.sum()), expected, int(one.events[1]), kept)
+        rows.append(ProcessRow(name, one.signal, *counts, effective, efficiency))
     return rows
 
 
-def _by_name(processes: Processes) -> list[int]:
-    """Numbers of the processes: signal first, each class by name."""
-    return sorted(range(len(processes.names)), key=lambda k: (not processes.signal[k], processes.names[k]))
+def _signal_first(filled: Mapping[str, ProcessYields]) -> dict[str, ProcessYields]:
+    """Processes by class and name."""
+    return dict(sorted(filled.items(), key=lambda item: (not item[1].signal, item[0])))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,9 @@ from fivesigma._tools.extras import need
 
 if TYPE_CHECKING:
     from fivesigma.reporting import ReportData
-    from fivesigma.reporting.histogram import ClassOverlay
-    from fivesigma.reporting.profiled_score import ScorePanel
 
 _MINUS = "−"
-COLOURS = ("#3f90da", "#ffa90e", "#94a4a2", "#832db6", "#a96b59", "#b9ac70", "#717581")  # of backgrounds, as in plot
+_SENT = ("verdict", "progress", "cuts", "scores", "overtraining", "profiled")  # what the figures need
 DIGITS = 8  # significant digits that are sent
 _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
 Table = tuple[list[str], list[list[str]]]
@@ -37,23 +36,13 @@ def render_page(data: ReportData) -> str:
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     safe = need("markupsafe").Markup  # for files of this package only
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    sent = {key: plain(getattr(data, key)) for key in ("verdict", "progress", "cuts", "scores")}
-    has_rounds = any(len(s.round) > 1 for s in data.progress.series)
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     page: str = template.render(
         data=data,
-        payload=sent,
-        tables={
-            "cuts": cuts_table(data),
-            "progress": progress_table(data),
-            "rates": rates_table(data),
-            "rounds": rounds_table(data),
-            "scores": scores_table(data),
-        },
-        has_rounds=has_rounds,
-        panels=[] if data.profiled is None else [stacked(panel) for panel in data.profiled.panels],
-        overlays=[] if data.overtraining is None else [overlay(one) for one in data.overtraining.classes],
-        has_path=any((s.u == s.u).any() for s in data.progress.series),
+        payload={key: plain(getattr(data, key)) for key in _SENT},
+        tables=tables_of(data),
+        has_rounds=any(len(s.round) > 1 for s in data.progress.series),
+        has_path=any(np.isfinite(s.u).any() for s in data.progress.series),
         style=safe(style),
         script=safe(script),
         script_hash=f"sha256-{digest}",
@@ -104,35 +93,6 @@ def signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", _MINUS)
 
 
-def overlay(one: ClassOverlay) -> dict[str, Any]:
-    """Coordinates of the overlay of a class, 360 by 160: the line of training, and points with their bars."""
-    width = 360 / one.here.size
-    top = max(float((one.here + one.here_error).max()), float(one.training.max())) or 1.0
-
-    def height(value: float) -> str:
-        return f"{160 - 150 * max(value, 0.0) / top:.1f}"
-
-    steps = [f"{k * width:.1f} {height(v)}H{(k + 1) * width:.1f}" for k, v in enumerate(one.training)]
-    points = [
-        (f"{(k + 0.5) * width:.1f}", height(v), height(v - e), height(v + e))
-        for k, (v, e) in enumerate(zip(one.here, one.here_error, strict=True))
-    ]
-    return {"line": f"M{'L'.join(steps)}", "points": points}
-
-
-def stacked(panel: ScorePanel) -> list[tuple[str, str, str]]:
-    """Name, colour and outline of the share of each background in the bins of a score, 360 by 160."""
-    width = 360 / panel.shares.shape[1]
-    upper = np.cumsum(panel.shares, axis=0)
-    out = []
-    for k, name in enumerate(panel.backgrounds):
-        low = upper[k] - panel.shares[k]
-        steps = [f"{i * width:.1f} {160 - 150 * v:.1f}H{(i + 1) * width:.1f}" for i, v in enumerate(upper[k])]
-        back = [f"{(i + 1) * width:.1f} {160 - 150 * low[i]:.1f}H{i * width:.1f}" for i in reversed(range(low.size))]
-        out.append((name, COLOURS[k % len(COLOURS)], f"M{'L'.join(steps)}L{'L'.join(back)}Z"))
-    return out
-
-
 def yields_as_latex(data: ReportData) -> str:
     """Yields with the standard errors of the simulation, one line for each process and class."""
 
@@ -149,60 +109,50 @@ def yields_as_latex(data: ReportData) -> str:
     return "\n".join([*parts, r"\end{tabular}", ""])
 
 
-def cuts_table(data: ReportData) -> Table:
-    """All rows of the slider."""
-    c = data.cuts
-    heads = ["cut", "selected", "s", "b", "efficiency", "b efficiency", "purity", "effective b", "± (simulation)"]
-    columns: list[list[str]] = [
-        [f"{v:.6g}" for v in c.cut],
-        [share(v) for v in c.fraction],
-        [number(v) for v in c.s],
-        [number(v) for v in c.b],
-        [share(v) for v in c.efficiency],
-        [share(v) for v in c.background_efficiency],
-        [share(v) for v in c.purity],
-        [number(v) for v in c.effective_b],
-        [number(v) for v in c.error],
-        *([number(v) for v in values] for values in c.utilities.values()),
+def tables_of(data: ReportData) -> dict[str, Table]:
+    """The numbers behind the figures."""
+    c, p, h = data.cuts, data.progress, data.scores
+    cut = ("cut", c.cut, _exact)
+    cuts = [
+        cut,
+        ("selected", c.fraction, share),
+        ("s", c.s, number),
+        ("b", c.b, number),
+        ("efficiency", c.efficiency, share),
+        ("b efficiency", c.background_efficiency, share),
+        ("purity", c.purity, share),
+        ("effective b", c.effective_b, number),
+        ("± (simulation)", c.error, number),
+        *((name, values, number) for name, values in c.utilities.items()),
+        ("background known, no b_reg", c.known, number),
+        ("with all systematics", c.profiled, number),
     ]
-    heads += list(c.utilities)
-    for head, values in (("background known, no b_reg", c.known), ("with all systematics", c.profiled)):
-        if values is not None:
-            heads.append(head)
-            columns.append([number(v) for v in values])
-    return heads, [list(row) for row in zip(*columns, strict=True)]
-
-
-def rates_table(data: ReportData) -> Table:
-    """Efficiencies and purity, from the loosest cut."""
-    c = data.cuts
-    columns = zip(c.cut, c.background_efficiency, c.efficiency, c.purity, strict=True)
-    rows = [[f"{cut:.6g}", *(share(v) for v in shares)] for cut, *shares in columns]
-    return ["cut", "background efficiency", "signal efficiency", "purity"], rows
-
-
-def progress_table(data: ReportData) -> Table:
-    """Objective and minorants at every valid cut."""
-    p = data.progress
-    heads = ["cut", p.name, *(f"round {m.round}, u = {number(m.u)}" for m in p.minorants)]
-    columns: list[Any] = [p.objective, *(m.value for m in p.minorants)]
-    rows = [[f"{cut:.6g}", *(number(v) for v in row)] for cut, *row in zip(p.cut, *columns, strict=True)]
-    return heads, rows
-
-
-def rounds_table(data: ReportData) -> Table:
-    """Every round that is drawn."""
-    rows = [
+    rates = [
+        ("background efficiency", c.background_efficiency),
+        ("signal efficiency", c.efficiency),
+        ("purity", c.purity),
+    ]
+    progress = [(p.name, p.objective), *((f"round {m.round}, u = {number(m.u)}", m.value) for m in p.minorants)]
+    scores = [("from", h.edges[:-1]), ("to", h.edges[1:]), *((one.name, one.values) for one in h.processes)]
+    rounds = [
         [s.name, str(t), number(u), number(z), number(train)]
-        for s in data.progress.series
+        for s in p.series
         for t, u, z, train in zip(s.round, s.u, s.significance, s.train, strict=True)
     ]
-    return ["cascade", "round", "u", "held-out significance", "training significance"], rows
+    return {
+        "cuts": _table(column for column in cuts if column[1] is not None),
+        "rates": _table([cut, *((name, values, share) for name, values in rates)]),
+        "progress": _table([("cut", p.cut, _exact), *((name, values, number) for name, values in progress)]),
+        "rounds": (["cascade", "round", "u", "held-out significance", "training significance"], rounds),
+        "scores": _table((name, values, number) for name, values in [*scores, ("± of the sum", h.error)]),
+    }
 
 
-def scores_table(data: ReportData) -> Table:
-    """Expected events of each process in each bin."""
-    h = data.scores
-    heads = ["from", "to", *(p.name for p in h.processes), "± of the sum"]
-    columns = [h.edges[:-1], h.edges[1:], *(p.values for p in h.processes), h.error]
-    return heads, [[number(float(v)) for v in row] for row in zip(*columns, strict=True)]
+def _exact(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def _table(columns: Iterable[tuple[str, Any, Callable[[float], str]]]) -> Table:
+    """Heads and rows of text, from columns with their heads and formats."""
+    heads, values, formats = zip(*columns, strict=True)
+    return list(heads), [[text(v) for text, v in zip(formats, row, strict=True)] for row in zip(*values, strict=True)]

@@ -1,8 +1,9 @@
-"""Sections of a page that not every model has: features, categories, systematics, and those of other parts."""
+"""Sections of a page that not every model has: features, categories, systematics, what a profiled score relies on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -10,18 +11,22 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from fivesigma._types import Array
+from fivesigma._types import Array, BoolArray
 from fivesigma.categories import Categories
 from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
+from fivesigma.estimators.held_out_bins import bin_edges
 from fivesigma.estimators.varied import scored_variations
 from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, scaled, yield_shifts
+from fivesigma.reporting.histogram import largest_processes
 from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 
 MOST_FEATURES = 25
 MOST_SHUFFLED = 4000  # events on which features are shuffled
+NARROW = 0.5  # of a constraint, below which the data measure a systematic better than it was known
+_NO_EXCESS = 0.5  # score at which s + b is like the background at its least favourable pulls
 
 
 @dataclass(frozen=True)
@@ -118,16 +123,6 @@ def _permuted(model: Any, events: Events) -> Array:
 
 
 @dataclass(frozen=True)
-class CategoryRow:
-    """One category: what it is called, its yields by process, and the effective background in it."""
-
-    name: str
-    yields: list[float]
-    effective_b: float
-    significance: float | None
-
-
-@dataclass(frozen=True)
 class CategoryTable:
     """All categories."""
 
@@ -135,8 +130,9 @@ class CategoryTable:
     cross_fitted: float | None  # the same with edges that were chosen without the events that fill them
     held_out: bool  # whether the edges were chosen on other events than these
     bound: float | None  # what no such categories exceed on the events that chose them
-    processes: list[str]  # heads of the yields, signals first
-    rows: list[CategoryRow]
+    mc_statistics: bool  # whether the statistics of the simulation are in the significance; they are not in the bound
+    heads: list[str]  # name of the category, processes (signals first), effective background, maybe significance alone
+    rows: list[tuple[str | float, ...]]
     notes: tuple[str, ...]
 
 
@@ -147,24 +143,20 @@ def category_table(categories: Any, cross_fitted: float | None = None) -> Catego
             raise InputError("cross_fitted is the significance of categories: give categories too")
         return None
     if isinstance(categories, Categories):
-        edges = categories.edges
-        names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)]
-        each: list[float | None] = list(map(float, categories.by_category))
+        names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(categories.edges)]
         together, bound = {"significance": categories.significance}, categories.bound
+        alone, mc_statistics = {"alone (σ)": categories.by_category}, categories.mc_statistics
     elif isinstance(categories, ScoreCategories):
-        names, each = [str(k) for k in range(len(categories))], [None] * len(categories)
+        names, alone, mc_statistics = [str(k) for k in range(len(categories))], {}, False
         together, bound = dict(categories.z), categories.bound.value
     else:
         raise InputError(f"categories must be of categorise or categorise_scores, got {type(categories).__name__}")
-    by_process = categories.by_process
-    ordered = sorted(by_process, key=lambda name: not by_process[name].signal)
-    columns = [by_process[name].sum_of_weights for name in ordered]
-    effective = np.asarray(categories.effective_b)
-    rows = [
-        CategoryRow(name, [float(column[k]) for column in columns], float(effective[k]), each[k])
-        for k, name in enumerate(names)
-    ]
-    return CategoryTable(together, cross_fitted, categories.held_out, bound, ordered, rows, categories.notes)
+    by_process = sorted(categories.by_process.items(), key=lambda item: not item[1].signal)
+    columns = {name: one.sum_of_weights for name, one in by_process}
+    columns |= {"effective b": categories.effective_b, **alone}
+    rows = list(zip(names, *(np.asarray(column).tolist() for column in columns.values()), strict=True))
+    judged = together, cross_fitted, categories.held_out, bound, mc_statistics
+    return CategoryTable(*judged, ["category", *columns], rows, categories.notes)
 
 
 @dataclass(frozen=True)
@@ -201,9 +193,8 @@ def score_systematics(
     _, signal, weight = scored.arrays()
     if isinstance(events, ScoredEvents):
         for name, pair in given.items():
-            if isinstance(pair, Normalisation):
-                continue
-            if not all(moved is None or isinstance(moved, Varied) for moved in pair):
+            sides = () if isinstance(pair, Normalisation) else pair
+            if not all(moved is None or isinstance(moved, Varied) for moved in sides):
                 raise InputError(f"systematics[{name!r}] must be Varied, with scores, where ScoredEvents are given")
     found = scored_variations(model, signal, given)
     before = events.arrays()[2] if isinstance(events, ScoredEvents) else events.weight
@@ -217,19 +208,68 @@ def shift_table(scored: ScoredEvents, cut: float, systematics: Systematics | Non
     if systematics is None:
         return None
     found = yield_shifts([cut, np.inf], scored, systematics=systematics)
-    moves = dict(zip(found.up, found.background_shifts(), strict=True))
     notes = tuple(
         f"Systematic {name!r} moves no background at the cut: it changes nothing there."
-        for name, (up, down) in moves.items()
-        if not (up.any() or down.any())
+        for name, moved in zip(found.up, found.background_shifts(), strict=True)
+        if not np.any(moved)
     )
 
-    def change(name: str, *, signal: bool, up: bool) -> float:
-        moved = found.yields(signal=signal, of=(found.up if up else found.down)[name]).sum()
-        return float(moved / found.yields(signal=signal).sum() - 1)
+    def change(moved: Any, *, signal: bool) -> float:
+        return float(found.yields(signal=signal, of=moved).sum() / found.yields(signal=signal).sum() - 1)
 
     shifts = [
-        Shift(name, *(change(name, signal=signal, up=up) for signal in (True, False) for up in (True, False)))
+        Shift(name, *(change(side[name], signal=signal) for signal in (True, False) for side in (found.up, found.down)))
         for name in found.up
     ]
     return ShiftTable(shifts, found.significance, found.known_background, found.waterfall(), notes)
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePanel:
+    """Bins of one score, from the lowest to the highest."""
+
+    name: str
+    backgrounds: list[str]  # the largest first
+    shares: Array  # (n_backgrounds, n_bins): of the background of each bin
+    control: BoolArray  # (n_bins,): where the moved background exceeds s + b, so that a fit measures it
+    waterfall: list[tuple[str, float]]
+    constraints: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class ProfiledPicture:
+    """The plain score of a model, if events have features, and the one that knows the systematics."""
+
+    panels: list[ScorePanel]
+    pulls: dict[str, float]
+    narrow: list[str]  # systematics that the data constrain to less than half of their size
+
+
+def profiled_picture(
+    model: Any, events: Events | ScoredEvents, scored: ScoredEvents, varied: Systematics | None, given: Any
+) -> ProfiledPicture | None:
+    """Fill bins of both scores; None for other models, and without systematics."""
+    if varied is None or getattr(model, "goal", None) != "discovery":
+        return None
+    panels = []
+    if isinstance(events, Events) and any(model.pulls_.values()):
+        plain = copy(model)
+        plain.pulls_ = dict.fromkeys(model.pulls_, 0.0)  # at which t rises with s/b
+        other = replace(scored, score=signal_probability(plain, events))
+        moved = score_systematics(plain, events, other, given)
+        assert moved is not None  # as `varied`
+        panels.append(_panel("plain score", other, moved, control=False))
+    panels.append(_panel("score t", scored, varied, control=True))
+    narrow = [name for name, width in panels[-1].constraints.items() if width < NARROW]
+    return ProfiledPicture(panels, model.pulls_, narrow)
+
+
+def _panel(name: str, scored: ScoredEvents, systematics: Systematics, *, control: bool) -> ScorePanel:
+    score, signal, weight = scored.arrays()
+    edges = bin_edges(np.asarray(score, dtype=np.float64), signal, weight)
+    found = yield_shifts(edges, scored, systematics=systematics)
+    stack = largest_processes(found.nominal, signal=False)[::-1]
+    filled = np.maximum([one.values for one in stack], 0.0)
+    shares = filled / np.maximum(filled.sum(axis=0), np.finfo(float).tiny)
+    below = (edges[1:] <= _NO_EXCESS) & control
+    return ScorePanel(name, [one.name for one in stack], shares, below, found.waterfall(), found.constraints())

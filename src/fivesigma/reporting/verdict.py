@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,9 +14,9 @@ import fivesigma
 from fivesigma._tools.extras import versions_in_use
 from fivesigma._types import Array, BoolArray
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
-from fivesigma.cut.bootstrap import Interval, paired_difference
+from fivesigma.cut.bootstrap import Interval, Paired, paired_difference
 from fivesigma.datasets.columns import Columns
-from fivesigma.datasets.digest import MOST_ROWS, digest_of, events_digest, row_digests
+from fivesigma.datasets.digest import digest_of, events_digest, recognise, row_digests
 from fivesigma.datasets.events import Events
 from fivesigma.reporting.cuts import CutTable, utility_label
 from fivesigma.scored.scored_events import ScoredEvents
@@ -37,18 +37,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The baseline on the same events, and the paired difference (model less baseline)."""
+    """The baseline on the same events."""
 
     name: str
-    significance: float
-    interval: Interval
     cut: float
     s: float
     b: float
-    difference: float
-    difference_interval: Interval
-    difference_error: float
-    sentence: str
+    pair: Paired  # the baseline first, then the model, and their paired difference
+
+    @property
+    def sentence(self) -> str:
+        """Which of the two is ahead."""
+        said = self.pair.ahead("the baseline", "the model")
+        return f"{said[0].upper()}{said[1:]}."
 
 
 @dataclass(frozen=True)
@@ -98,20 +99,8 @@ def verdict_of(
     pair = paired_difference(other, selected, signal, weight, utility, **bootstrap)
     comparison = None
     if baseline is not None:
-        sentence = pair.ahead("the baseline", "the model")
-        comparison = Comparison(
-            name=_kind(baseline[0]),
-            significance=pair.first,
-            interval=pair.first_interval,
-            cut=float(baseline[0].cut_),
-            s=s,
-            b=b,
-            difference=pair.difference,
-            difference_interval=pair.difference_interval,
-            difference_error=pair.difference_error,
-            sentence=f"{sentence[0].upper()}{sentence[1:]}.",
-        )
-    row = table.chosen
+        comparison = Comparison(_kind(baseline[0]), float(baseline[0].cut_), s, b, pair)
+    at_cut = ("fraction", "s", "b", "effective_s", "effective_b")
     return Verdict(
         name=_kind(model) if baseline is not None else type(model).__name__,
         utility=utility_label(utility),
@@ -119,11 +108,7 @@ def verdict_of(
         interval=pair.second_interval,
         level=bootstrap["level"],
         cut=float(model.cut_),
-        fraction=float(table.fraction[row]),
-        s=float(table.s[row]),
-        b=float(table.b[row]),
-        effective_s=float(table.effective_s[row]),
-        effective_b=float(table.effective_b[row]),
+        **{name: float(getattr(table, name)[table.chosen]) for name in at_cut},
         total_s=float(table.s[0]),
         total_b=float(table.b[0]),
         comparison=comparison,
@@ -133,40 +118,32 @@ def verdict_of(
 
 def _kind(model: Any) -> str:
     """Name a model so that plain and cascade can be told apart."""
-    plain = getattr(model, "cascade", True) is False or getattr(model, "max_rounds", None) == 0
-    if plain:
+    if getattr(model, "cascade", True) is False:
         return "plain model"
     name = type(model).__name__
     return next((kind for kind in ("Pool", "Cascade") if kind in name), name).lower()
 
 
-def _findings(weight: Array, table: CutTable, utility: Utility) -> list[Finding]:
+def _findings(weight: Array, table: CutTable, utility: Utility) -> Iterator[Finding]:
     """What these events themselves say."""
-    out = []
     few = float(table.effective_b[table.chosen])
+    rests = f"The background above the cut rests on {few:.{0 if few >= MIN_EFFECTIVE else 1}f} effective events"
     if few < MIN_EFFECTIVE:
-        text = (
-            f"The background above the cut rests on {few:.1f} effective events, fewer than {MIN_EFFECTIVE:.0f}: "
-            "neither b nor the significance can be trusted."
-        )
-        out.append(Finding("warning", text))
+        fewer = f"fewer than {MIN_EFFECTIVE:.0f}: neither b nor the significance can be trusted"
+        yield Finding("warning", f"{rests}, {fewer}.")
     elif few < FEW:
-        known = 100 * few**-0.5
-        text = f"The background above the cut rests on {few:.0f} effective events, so b is known to {known:.0f} %."
-        out.append(Finding("note", text))
+        yield Finding("note", f"{rests}, so b is known to {100 * few**-0.5:.0f} %.")
     if table.floor < MIN_EFFECTIVE:
         text = "There is little background in all: cuts that keep as little as one effective event are shown."
-        out.append(Finding("warning", text))
+        yield Finding("warning", text)
     negative = weight < 0
     if negative.any():
-        lost = -weight[negative].sum() / np.abs(weight).sum()
-        shares = (100 * float(negative.mean()), 100 * lost)
+        shares = 100 * float(negative.mean()), 100 * float(-weight[negative].sum() / np.abs(weight).sum())
         text = "{:.1f} % of the events have negative weights, with {:.1f} % of the absolute weight.".format(*shares)
-        out.append(Finding("note", text))
+        yield Finding("note", text)
     if not utility.guaranteed:
         text = f"{type(utility).__name__} is not convex: a smaller weighted error does not have to raise it."
-        out.append(Finding("note", text))
-    return out
+        yield Finding("note", text)
 
 
 @dataclass(frozen=True)
@@ -217,18 +194,22 @@ def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Eve
     if isinstance(events, ScoredEvents):
         return []  # without features nothing can be known
     out = []
-    shared, all_of_them = _shared(model, events, trained_on)
+    names = Columns.of_model(model).feature_names or None
+    known = np.asarray(getattr(model, "training_rows_", ()), dtype=np.uint64)
+    if trained_on is not None:
+        known = np.unique(row_digests(trained_on.table(names)))
+    shared = recognise(events.table(names), known)
     by = getattr(model, "by", None)
-    if shared and by is not None:
+    if shared.seen and by is not None:
         text = (
             f"{shared} are training events. Each was scored by the fits that did not see its fold ({by}), so the "
             "significance is that of new events, but for the cut, which was chosen on all of them."
         )
         out.append(Finding("note", text))
-    elif all_of_them:
+    elif shared.seen == shared.told and shared.distinct:
         text = "The model was trained on all of these events: the significance is too high. Report on others."
         out.append(Finding("warning", text))
-    elif shared:
+    elif shared.seen:
         text = f"{shared} have the features of training events: if they are the same, the significance is too high."
         out.append(Finding("warning", text))
     if trained_on is not None:
@@ -240,27 +221,6 @@ def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Eve
             ).format(*(f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in (*then, *now)))
             out.append(Finding("note", text))
     return out
-
-
-def _shared(model: Any, events: Events, trained_on: Events | None) -> tuple[str, bool]:
-    """How many events have the features of training events, in words (empty if none), and whether all are the same."""
-    names = Columns.of_model(model).feature_names or None
-    here = row_digests(events.table(names))
-    if trained_on is not None:
-        known = np.unique(row_digests(trained_on.table(names)))
-    else:
-        known = np.asarray(getattr(model, "training_rows_", ()), dtype=np.uint64)
-    if not known.size:
-        return "", False
-    # A model keeps the smallest digests of its training events, so only events with as small ones can be known again.
-    told = here <= known[-1] if trained_on is None and known.size == MOST_ROWS else np.ones(here.size, dtype=bool)
-    seen = np.isin(here[told], known)
-    if not seen.any():
-        return "", False
-    different = np.unique(here).size > 0.9 * here.size  # so that equal features mean equal events
-    if told.all():
-        return f"{seen.sum():,} of {here.size:,} events", bool(seen.all()) and different
-    return f"about {100 * seen.mean():.2g} % of the events", bool(seen.all()) and different
 
 
 def feature_names_of(model: Any, final: Any, events: Events | ScoredEvents) -> tuple[str, ...]:
@@ -289,7 +249,7 @@ def provenance_of(
     model: Any, final: Any, events: Events | ScoredEvents, trained_on: Events | None, command: str
 ) -> Provenance:
     """Gather what is known."""
-    history = getattr(final, "history_", [])
+    history, chosen = getattr(final, "history_", []), getattr(final, "choice_", None)  # an `AutoClassifier` says why
     given = events.notes if isinstance(events, Events) else ("The scores were given, not computed here.",)
     hashed = data_hash(trained_on) if trained_on is not None else str(getattr(final, "data_hash_", ""))
     return Provenance(
@@ -304,14 +264,8 @@ def provenance_of(
         versions={"fivesigma": fivesigma.__version__, **versions_in_use()},
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=command,
-        notes=[*_choice(final), *given],
+        notes=[*([f"Chosen on held-out events: {chosen}."] if chosen else []), *given],
     )
-
-
-def _choice(model: Any) -> list[str]:
-    """What an `AutoClassifier` chose, and why."""
-    said = getattr(model, "choice_", None)
-    return [f"Chosen on held-out events: {said}."] if said else []
 
 
 def _parameters(model: Any) -> dict[str, str]:

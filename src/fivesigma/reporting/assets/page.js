@@ -1,7 +1,7 @@
 // The page: figures from the embedded table, and the slider that moves the cut in all of them.
 (() => {
   const D = JSON.parse(document.getElementById("data").textContent);
-  const { cuts, progress, scores, verdict } = D;
+  const { cuts, progress, scores, verdict, overtraining, profiled } = D;
   const known = (values) => values.filter((v) => v !== null);
   const extent = (values) => [Math.min(...known(values)), Math.max(...known(values))];
   const rows = cuts.cut.map((_, i) => i);
@@ -138,6 +138,48 @@
     layers: [{ type: "line", x: counting.map((i) => cuts.efficiency[i]), y: counting.map((i) => cuts.purity[i]), colour: "var(--accent)" }],
     mark: (i) => (cuts.significance[i] === null ? null : [cuts.efficiency[i], cuts.purity[i]]),
   });
+
+  for (const [k, one] of (overtraining ? overtraining.classes : []).entries()) {
+    const { edges } = overtraining;
+    const centre = one.here.map((_, i) => (edges[i] + edges[i + 1]) / 2);
+    const colour = one.name === "signal" ? "var(--signal)" : "var(--accent)";
+    const [x, y] = stepXY(edges, one.training);
+    const reach = one.here.map((v, i) => v + one.here_error[i]);
+    const top = Math.max(...one.training, ...reach);
+    const least = Math.min(...[...one.training, ...one.here].filter((v) => v > 0));
+    const log = top > 50 * least; // the events near the cut would lie on the axis
+    add(`fig-overtraining-${k}`, {
+      alt: `Score of ${one.name} in training and here`, ratio: 0.62,
+      x: { label: "score", domain: [edges[0], edges.at(-1)] },
+      y: { label: "density", log, domain: log ? [least / 2, 2 * top] : [0, 1.05 * top] },
+      layers: [
+        { type: "band", x, low: y.map(() => 0), high: y, colour, label: "training events" },
+        { type: "bars", x: centre, low: one.here.map((v, i) => v - one.here_error[i]), high: reach, colour },
+        { type: "points", x: centre, y: one.here.map((v) => (v > 0 || !log ? v : null)), radius: 3, colour, label: "these events" },
+      ],
+      markLine: true,
+      mark: (i) => [cuts.cut[i], null],
+    });
+  }
+
+  for (const [k, panel] of (profiled ? profiled.panels : []).entries()) {
+    const edges = Array.from({ length: panel.control.length + 1 }, (_, i) => i);
+    const [x, marked] = stepXY(edges, panel.control.map((yes) => (yes ? 0.03 : 0)));
+    let floor = panel.control.map(() => 0);
+    const layers = panel.backgrounds.map((name, j) => {
+      const low = floor;
+      floor = low.map((v, i) => v + panel.shares[j][i]);
+      return { type: "band", opacity: 0.9, x, low: stepXY(edges, low)[1], high: stepXY(edges, floor)[1], colour: `var(--p${j % 7})`, label: name };
+    });
+    if (panel.control.some(Boolean)) {
+      layers.push({ type: "band", opacity: 1, x, low: marked.map(() => 0), high: marked, colour: "var(--ink)", label: "control regions" });
+    }
+    add(`fig-profiled-${k}`, {
+      alt: `Share of each background in the bins of the ${panel.name}`, ratio: 0.62, layers,
+      x: { label: "bin of the score, the lowest first", domain: [0, edges.length - 1] },
+      y: { label: "share of the background", domain: [0, 1] },
+    });
+  }
 
   // The slider moves over the rows of the embedded table; nothing is computed here.
   const slider = document.getElementById("cut");

@@ -114,7 +114,7 @@ def _pack_net(packer: Packer, value: Any, where: str) -> dict[str, Any]:
         return packed
     arrays = {_LAYER.format(k): layer for k, layer in enumerate(value.weights_)}
     arrays |= {name: getattr(value.inputs_, name).astype(dtype) for name, dtype in _INPUTS.items()}
-    names = ("classes_", "n_features_in_", "feature_names_in_", "loss_")
+    names = ("classes_", "n_features_in_", "feature_names_in_", "loss_", "training_rows_")
     fitted = {name: getattr(value, name) for name in names if hasattr(value, name)}
     file = packer.add_file(safetensors.save(arrays), ".safetensors")
     return {**packed, "fitted": packer.pack(fitted, where), "file": file}

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from fivesigma._tools.progress import end_if_given_up, signalled
-from fivesigma.cli.words import TERMINATED, orderly_end
+from fivesigma.cli import TERMINATED, orderly_end
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
