@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.yields import check_size, check_weights, name_rows
+from fivesigma.yields import check_size, check_weights, name_rows, number_names
 
 _SUM_TOLERANCE = 0.01  # half-precision probabilities of a few classes still pass
 CHUNK = 1 << 16  # events at a time, so that what is computed on the way stays small
@@ -170,22 +170,6 @@ def check_scores(scores: ArrayLike, n_columns: int) -> Array:
     return given
 
 
-def _numbered(labels: AnyArray) -> tuple[list[str], IntArray]:
-    """Distinct labels as text, and the number of that of each event; a few comparisons are faster than a sort."""
-    seen: list[str] = []
-    codes = np.full(labels.size, -1, dtype=np.intp)
-    at = 0
-    while True:
-        codes[labels == labels[at]] = len(seen)
-        if codes[at] < 0:
-            raise InputError(f"process is not a name in row {at}, where it is {labels.tolist()[at]!r}")
-        seen.append(str(labels[at]))
-        left = codes < 0
-        at = int(left.argmax())
-        if not left[at]:
-            return seen, codes
-
-
 def check_sample(scores: ArrayLike, process: ArrayLike, sample_weight: ArrayLike, roles: Roles) -> ClassSample:
     """Check events against their roles.
 
@@ -197,7 +181,7 @@ def check_sample(scores: ArrayLike, process: ArrayLike, sample_weight: ArrayLike
     labels: AnyArray = np.asarray(process)
     if labels.shape != weight.shape:
         raise InputError(f"process has shape {labels.shape} for {weight.size} events")
-    seen, codes = _numbered(labels)
+    seen, codes = number_names(labels)
     unnamed = [name for name in seen if name not in roles.columns]
     absent = [name for name in roles.columns if name not in seen]
     for name in absent:
