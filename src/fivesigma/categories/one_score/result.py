@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above, panel_below
 from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma._types import AnyArray, Array, IntArray
-from fivesigma.categories.density_ratios import OneRatio
+from fivesigma.categories.class_ratios import OneRatio
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import events_above, from_zero
 from fivesigma.categories.workspace import histogram_of, to_pyhf

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.density_ratios import fit_ratio
+from fivesigma.categories.class_ratios import fit_ratio
 from fivesigma.categories.floors import Floors, check_number
 from fivesigma.categories.one_score.dual import Optimum, search
 from fivesigma.categories.one_score.exact import (

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fivesigma._types import Array, IntArray
+from fivesigma.categories.class_ratios import Ratios
 from fivesigma.categories.class_sample import CHUNK, ClassSample, added, densities
-from fivesigma.categories.density_ratios import Ratios
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import MAX_EDGES, Grid, best_edges, best_totals, candidate_cuts
 from fivesigma.categories.several_signals.ascent import assign

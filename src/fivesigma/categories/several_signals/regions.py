@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
+from fivesigma.categories.class_ratios import Ratios, check_prior, fit_ratios
 from fivesigma.categories.class_sample import (
     ClassSample,
     Points,
@@ -23,7 +24,6 @@ from fivesigma.categories.class_sample import (
     information,
     summed,
 )
-from fivesigma.categories.density_ratios import Ratios, check_prior, fit_ratios
 from fivesigma.categories.floors import Floors, check_number
 from fivesigma.categories.several_signals.ascent import (
     Problem,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fivesigma.categories import Categories
+from fivesigma.categories.class_ratios import OneRatio, Ratios
 from fivesigma.categories.class_sample import Roles
-from fivesigma.categories.density_ratios import OneRatio, Ratios
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories
