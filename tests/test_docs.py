@@ -225,6 +225,19 @@ def resolve(name: str) -> bool:
     return True
 
 
+def test_messages_of_the_questions_are_those_of_the_library() -> None:
+    text = (DOCS / "help" / "faq.md").read_text()
+    messages = re.findall(r"\*\*`([^`]+)`\*\*", text[text.index("## Messages") : text.index("## Use")])
+    source = "".join(path.read_text() for path in (ROOT / "src" / "fivesigma").rglob("*.py"))
+    assert len(messages) >= 9
+    assert [message for message in messages if message not in source] == []
+
+
+def test_pages_of_the_guide_are_short() -> None:
+    lines = {page.name: page.read_text().count("\n") for page in (DOCS / "guide").glob("*.md")}
+    assert {name: n for name, n in lines.items() if n > 150} == {}
+
+
 COMMAND = re.compile(r"\bfivesigma ((?:[a-z]+[ -])*[a-z]+)\b(.*)")
 
 

@@ -44,11 +44,10 @@ def test_commands_of_the_readme_are_targets_of_the_makefile() -> None:
         assert f"\n{target}:" in makefile
 
 
-def calls_in_tables() -> list[str]:
-    """Calls of the library in the tables of README, guide and help, with something in place of what is left out."""
-    pages = [ROOT / "README.md", *(ROOT / "docs" / "guide").glob("*.md"), *(ROOT / "docs" / "help").glob("*.md")]
-    lines = [line for page in pages for line in page.read_text().splitlines() if line.startswith("|")]
-    cells = [cell for line in lines for cell in re.findall(r"`([^`]+)`", line)]
+def calls_in_prose() -> list[str]:
+    """Calls of the library within lines of text and tables, with something in place of what is left out."""
+    texts = [re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE) for page in PAGES]
+    cells = [cell for text in texts for cell in re.findall(r"`([^`\n]+)`", text)]
     filled = [re.sub(r"…|\.\.\.", "None", cell.replace(", …", "").replace(", ...", "")) for cell in cells]
     return sorted({cell for cell in filled if re.match(r"(fivesigma\.)?[A-Za-z_]+\(.*\)$", cell) and _known(cell)})
 
@@ -58,16 +57,17 @@ def _known(call: str) -> bool:
     return name in fivesigma.__all__ and callable(getattr(fivesigma, name))
 
 
-@pytest.mark.parametrize("call", calls_in_tables())
-def test_calls_of_the_tables_fit_their_signatures(call: str) -> None:
+@pytest.mark.parametrize("call", calls_in_prose())
+def test_calls_in_prose_fit_their_signatures(call: str) -> None:
     node = ast.parse(call.removeprefix("fivesigma."), mode="eval").body
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         node = node.func.value  # the first of a chain of calls
     assert isinstance(node, ast.Call)
-    if [ast.unparse(one) for one in node.args] == ["None"] and not node.keywords:
-        return  # the arguments are left out: "scan(...)"
     function: Any = getattr(fivesigma, ast.unparse(node.func))
-    inspect.signature(function).bind(*node.args, **{str(word.arg): word.value for word in node.keywords})
+    signature = inspect.signature(function)
+    is_cut_short = "None" in map(ast.unparse, node.args)  # "scan(..., rule=...)"
+    bind = signature.bind_partial if is_cut_short else signature.bind
+    bind(*node.args, **{str(word.arg): word.value for word in node.keywords})
 
 
 def _range(gains: Iterable[float]) -> str:

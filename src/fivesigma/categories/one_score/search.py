@@ -194,7 +194,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             if name in whole:
                 raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
             raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
-        ranking, events = BinnedRanking(score).purest(), score
+        ranking, events = BinnedRanking(score).cuts(), score
     else:
         if not isinstance(score, ScoredEvents) and np.ndim(score) == 2:
             ratio = fit_ratio(score, y, sample_weight, process, processes, pos_label, calibrate=calibrate)
