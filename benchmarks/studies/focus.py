@@ -131,12 +131,12 @@ def grow(library: str, problem: Problem, focus: Focus | None, seed: int) -> tupl
     for n in range(1, max(looks) + 1):
         start = time.process_time()
         if focus is not None and n > focus.start and (n - 1 - focus.start) % EVERY == 0:
-            found = scan(grower.score_held_out()[: held.size], held_out.is_signal, held_out.weight, utility=UTILITY)
-            grower.set_weights(weight * focus.factors(grower.score_train(), classes, weight, found.fraction))
+            found = scan(grower.score()[: held.size], held_out.is_signal, held_out.weight, utility=UTILITY)
+            grower.set_weights(weight * focus.factors(grower.score(held_out=False), classes, weight, found.fraction))
         grower.grow()
         spent += time.process_time() - start
         if n in looks:
-            scores[n], seconds[n] = grower.score_held_out()[held.size :], spent
+            scores[n], seconds[n] = grower.score()[held.size :], spent
     return scores, seconds
 
 

@@ -26,7 +26,7 @@ from fivesigma import AMS2, CascadeClassifier, CascadePool, DecomposedClassifier
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError
 from fivesigma.learners import default_regressor, libraries
-from fivesigma.learners.decomposition import fit_mean_weight
+from fivesigma.learners.density_ratios import fit_mean_weight
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
 

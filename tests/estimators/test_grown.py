@@ -115,7 +115,7 @@ def test_constant_u_is_plain_training_tree_for_tree(library: str) -> None:
 
 
 def _seed_of(model: GrownCascadeClassifier) -> int:
-    from fivesigma.estimators.parallel import spread_seeds
+    from fivesigma.estimators.running import spread_seeds
 
     return spread_seeds(model.random_state, 2)[1]
 
@@ -131,7 +131,7 @@ def test_weights_set_between_trees_change_the_trees(library: str) -> None:
         g.grow()
         g.set_weights(late)
         g.grow()
-    assert first.score_held_out().mean() > second.score_held_out().mean() + 0.005
+    assert first.score().mean() > second.score().mean() + 0.005
     # Even weights are not ignored.
     second.set_weights(np.ones(4000))
     second.grow()
@@ -139,7 +139,7 @@ def test_weights_set_between_trees_change_the_trees(library: str) -> None:
     for late in (heavy, light, light):
         third.set_weights(late)
         third.grow()
-    assert not np.allclose(second.score_held_out(), third.score_held_out())
+    assert not np.allclose(second.score(), third.score())
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -150,8 +150,8 @@ def test_scores_of_the_cache_are_those_of_the_model(library: str) -> None:
     for _ in range(5):
         g.grow()
     model = g.model(5)
-    assert np.allclose(g.score_held_out(), model.signal_probability(X[3000:]), atol=1e-6)
-    assert np.allclose(g.score_train(), model.signal_probability(X[:3000]), atol=1e-6)
+    assert np.allclose(g.score(), model.signal_probability(X[3000:]), atol=1e-6)
+    assert np.allclose(g.score(held_out=False), model.signal_probability(X[:3000]), atol=1e-6)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

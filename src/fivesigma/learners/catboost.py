@@ -122,16 +122,10 @@ class CatBoostGrower:
         booster.fit(self._pool, init_model=None if self._booster is None else self._booster.copy())
         self._booster, self._n_trees = booster, self._n_trees + 1
 
-    def score_held_out(self) -> Array:
-        """P(signal) of the held-out rows."""
-        return self._score(1)
-
-    def score_train(self) -> Array:
-        """P(signal) of the training rows."""
-        return self._score(0)
-
-    def _score(self, k: int) -> Array:
-        """Margins gain the trees that have grown since they were last asked for."""
+    def score(self, *, held_out: bool = True) -> Array:
+        """P(signal) of the held-out or of the training rows."""
+        k = int(held_out)
+        # Margins gain the trees that have grown since they were last asked for.
         if self._booster is not None and self._scored[k] < self._n_trees:
             self._margins[k] += _margin(self._booster, self._tables[k], self._threads, self._scored[k], self._n_trees)
             self._scored[k] = self._n_trees

@@ -25,16 +25,10 @@ class Model(Protocol):
 
 
 class Trainer(Protocol):
-    """A learner bound to its training events and to the events that it is judged on."""
+    """A learner bound to its training events."""
 
     def fit(self, weight: Array) -> Model:
         """Train anew with learner weights of the training rows."""
-
-    def score_held_out(self, model: Any) -> Array:
-        """P(signal) of the held-out rows."""
-
-    def score_train(self, model: Any) -> Array:
-        """P(signal) of the training rows."""
 
 
 class Grower(Protocol):
@@ -46,11 +40,8 @@ class Grower(Protocol):
     def grow(self) -> None:
         """Add a tree."""
 
-    def score_held_out(self) -> Array:
-        """P(signal) of the held-out rows, from the library's cache."""
-
-    def score_train(self) -> Array:
-        """P(signal) of the training rows, from the library's cache."""
+    def score(self, *, held_out: bool = True) -> Array:
+        """P(signal) of the held-out or of the training rows, from the library's cache."""
 
     def model(self, n_trees: int) -> Model:
         """Return the first trees as a model."""

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from fivesigma._tools.extras import need
 from fivesigma.blend import Blend
 from fivesigma.errors import InputError, StoreError
-from fivesigma.learners.decomposition import MeanWeight, RatioModel
+from fivesigma.learners.density_ratios import MeanWeight, RatioModel
 from fivesigma.learners.libraries import LIBRARIES, library_of
 from fivesigma.learners.protocols import Library
 from fivesigma.learners.sklearn import SklearnModel
