@@ -42,7 +42,8 @@ from fivesigma import scan
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets import Events, make_htautau
-from fivesigma.learners import Binding, bind_grower
+from fivesigma.learners.libraries import bind_grower
+from fivesigma.learners.protocols import Binding
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 RESULTS = Path(__file__).parent / "focus.json"

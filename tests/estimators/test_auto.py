@@ -22,7 +22,8 @@ from fivesigma.estimators.blended import WINDOW, Choice, choose_blend
 from fivesigma.estimators.running import spread_seeds
 from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, libraries
+from fivesigma.learners import libraries
+from fivesigma.learners.protocols import Binding
 from tests.estimators.blobs import YIELDS, make_blobs
 
 X, Y, W = make_blobs()

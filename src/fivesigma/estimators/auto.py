@@ -26,14 +26,16 @@ from fivesigma.estimators.running import run_parallel, spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import LIBRARIES, Binding, default_regressor
 from fivesigma.learners.libraries import (
     HISTOGRAM,
+    LIBRARIES,
     check_parameters,
+    default_regressor,
     installed_library,
     make_like_grown,
     tree_parameters,
 )
+from fivesigma.learners.protocols import Binding
 from fivesigma.store.checkpoint import Checkpoint
 
 PLAIN, CASCADE, DECOMPOSED, NET = "plain", "cascade", "decomposed", "net"

@@ -19,9 +19,9 @@ from fivesigma.estimators.moved_events import Contrast, FoldedEvents
 from fivesigma.estimators.running import PoolProgress, run_parallel
 from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Model
 from fivesigma.learners.density_ratios import ContrastTrainer, stack_tables
 from fivesigma.learners.libraries import installed_library, make_like_grown
+from fivesigma.learners.protocols import Model
 from fivesigma.store import load_value
 from fivesigma.store.checkpoint import Checkpoint
 

@@ -18,9 +18,10 @@ from fivesigma.estimators.running import reporting, spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, check_learner, default_learner, default_regressor
 from fivesigma.learners.density_ratios import RatioModel, check_regressor, fit_ratio_model
-from fivesigma.learners.libraries import HISTOGRAM, library_of
+from fivesigma.learners.libraries import HISTOGRAM, default_learner, default_regressor, library_of
+from fivesigma.learners.protocols import Binding
+from fivesigma.learners.sklearn import check_learner
 from fivesigma.store import from_parts, to_parts
 from fivesigma.store.checkpoint import Checkpoint
 

@@ -21,8 +21,8 @@ from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, Signifi
 from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
 from fivesigma.estimators.streamed import read_stream
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import LIBRARIES, Binding, Model, bind_grower, check_library
-from fivesigma.learners.libraries import tree_parameters
+from fivesigma.learners.libraries import LIBRARIES, bind_grower, check_library, tree_parameters
+from fivesigma.learners.protocols import Binding, Model
 from fivesigma.learners.xgboost import MEMORY, cache_folder
 from fivesigma.significance import resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
@@ -193,20 +193,21 @@ class GrownCascadeClassifier(SignificanceClassifier):
                 raise InputError(f"{name} needs all events in memory; leave it out for an EventStream")
         self.utility_ = resolve_utility(self.utility, self.b_reg)
         split_seed, seed = spread_seeds(self.random_state, 2)
-        read = read_stream(stream, self.cv, split_seed, pos_label=self.pos_label, negative=self.negative_weights)
-        self.classes_, self.n_features_in_ = read.sample.classes, len(stream.feature_names)
+        options = {"pos_label": self.pos_label, "negative": self.negative_weights}
+        sample, splits = read_stream(stream, self.cv, split_seed, **options)
+        self.classes_, self.n_features_in_ = sample.classes, len(stream.feature_names)
         self.feature_names_in_ = np.array(stream.feature_names, dtype=object)
-        self.columns_, shape = asdict(stream.columns), read.table.shape
-        data = read.table.fingerprint(), read.sample.signal, read.sample.weight
-        checkpoint = Checkpoint.of(self, self._checkpoint_interval(), *data)
+        self.columns_, table = asdict(stream.columns), sample.X
+        interval = self._checkpoint_interval()
+        checkpoint = Checkpoint.of(self, interval, table.fingerprint(), sample.signal, sample.weight)
         try:
-            with cache_folder(self.memory, self.cache, shape) as cache:
-                growth, start = self._growth(read.sample, read.splits, seed, cache)
-                total, self.data_hash_ = read.sample.totals[0], read.table.digest(read.sample)
-                self.training_rows_ = read.table.rows
+            with cache_folder(self.memory, self.cache, table.shape) as cache:
+                growth, start = self._growth(sample, splits, seed, cache)
+                total, self.data_hash_ = sample.totals[0], table.digest(sample)
+                self.training_rows_ = table.rows
                 if self.monitor_every or self.update == "train":
                     _ = growth.training  # while the events are still there
-                del data, read  # the boosters have what they need: let go of the rest before they grow
+                del sample, splits  # the boosters have what they need: let go of the rest before they grow
                 growth.forget()
                 try:
                     self._train_and_tune(growth, start, total, checkpoint)

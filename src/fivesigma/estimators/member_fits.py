@@ -19,7 +19,7 @@ from fivesigma.estimators.running import PoolProgress, on_cluster, run_on_cluste
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import check_learner
+from fivesigma.learners.sklearn import check_learner
 from fivesigma.store import load_value, save_value, to_parts
 from fivesigma.store.checkpoint import Checkpoint
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import cached_property, partial
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
-import joblib
 import numpy as np
 from scipy.special import expit
 from sklearn.base import MetaEstimatorMixin
@@ -32,8 +31,9 @@ from fivesigma.estimators.running import spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Model, check_learner
 from fivesigma.learners.density_ratios import SHARE, fit_log_prior, log_odds, relative_shift
+from fivesigma.learners.protocols import Model
+from fivesigma.learners.sklearn import check_learner
 from fivesigma.likelihood.least_favourable import (
     Solution,
     efficient_direction,
@@ -72,20 +72,6 @@ class ProfiledRound:
     index: int
     pulls: dict[str, float]
     value: float
-
-
-@dataclass(frozen=True)
-class VariedSample(TrainingSample):
-    """Training events with their systematics as they were given."""
-
-    given: Mapping[str, Any] = field(default_factory=dict)
-    free: tuple[str, ...] = ()
-    events: Events | None = None
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the events and of all varied ones."""
-        return str(joblib.hash((super().digest, dict(self.given), self.free), hash_name="sha1"))
 
 
 @dataclass(repr=False, eq=False)
@@ -239,12 +225,11 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         names = (free,) if isinstance(free, str) else tuple(free)
         given = _freed({} if systematics is None else systematics, names)
         events = X if isinstance(X, Events) else None
-        return self._fit_checked(X, VariedSample(**_fields(sample), given=given, free=names, events=events))
+        return self._fit_checked(X, replace(sample, systematics=given, free=names, events=events))
 
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         if self.cut == "zero":
             raise InputError("cut='zero' is the sign of a margin, which this score does not have: use another cut")
-        assert isinstance(sample, VariedSample)  # as `fit` makes it
         split_seed, search_seed, *seeds = spread_seeds(self.random_state, 4)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
         rows = np.concatenate([rows for _, rows in splits])
@@ -298,7 +283,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         best = self.history_[0]
         for one in self.history_[1:]:
             best = one if self._better(one.value, best.value) else best
-        self.pulls_ = {**dict.fromkeys(sample.given, 0.0), **best.pulls}
+        self.pulls_ = {**dict.fromkeys(sample.systematics, 0.0), **best.pulls}
         self.constraints_ = filled[best.index].constraints()
         self.choice_ = self._sentence(best, bins.judge(plain, []).value, plain.free)
 
@@ -448,7 +433,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _learners(self) -> list[Any]:
         return [learner for learner in (self.estimator, self.shape_estimator) if learner is not None]
 
-    def _read(self, sample: VariedSample, nominal: FoldedEvents, seed: int) -> list[TrainingSystematic]:
+    def _read(self, sample: TrainingSample, nominal: FoldedEvents, seed: int) -> list[TrainingSystematic]:
         """Check the systematics; each varied event belongs to a split."""
         folds, ids = None, None
         if sample.events is not None:
@@ -460,7 +445,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
                     return np.searchsorted(known, events.folds(int(self.cv), by=self.by))
 
         reader = SystematicsReader(nominal, sample.classes, ids, partial(_features, sample), folds, seed)
-        return [reader.read(name, value) for name, value in sample.given.items()]
+        return [reader.read(name, value) for name, value in sample.systematics.items()]
 
     def decision_function(self, X: Any) -> Array:
         """The score: t = ln (s + b)/(b + theta.Delta), or the efficient score of a measurement.
@@ -517,10 +502,6 @@ def check_sizes(bins: HeldOutBins) -> None:
                         f"{name} {side} makes the yield of {process!r} negative, {at.sum():.4g}; one standard "
                         "deviation cannot be that large: check the weights of the variation"
                     )
-
-
-def _fields(sample: TrainingSample) -> dict[str, Any]:
-    return {one.name: getattr(sample, one.name) for one in fields(TrainingSample)}
 
 
 def _freed(systematics: Mapping[str, Any], free: Sequence[str]) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from fivesigma.estimators.running import reporting, run_parallel, spread_seeds
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, Model, bind_learner, check_learner, default_learner
+from fivesigma.learners.libraries import bind_learner, default_learner
+from fivesigma.learners.protocols import Binding, Model
+from fivesigma.learners.sklearn import check_learner
 from fivesigma.store.checkpoint import Checkpoint
 
 

@@ -18,7 +18,8 @@ from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.cut.best_cut import MIN_EFFECTIVE, CutScan, floor_for, scan
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import LIBRARIES, Binding, Model, bind_grower
+from fivesigma.learners.libraries import LIBRARIES, bind_grower
+from fivesigma.learners.protocols import Binding, Model
 from fivesigma.significance import Utility
 from fivesigma.yields import effective_count, signal_and_background, yields_of
 

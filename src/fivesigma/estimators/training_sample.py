@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from sklearn.utils import _safe_indexing
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.datasets.digest import row_digests
+from fivesigma.datasets.events import Events
 from fivesigma.errors import DuplicatedEventsWarning, InputError
 from fivesigma.yields import (
     balanced_class_weights,
@@ -52,6 +53,10 @@ class TrainingSample:
     negative: str  # what a learner sees of negative weights
     data_hash: str | None = None  # digest of the table, if it is known
     groups: AnyArray | None = None  # group of each event, which no split may part
+    # Of a ProfiledClassifier: its systematics as they were given, those without a constraint, and the nominal `Events`.
+    systematics: Mapping[str, Any] = field(default_factory=dict)
+    free: tuple[str, ...] = ()
+    events: Events | None = None
 
     @classmethod
     def checked(
@@ -95,7 +100,8 @@ class TrainingSample:
     def digest(self) -> str:
         """Digest of the events; all fits of a pool have one sample, so that the table is hashed once."""
         table = self.X if self.data_hash is None else self.data_hash
-        return str(joblib.hash((table, self.signal, self.weight, self.process), hash_name="sha1"))
+        moved = (dict(self.systematics), self.free) if self.systematics else ()
+        return str(joblib.hash((table, self.signal, self.weight, self.process, *moved), hash_name="sha1"))
 
     @property
     def n_cells(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -115,11 +116,16 @@ def check_mapping(params: Any) -> dict[str, Any]:
 
 def make_classifier(library: str, n_trees: int, **params: Any) -> Any:
     """A classifier of the library, or of scikit-learn if it is ``"histogram"``."""
-    if library in LIBRARIES:
-        return LIBRARIES[library].classifier(n_trees, **params)
-    from sklearn.ensemble import HistGradientBoostingClassifier
+    return _make(library, 0, n_trees, params)
 
-    return HistGradientBoostingClassifier(max_iter=n_trees, early_stopping=False, **params)
+
+def _make(library: str, kind: int, n_trees: int, params: Mapping[str, Any]) -> Any:
+    if library == HISTOGRAM:
+        module: Any = importlib.import_module("sklearn.ensemble")
+        name = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")[kind]
+        return getattr(module, name)(max_iter=n_trees, early_stopping=False, **params)
+    own = LIBRARIES[library]
+    return getattr(need(library), own.learners[kind])(**{own.size: n_trees, **params, **own.settings})
 
 
 def make_like_grown(library: str, n_trees: int, **params: Any) -> Any:
@@ -138,12 +144,8 @@ def default_regressor(
 ) -> Any:
     """A regressor with gamma loss: of the best library that is installed, if none is named."""
     name = library or installed_library()
-    if name in LIBRARIES:
-        return LIBRARIES[name].regressor(n_trees, learning_rate, depth)
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    options = {"max_leaf_nodes": 2**depth - 1, "early_stopping": False, "learning_rate": learning_rate}
-    return HistGradientBoostingRegressor(loss="gamma", max_iter=n_trees, **options)
+    gamma = {"loss": "gamma", "max_leaf_nodes": 2**depth - 1} if name == HISTOGRAM else LIBRARIES[name].gamma(depth)
+    return _make(name, 1, n_trees, {"learning_rate": learning_rate, **gamma})
 
 
 def bind_grower(library: str, params: dict[str, Any], binding: Binding) -> Grower:

@@ -91,15 +91,6 @@ class LightGBMTrainer:
         return LightGBMModel((booster,), self._threads)
 
 
-def _classifier(n_trees: int, **params: Any) -> Any:
-    return need("lightgbm").LGBMClassifier(n_estimators=n_trees, verbosity=-1, **params)
-
-
-def _regressor(n_trees: int, learning_rate: float, depth: int) -> Any:
-    options = {"n_estimators": n_trees, "learning_rate": learning_rate, "num_leaves": 2**depth - 1, "verbosity": -1}
-    return need("lightgbm").LGBMRegressor(objective="gamma", **options)
-
-
 # Parameters that reach other machines or files, by the names that LightGBM's table of aliases has them under.
 _ELSEWHERE = (
     *("config", "task", "data", "valid", "input_model", "output_model", "output_result", "save_binary"),
@@ -234,14 +225,14 @@ LIBRARY = Library(
     model=LightGBMModel,
     can_bin_once=_can_bin_once,
     trainer=LightGBMTrainer,
-    classifier=_classifier,
-    regressor=_regressor,
+    learners=("LGBMClassifier", "LGBMRegressor"),
+    settings={"verbosity": -1},
+    gamma=lambda depth: {"objective": "gamma", "num_leaves": 2**depth - 1},
     parameters=_parameters,
     dump=_dump,
     load=_load,
     defaults=GROWER_DEFAULTS,
     aliases={other: name for name, others in _OTHER_NAMES.items() for other in others.split()},
     refused=dict.fromkeys(_ELSEWHERE, "it reaches files or other machines"),
-    learners=("LGBMClassifier", "LGBMRegressor"),
     always_grows=False,
 )

@@ -111,15 +111,6 @@ class XGBoostTrainer:
         return XGBoostModel(booster, self._missing, self._categorical)
 
 
-def _classifier(n_trees: int, **params: Any) -> Any:
-    return need("xgboost").XGBClassifier(n_estimators=n_trees, enable_categorical=True, **params)
-
-
-def _regressor(n_trees: int, learning_rate: float, depth: int) -> Any:
-    options = {"n_estimators": n_trees, "learning_rate": learning_rate, "max_depth": depth}
-    return need("xgboost").XGBRegressor(objective="reg:gamma", enable_categorical=True, **options)
-
-
 # In XGBoost's configuration, and no parameters.
 _STATE = frozenset(("name", "num_feature", "num_target", "specified_updater", "updater_seq"))
 
@@ -319,14 +310,14 @@ LIBRARY = Library(
     model=XGBoostModel,
     can_bin_once=_can_bin_once,
     trainer=XGBoostTrainer,
-    classifier=_classifier,
-    regressor=_regressor,
+    learners=("XGBClassifier", "XGBRegressor"),
+    settings={"enable_categorical": True},
+    gamma=lambda depth: {"objective": "reg:gamma", "max_depth": depth},
     parameters=_parameters,
     dump=_dump,
     load=_load,
     defaults=GROWER_DEFAULTS,
     aliases={"eta": "learning_rate"},
-    learners=("XGBClassifier", "XGBRegressor"),
     dump_learner=lambda estimator: bytes(estimator.get_booster().save_raw("ubj")),
     load_learner=lambda estimator, content: estimator.load_model(bytearray(content)),
     ending=".ubj",
