@@ -49,12 +49,11 @@ release-check:  ## wheel and sdist, and the tests of the sdist in a fresh enviro
 	cd build/release/sdist && ../venv/bin/python $(INSTALL) --build-constraint constraints.txt --group test ".[all]"
 	cd build/release/sdist && SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 ../venv/bin/python $(PYTEST) $(TESTS)
 
-bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json and docs/validation/benchmarks.md
+bench: $(READY)  ## the quick benchmarks; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
 
 study: $(READY)  ## the study of docs/validation/study.md: make study DATA=folder-of-events; resumes where it was stopped
 	$(BIN)/python -m benchmarks.studies.study all $(DATA) --jobs 2
-	$(BIN)/python -m benchmarks.studies.study figures
 
 study-screening: $(READY)  ## its first part, under half an hour
 	$(BIN)/python -m benchmarks.studies.study screening $(DATA) --jobs 2

@@ -12,14 +12,13 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
-PAGE = HERE.parent / "docs" / "validation" / "benchmarks.md"
 
 
 @dataclass(frozen=True)
@@ -132,22 +131,18 @@ def load() -> dict[str, Any]:
     return results
 
 
-def write_page() -> None:
-    """Put the tables between their markers in docs/validation/benchmarks.md; the text around them is left alone."""
-    page = PAGE.read_text()
+def as_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def tables() -> dict[str, str]:
+    """Results of each module of benchmarks, with what they depend on."""
     results = load()
+    out = {}
     for module in sorted({name.partition(".")[0] for name in results}):
-        start, end = f"<!-- results: {module} -->\n", "<!-- end -->"
-        if start not in page:
-            page = f"{page.rstrip()}\n\n## {module}\n\n{start}{end}\n"
-        before, _, rest = page.partition(start)
-        table = _table({name: r for name, r in results.items() if name.startswith(f"{module}.")})
-        page = before + start + table + end + rest.partition(end)[2]
-    PAGE.write_text(page)
-
-
-def _table(results: dict[str, Any]) -> str:
-    lines = [f"| {' | '.join(COLUMNS)} |", "|" + " --- |" * len(COLUMNS)]
-    lines += [f"| {' | '.join(Figure(**f).row())} |" for r in results.values() for f in r["figures"]]
-    worlds = sorted({"; ".join(f"{k} {v}" for k, v in r["environment"].items()) for r in results.values()})
-    return "\n".join([*lines, "", *worlds, ""])
+        found = [r for name, r in results.items() if name.startswith(f"{module}.")]
+        worlds = sorted({"; ".join(f"{k} {v}" for k, v in r["environment"].items()) for r in found})
+        rows = [Figure(**f).row() for r in found for f in r["figures"]]
+        out[module] = "\n\n".join([as_table(COLUMNS, rows), *worlds])
+    return out

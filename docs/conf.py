@@ -26,6 +26,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "mathml",
+    "measured",
     "no_break",
     "shell_cells",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import pkgutil
 import re
@@ -13,8 +14,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from benchmarks.tables import SOURCES, table, tables_of
 
 import fivesigma
+from fivesigma import cli
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -142,6 +145,146 @@ def test_python_is_run_or_at_least_compiles(page: Path) -> None:
 def test_no_line_is_taken_for_a_comment(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     assert not re.findall(r"^%.*", text, re.MULTILINE), "a line that begins with % is not shown"
+
+
+MEASURED = re.compile(r"^```\{measured\} (\S+)\n```$", re.MULTILINE)
+FIGURE = re.compile(r"\d+\.\d+ ± \d+\.\d+")
+
+
+def test_tables_that_are_made_from_results_are_all_shown() -> None:
+    shown = [name for page in PAGES for name in MEASURED.findall(page.read_text())]
+    assert sorted(shown) == sorted(set(shown)), "a table is shown twice"
+    for source in SOURCES:
+        if source != "fair-universe":  # one module makes the tables of both peers
+            assert set(tables_of(source)) >= {name.partition(".")[2] for name in shown if name.startswith(f"{source}.")}
+    assert all(re.search(r"20\d\d-\d\d-\d\d", table(name)) for name in shown), "a table has no date"
+
+
+NUMBERS = re.compile(r"^\|.*\| \**[+-]?\d+\.\d+(?: ± \d+\.\d+)?\** \|", re.MULTILINE)
+
+
+def sections(text: str) -> list[str]:
+    return re.split(r"^#+ ", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(DOCS)))
+def test_commands_of_benchmarks_exist(page: Path) -> None:
+    for module in re.findall(r"python -m (benchmarks[\w.]*\w)", page.read_text()):
+        assert importlib.util.find_spec(module) is not None, module
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "validation").glob("*.md")), ids=lambda p: p.name)
+def test_tables_that_are_typed_have_a_date(page: Path) -> None:
+    for section in sections(page.read_text()):
+        if NUMBERS.search(section):
+            assert re.search(r"20\d\d-\d\d-\d\d", section), f"{section.splitlines()[0]}: when was this measured?"
+
+
+def test_figures_in_prose_are_those_of_the_measurements() -> None:
+    """A number with its error, wherever it is quoted, stands on a page of the validation or in a table of results."""
+    validation = [page for page in PAGES if page.parent.name == "validation"]
+    known = {figure for page in validation for figure in FIGURE.findall(page.read_text())}
+    known |= {figure for source in SOURCES for made in tables_of(source).values() for figure in FIGURE.findall(made)}
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(p for p in PAGES if p not in validation)]:
+        # What a script has printed is a source of its own.
+        quoting = [section for section in sections(page.read_text()) if "Printed by" not in section]
+        unknown = {figure for section in quoting for figure in FIGURE.findall(section)} - known
+        assert not unknown, f"{page.name}: {sorted(unknown)} are measured nowhere"
+
+
+def test_all_estimators_have_what_the_guide_says() -> None:
+    text = (DOCS / "guide" / "estimators.md").read_text()
+    named = set(re.findall(r"^\| .* \| `(\w+Classifier|CascadePool)", text, re.MULTILINE))
+    assert len(named) == 7
+    for name in named:
+        for attribute in ("fit", "predict", "predict_proba", "significance", "checkpoint", "verbose"):
+            assert hasattr(getattr(fivesigma, name), attribute), f"{name} has no {attribute}"
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *PAGES], ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_and_files_that_a_page_names_exist(page: Path) -> None:
+    for code in re.findall(r"`([^`\n]+)`", page.read_text()):
+        for name in re.findall(r"(?<![\w./-])fivesigma(?:\.[a-zA-Z_]\w*)+", code):
+            assert resolve(name), f"{name} does not exist"
+        for path in re.findall(r"^(?:benchmarks|tests|examples|docs|src)/[\w./-]+", code.replace("-N/", "-1/")):
+            assert (ROOT / path).exists(), f"{path} does not exist"
+        for test in re.findall(r"^(?:(?!tests/)\w+/)?test_\w+\.py$", code):
+            assert list((ROOT / "tests").rglob(test)), f"{test} does not exist"
+
+
+def resolve(name: str) -> bool:
+    """Whether a dotted name leads to a module, or to an attribute of one."""
+    found: Any = fivesigma
+    for part in name.split(".")[1:]:
+        if not hasattr(found, part):
+            try:
+                importlib.import_module(f"{found.__name__}.{part}")
+            except (ImportError, AttributeError):
+                return False
+        found = getattr(found, part)
+    return True
+
+
+def test_messages_of_the_questions_are_those_of_the_library() -> None:
+    text = (DOCS / "help" / "faq.md").read_text()
+    messages = re.findall(r"\*\*`([^`]+)`\*\*", text[text.index("## Messages") : text.index("## Use")])
+    source = "".join(path.read_text() for path in (ROOT / "src" / "fivesigma").rglob("*.py"))
+    assert len(messages) >= 9
+    assert [message for message in messages if message not in source] == []
+
+
+def test_pages_of_the_guide_are_short() -> None:
+    lines = {page.name: page.read_text().count("\n") for page in (DOCS / "guide").glob("*.md")}
+    assert {name: n for name, n in lines.items() if n > 150} == {}
+
+
+COMMAND = re.compile(r"\bfivesigma ((?:[a-z]+[ -])*[a-z]+)\b(.*)")
+
+
+def options_of(names: list[str]) -> set[str] | None:
+    """Options of the command that the words begin with, or None if there is no such command."""
+    command: Any = cli.main
+    for name in names:
+        if name not in getattr(command, "commands", {}):
+            break
+        command = command.commands[name]
+    return None if command is cli.main else {option for one in command.params for option in one.opts}
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: str(p.relative_to(ROOT)))
+def test_options_of_commands_exist(page: Path) -> None:
+    """Commands in blocks, in cells and in code within a line have the options that they are given."""
+    text = page.read_text().replace("\\\n", " ")
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    lines += re.findall(r"`([^`]+)`", prose) + [line for line in prose.splitlines() if line.startswith("    ")]
+    for line in lines:
+        for words, rest in COMMAND.findall(line.partition(" #")[0]):
+            known = options_of(words.split())
+            given = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest.partition("|")[0]))
+            assert known is not None or not given, f"fivesigma {words} is no command"
+            assert not given - (known or set()) - {"--help"}, f"fivesigma {words} has no {sorted(given)}"
+
+
+def test_options_alone_and_keys_of_a_configuration_exist() -> None:
+    commands = [*cli.main.commands.values()]
+    commands += [sub for one in commands for sub in getattr(one, "commands", {}).values()]
+    known = {option for one in [cli.main, *commands] for parameter in one.params for option in parameter.opts}
+    for page in PAGES:
+        alone = {
+            o for code in re.findall(r"`(--[^`]+)`", page.read_text()) for o in re.findall(r"--[a-z][a-z-]*", code)
+        }
+        assert alone <= known, f"{page.name}: {sorted(alone - known)} belong to no command"
+        for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            assert {f"--{key}" for key in tomllib.loads(block)} <= (options_of(["train"]) or set()), page.name
+
+
+def test_every_command_is_in_the_reference() -> None:
+    page = (DOCS / "api" / "commands.md").read_text()
+    for name, command in cli.main.commands.items():
+        for words in [name, *(f"{name} {sub}" for sub in getattr(command, "commands", {}))]:
+            assert f"fivesigma {words} -h" in page, words
 
 
 def test_front_pages_name_the_version() -> None:

@@ -3,8 +3,7 @@
 ``python -m benchmarks.peers.fair_universe run FOLDER`` does what ``fivesigma fair-universe run toy:1500000 --luminosity
 0.1`` does: 10 x 100 experiments. What is trained, and each set that is done, stays in FOLDER: it can be killed, and the
 same call resumes. ``eliminate FOLDER`` then fits counts that are drawn in four ways, to see what costs coverage. Both
-write to benchmarks/peers/fair_universe.json, from which ``python -m benchmarks.peers.page`` makes the tables of
-docs/validation/measurement.md.
+write to benchmarks/peers/fair_universe.json.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The benchmark of INFERNO (arXiv:1806.04743, table 1): the expected uncertainty of 50 signal events.
 
 ``python -m benchmarks.peers.inferno [SEED ...]`` adds to benchmarks/peers/inferno.json after every row: it can be
-killed, and the same call resumes. ``python -m benchmarks.peers.page`` makes a table of docs/validation/measurement.md.
+killed, and the same call resumes.
 
 Three dimensions: background N((2 + r, 0), diag(5, 9)) x Exp(rate lambda), 1000 events; signal N((0, 0), 1) x Exp(rate
 2), 50 events; r = 0 and lambda = 3. Row 0: nothing else is uncertain; 1: r is free; 2: r and lambda are free; 3: r

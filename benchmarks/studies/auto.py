@@ -2,8 +2,7 @@
 
 ``python -m benchmarks.studies.auto run DATA [PROBLEM ...] [SEEDS]`` trains, and adds to benchmarks/studies/auto.json
 after every seed:
-it can be killed, and the same call resumes. ``python -m benchmarks.studies.auto tables`` puts the tables into
-docs/validation/auto.md.
+it can be killed, and the same call resumes.
 
 *One plain model* is XGBoost with class-balanced weights and the number of trees with which the loss of held-out events
 is lowest, a quarter of the events held out, and a cut by the rule "model" on those. ``fast`` is the plain model on five
@@ -54,7 +53,6 @@ from fivesigma.yields import balanced_class_weights, learner_weights
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "auto.json"
-PAGE = HERE.parents[1] / "docs" / "validation" / "auto.md"
 BASE = "one plain model"
 SEEDS, N_BOOT = 10, 50
 N_TEST = 20_000
@@ -254,7 +252,7 @@ def mean_gain(seeds: list[list[float]]) -> tuple[float, float]:
     return float(values[:, 0].mean()), float(np.sqrt(values[:, 1:].mean(axis=0).var(ddof=1) + spread))
 
 
-def _means(results: dict[str, Any], name: str, what: str, base: str = BASE) -> list[tuple[float, float]]:
+def means(results: dict[str, Any], name: str, what: str, base: str = BASE) -> list[tuple[float, float]]:
     """Mean gain of a model over another on each problem, and its error."""
     out = []
     for seeds in results.values():
@@ -276,11 +274,11 @@ def _rows(results: dict[str, Any]) -> Iterator[str]:
             cells = []
             for what in ("own", "over"):
                 z = np.mean([found["models"][name][what]["significance"] for found in seeds.values()])
-                gain, error = _means(results, name, what)[k]
+                gain, error = means(results, name, what)[k]
                 cells += [f"{z:.3f}", "" if name == BASE else f"{gain:+.3f} ± {error:.3f}"]
             yield f"| {problem} ({len(seeds)}) | {name} | {' | '.join(cells)} |"
     for name in ("fast", "auto"):
-        own, over = (_mean(_means(results, name, what)) for what in ("own", "over"))
+        own, over = (_mean(means(results, name, what)) for what in ("own", "over"))
         yield f"| **mean** | {name} |  | {own} |  | {over} |"
 
 
@@ -290,42 +288,36 @@ def _rules(results: dict[str, Any]) -> Iterator[str]:
     yield "|" + " --- |" * (len(results) + 2)
     for what, words in (("own", "at its own cut"), ("over", "over cuts")):
         for name in ("simplest", "all", "fast"):
-            pairs = _means(results, "auto", what, name)
+            pairs = means(results, "auto", what, name)
             cells = [f"{gain:+.3f} ± {error:.3f}" for gain, error in pairs]
             yield f"| {name}, {words} | {' | '.join(cells)} | {_mean(pairs)} |"
 
 
 def _times(results: dict[str, Any]) -> Iterator[str]:
-    yield f"| problem | trees | `AutoClassifier` | `fast=True` | {BINS} bins: `AutoClassifier` | `fast=True` |"
+    yield "| problem | trees | `AutoClassifier` | `fast=True` | 128 bins: `AutoClassifier` | `fast=True` |"
     yield "|" + " --- |" * 6
     for problem, seeds in results.items():
         notes = [note for found in seeds.values() for note in found["notes"]]
         trees = [note["trees"] for note in notes]
         cells = [
             f"{np.median([note[what] / note[f'seconds of a fit, {bins} bins'] for note in notes if what in note]):.1f}"
-            for bins in (256, BINS)
+            for bins in (256, 128)
             for what in ("seconds", "seconds of fast")
         ]
         yield f"| {problem} | {min(trees)} to {max(trees)} | {' | '.join(cells)} |"
 
 
-def write_page() -> None:
-    """Put the tables between their markers in docs/validation/auto.md."""
-    results, page = json.loads(RESULTS.read_text()), PAGE.read_text()
-    for name, rows in (("auto", _rows(results)), ("rules", _rules(results)), ("times", _times(results))):
-        start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
-        before, _, rest = page.partition(start)
-        page = before + start + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
-    PAGE.write_text(page)
+def tables() -> dict[str, str]:
+    """All tables as Markdown."""
+    results = json.loads(RESULTS.read_text())
+    makers = {"gains": _rows, "rules": _rules, "times": _times}
+    return {name: "\n".join(make(results)) for name, make in makers.items()}
 
 
 def main(what: str, *arguments: str) -> None:
     """See the module."""
     warnings.simplefilter("ignore")
-    if what == "tables":
-        write_page()
-    else:
-        run(*arguments)
+    {"run": run}[what](*arguments)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A net in `AutoClassifier`: the same fits with and without it, on events that nothing was tuned on.
 
 ``python -m benchmarks.studies.auto_net run DATA [PROBLEM ...] [SEEDS]`` trains, and adds to
-benchmarks/studies/auto_net.json after every seed: it can be killed, and the same call resumes. ``... table`` prints the
-table of docs/auto.md. Problems are those of `benchmarks.studies.auto`, with other seeds: the training events are new.
+benchmarks/studies/auto_net.json after every seed: it can be killed, and the same call resumes. Problems are those of
+`benchmarks.studies.auto`, with other seeds: the training events are new.
 """
 
 from __future__ import annotations
@@ -100,7 +100,12 @@ def run(data: str, *wanted: str) -> None:
                 print(problem, seed, done[str(seed)]["notes"][0]["choice"], flush=True)
 
 
-def table(results: dict[str, Any]) -> Iterator[str]:
+def tables() -> dict[str, str]:
+    """The table as Markdown."""
+    return {"gains": "\n".join(_rows(json.loads(RESULTS.read_text())))}
+
+
+def _rows(results: dict[str, Any]) -> Iterator[str]:
     """Both models on each problem, the paired gain, and the share of the net in the time."""
     both = "without | with | gain"
     yield f"| problem (seeds) | own cut: {both} | over cuts: {both} | blended | time of the net |"
@@ -126,10 +131,7 @@ def table(results: dict[str, Any]) -> Iterator[str]:
 def main(what: str, *arguments: str) -> None:
     """See the module."""
     warnings.simplefilter("ignore")
-    if what == "table":
-        print("\n".join(table(json.loads(RESULTS.read_text()))))
-    else:
-        run(*arguments)
+    {"run": run}[what](*arguments)
 
 
 if __name__ == "__main__":

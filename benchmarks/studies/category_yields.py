@@ -154,20 +154,25 @@ def _figures(values: Array) -> dict[str, float]:
     }
 
 
-def print_table(results: dict[str, Any]) -> None:
-    """What modelled yields gain: means over each kind of events, all settings, and the mean of all."""
+def tables() -> dict[str, str]:
+    """What modelled yields gain: means over each kind of events, and over all settings."""
+    results = json.loads(RESULTS.read_text())
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, row in results.items():
         groups.setdefault(f"{name.partition('-')[0].partition(',')[0]}, {name.partition(', ')[2]}", []).append(row)
-    for title, rows in (("means", groups), ("settings", {name: [row] for name, row in results.items()})):
-        print(f"| {title} | " + " | ".join(f"K = {k}" for k in N_CATEGORIES) + " |")
-        print("|" + " --- |" * (len(N_CATEGORIES) + 1))
-        for name, group in rows.items():
-            print(f"| {name} | " + " | ".join(_cell([row[f"K = {k}"] for row in group]) for k in N_CATEGORIES) + " |")
+    head = ["events that choose", *(f"K = {k}" for k in N_CATEGORIES)]
+    lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    for name, group in groups.items():
+        lines.append(
+            f"| {name} | " + " | ".join(_cell([row[f"K = {k}"] for row in group]) for k in N_CATEGORIES) + " |"
+        )
     every = [v for row in results.values() for v in row.values()]
     gain, error = (np.array([v[key] for v in every]) for key in ("gain", "error"))
-    print(f"{gain.size} rows, mean gain {gain.mean():+.4f} ± {np.sqrt((error**2).sum()) / gain.size:.4f},", end=" ")
-    print(f"below zero in {(gain < 0).sum()}, by more than two errors in {(gain < -2 * error).sum()}")
+    said = (
+        f"{gain.size} settings: mean gain {gain.mean():+.4f} ± {np.sqrt((error**2).sum()) / gain.size:.4f}, below zero "
+        f"in {(gain < 0).sum()}, by more than two errors in {(gain < -2 * error).sum()}."
+    )
+    return {"gains": "\n".join([*lines, "", said])}
 
 
 def _cell(figures: list[dict[str, float]]) -> str:
@@ -177,12 +182,9 @@ def _cell(figures: list[dict[str, float]]) -> str:
 
 
 def main(*arguments: str) -> None:
-    """Measure, or print the table."""
+    """Measure what is missing."""
     warnings.simplefilter("ignore", SmallSampleWarning)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    if arguments == ("tables",):
-        print_table(results)
-        return
     for _ in compare(results, *arguments):
         with written_whole(RESULTS) as path:
             path.write_text(json.dumps(results, indent=1) + "\n")

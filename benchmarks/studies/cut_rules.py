@@ -5,7 +5,7 @@
 of the cut
 and add to benchmarks/studies/cut_rules.json after each setting: they can be killed, and the same call resumes.
 Remove the file
-to begin anew. ``tables`` puts its tables between the markers of docs/validation/cut.md.
+to begin anew.
 
 The regret of a cut is the true significance of the best cut less that of the cut. Truth is exact for Gaussians (with
 weights of one, with a tenth of them negative, and with weights that change by orders of magnitude along the score) and
@@ -41,7 +41,6 @@ from fivesigma.yields import rescale
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "cut_rules.json"
-PAGE = HERE.parents[1] / "docs" / "validation" / "cut.md"
 
 TOTALS = YIELDS["s"], YIELDS["b"]
 SIZES = (1_500, 6_000, 15_000, 30_000, 100_000)
@@ -255,17 +254,10 @@ def significance_interval(best: CutScan, sample: Scored, seed: int) -> tuple[flo
     return float(low), float(high)
 
 
-def write_page(results: dict[str, Any]) -> None:
-    """Put the tables between their markers in docs/validation/cut.md."""
-    page = PAGE.read_text()
-    for name, rows in (
-        ("regret", _mean_rows(results["regret"])),
-        ("coverage", _coverage_rows(results)),
-    ):
-        start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
-        before, _, rest = page.partition(start)
-        page = before + start + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
-    PAGE.write_text(page)
+def tables() -> dict[str, str]:
+    """Both tables as Markdown."""
+    results = json.loads(RESULTS.read_text())
+    return {"regret": "\n".join(_mean_rows(results["regret"])), "coverage": "\n".join(_coverage_rows(results))}
 
 
 def _mean_rows(results: dict[str, Any]) -> Iterator[str]:
@@ -322,12 +314,9 @@ def _coverage_rows(results: dict[str, Any]) -> Iterator[str]:
 
 
 def main(what: str, *arguments: str) -> None:
-    """Measure one of the tables, or write them into the page."""
+    """Measure one of the tables."""
     warnings.simplefilter("ignore", SmallSampleWarning)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    if what == "tables":
-        write_page(results)
-        return
     for _ in {"regret": regret, "coverage": coverage}[what](results, *arguments):
         with written_whole(RESULTS) as path:
             path.write_text(json.dumps(results, indent=1) + "\n")

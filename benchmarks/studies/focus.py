@@ -1,9 +1,9 @@
 """Whether a booster gains if events near the cut count more: plain and focused boosters, tree by tree, paired.
 
 ``python -m benchmarks.studies.focus run DATA [PROBLEM ...] [SEEDS]`` grows boosters and adds to
-benchmarks/studies/focus.json after every seed: it can be killed, and the same call resumes. ``... table`` prints the
-table: each arm at the number of trees at which its own mean over seeds is highest, and at equal processor time. Every
-seed has other training and other test events, but for the test events of the toy, so that errors are spreads of seeds.
+benchmarks/studies/focus.json after every seed: it can be killed, and the same call resumes. An arm is judged at the
+number of trees at which its own mean over seeds is highest, and at equal processor time. Every seed has other training
+and other test events, but for the test events of the toy, so that errors are spreads of seeds.
 
 From a tree on, and anew every 20 trees, the learner weights are multiplied by
 
@@ -20,13 +20,14 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.harness import as_table
 from benchmarks.studies.protocol import (
     UTILITY,
     as_measured,
@@ -174,41 +175,47 @@ def run(data: str, *wanted: str) -> None:
                 print(key, seed, flush=True)
 
 
-def table(results: dict[str, Any]) -> Iterator[str]:
-    """Mean over seeds of each arm at each number of trees, and the gain over plain at the best of both."""
-    for key, seeds in results.items():
-        yield f"\n{key} ({len(seeds)} seeds)"
-        any_seed = next(iter(seeds.values()))
-        for blend, words in enumerate(("one booster", "blended with a plain one")):
-            yield words
-            curves = {
-                arm: np.array([[found[arm][n]["z"][blend] for n in found[arm]] for found in seeds.values()])
-                for arm in any_seed
+def tables() -> dict[str, str]:
+    """The best focus of each problem: at its own number of trees, in the time of the best plain booster, in a blend."""
+    rows = []
+    for problem, seeds in json.loads(RESULTS.read_text()).items():
+        arms = next(iter(seeds.values()))
+        trees = list(arms["plain"])
+        seconds = {
+            arm: np.mean([[found[arm][n]["seconds"] for n in trees] for found in seeds.values()], axis=0)
+            for arm in arms
+        }
+        cells: list[str] = []
+        for blend in (0, 1):
+            z = {
+                arm: np.array([[found[arm][n]["z"][blend] for n in trees] for found in seeds.values()]) for arm in arms
             }
-            seconds = {
-                arm: np.mean([[found[arm][n]["seconds"] for n in found[arm]] for found in seeds.values()], axis=0)
-                for arm in any_seed
-            }
-            trees = list(any_seed["plain"])
-            yield " " * 22 + "".join(f"{n:>8}" for n in trees)
-            best = curves["plain"].mean(axis=0).argmax()
-            for arm, z in curves.items():
-                own = z.mean(axis=0).argmax()
-                within = np.flatnonzero(seconds[arm] <= 1.02 * seconds["plain"][best])
-                line = f"{arm:<22}" + "".join(f"{v:>8.3f}" for v in z.mean(axis=0))
-                for at in (own, within[z.mean(axis=0)[within].argmax()] if within.size else 0):
-                    gain = z[:, at] - curves["plain"][:, best]
-                    line += f" | {gain.mean():+.3f} ± {gain.std(ddof=1) / len(gain) ** 0.5 if len(gain) > 1 else 0:.3f}"
-                yield line + f" | {seconds[arm][-1]:.1f} s"
+            means = {arm: values.mean(axis=0) for arm, values in z.items()}
+            plain = int(means["plain"].argmax())
+            focused = [arm for arm in arms if arm != "plain"]
+            best = max(focused, key=lambda arm: means[arm].max())
+            if blend == 0:
+                cells += [f"{means['plain'][plain]:.3f}, {trees[plain]} trees", f"{means[best].max():.3f}, {best}"]
+            cells.append(_gain(z[best][:, int(means[best].argmax())] - z["plain"][:, plain]))
+            if blend == 0:
+                spent = {
+                    arm: np.where(seconds[arm] <= 1.02 * seconds["plain"][plain], means[arm], 0) for arm in focused
+                }
+                best = max(focused, key=lambda arm: spent[arm].max())
+                cells.append(_gain(z[best][:, int(spent[best].argmax())] - z["plain"][:, plain]))
+        rows.append([f"{problem} ({len(seeds)})", *cells])
+    head = ["problem (seeds)", "plain", "best focus", "gain", "gain in the same time", "gain in a blend of two"]
+    return {"gains": as_table(head, rows)}
+
+
+def _gain(gains: Array) -> str:
+    return f"{gains.mean():+.3f} ± {gains.std(ddof=1) / len(gains) ** 0.5:.3f}"
 
 
 def main(what: str, *arguments: str) -> None:
     """See the module."""
     warnings.simplefilter("ignore")
-    if what == "table":
-        print("\n".join(table(json.loads(RESULTS.read_text()))))
-    else:
-        run(*arguments)
+    {"run": run}[what](*arguments)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """How far quoted significances are from the truth, for each number that a model offers.
 
-``python -m benchmarks.studies.honesty run [SECONDS] [FILE]`` fits until the time is over, and goes on where it stopped;
-``python -m benchmarks.studies.honesty page`` writes the table of docs/validation/honesty.md.
+``python -m benchmarks.studies.honesty run [SECONDS] [FILE]`` fits until the time is over, and goes on where it stopped.
 
 2,000 events to train on, 1,000 to quote on, eight features, weights scaled to the expected yields, 20 seeds. Truth is
 the significance of the same selection, or of the same categories, on 50,000 other events.
@@ -41,7 +40,6 @@ from fivesigma.errors import FivesigmaError
 from fivesigma.yields import signal_and_background, significance_or_zero
 
 RESULTS = Path(__file__).with_suffix(".json")
-PAGE = Path(__file__).parents[2] / "docs" / "validation" / "honesty.md"
 SEEDS, TRAIN, TEST, TRUTH = 20, 2_000, 1_000, 50_000
 CATEGORIES = 3
 
@@ -165,7 +163,7 @@ def run(seconds: float, results: Path = RESULTS) -> None:
                 results.write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
 
 
-def table() -> str:
+def tables() -> dict[str, str]:
     """Mean of quoted less true significance, its error, and the coverage of the interval."""
     rows = json.loads(RESULTS.read_text(encoding="utf-8"))
     lines = [
@@ -186,21 +184,9 @@ def table() -> str:
                 lacking = f" ({difference.size} seeds)" if difference.size < SEEDS else ""
                 cells.append(f"{difference.mean():+.3f} ± {error:.3f}, {share}{lacking}")
             lines.append(f"| {what} | {name} | {np.mean(truths):.2f} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def write_page() -> None:
-    """Put the table between its marks on the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    head, tail = text.split("<!-- table: honesty -->")[0], text.split("<!-- end -->")[1]
-    PAGE.write_text(f"{head}<!-- table: honesty -->\n{table()}\n<!-- end -->{tail}", encoding="utf-8")
+    return {"bias": "\n".join(lines)}
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    if sys.argv[1:2] == ["run"]:
-        run(float(sys.argv[2]) if len(sys.argv) > 2 else 480.0, Path(sys.argv[3]) if len(sys.argv) > 3 else RESULTS)
-    elif sys.argv[1:2] == ["page"]:
-        write_page()
-    else:
-        print(table())
+    run(float(sys.argv[2]) if len(sys.argv) > 2 else 480.0, Path(sys.argv[3]) if len(sys.argv) > 3 else RESULTS)

@@ -3,8 +3,6 @@
 ``python -m benchmarks.studies.profiled run DATA [PART ...] [SEEDS]`` trains, and adds to ``profiled.json`` after every
 seed: it can be killed, and the same call resumes. DATA is the folder of ``htautau_pythia8.parquet``.
 ``python -m benchmarks.studies.profiled times DATA`` times fits with up to thirty systematics.
-``python -m benchmarks.studies.profiled_page`` puts tables and figures into
-docs/explanation/systematics-in-the-training.md.
 
 Systematics are the energy of the hadronic tau (3 %; missing momentum and all derived features follow), W (10 %),
 top (8 %) and Z (5 %). Two scores come from one fit of `ProfiledClassifier` with its defaults: t, and the plain score,

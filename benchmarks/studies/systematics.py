@@ -1,11 +1,7 @@
-"""The table of docs/guide/significances.md: how the best cut moves as the background becomes uncertain.
-
-``python -m benchmarks.studies.systematics`` writes it anew.
-"""
+"""How the best cut moves as the background becomes uncertain: a figure of docs/guide/significances.md."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +12,6 @@ from fivesigma._types import Array, IntArray
 
 UNCERTAINTIES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
 YIELDS = (100.0, 10_000.0)
-DOCUMENT = Path(__file__).parents[2] / "docs" / "guide" / "significances.md"
-BEGIN, END = "<!-- table begins -->", "<!-- table ends -->"
 
 
 class Row(NamedTuple):
@@ -58,28 +52,3 @@ def rows() -> list[Row]:
         unmoved = float(utilities(uncertainty, known.b)[0].value(known.s, known.b))
         out.append(Row(uncertainty, cuts, values, found[0].s, found[0].b, unmoved))
     return out
-
-
-def table() -> str:
-    """The rows as Markdown."""
-    lines = [
-        "| uncertainty | relative: cut | s | b | Z | Z at the first cut | Gaussian: cut | Z | on/off: cut | Z |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows():
-        (cut, cut_g, cut_o), (z, z_g, z_o) = row.cut, row.significance
-        lines.append(
-            f"| {100 * row.uncertainty:.0f} % | {cut:.2f} | {row.s:.1f} | {row.b:.1f} | {z:.3f} | {row.unmoved:.3f} "
-            f"| {cut_g:.2f} | {z_g:.3f} | {cut_o:.2f} | {z_o:.3f} |"
-        )
-    return "\n".join(lines)
-
-
-def main() -> None:
-    head, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    DOCUMENT.write_text(f"{head}{BEGIN}\n{table()}\n{END}{tail}", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
-INK, BLUE, RED, GREEN, GREY = "#222832", "#1f5a96", "#c1440e", "#4b8b3b", "#667788"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+INK, BLUE, RED, GREEN, PURPLE, GREY = "#222832", "#1f5a96", "#c1440e", "#4b8b3b", "#7b4fa0", "#667788"
 SOURCES = {
     "gauss": "two Gaussians",
     "heavy": "heavy weights",
@@ -24,8 +24,8 @@ SOURCES = {
 }
 
 
-def _read(name):
-    return json.loads((STUDIES / f"{name}.json").read_text())
+def _read(name, folder="studies"):
+    return json.loads((BENCHMARKS / folder / f"{name}.json").read_text())
 
 
 def _figure(label, width=7.0, height=3.4, columns=1):
@@ -117,6 +117,216 @@ def trials(which="simulated"):
     return figure
 
 
+def net_gains():
+    """Gain of the net in AutoClassifier, by problem."""
+    from benchmarks.studies.auto import mean_gain
+
+    results = _read("auto_net")
+    figure, ax = _figure("Gain of AutoClassifier with its net over the same without", height=2.8)
+    for what, words, colour, shift in (("own", "at its own cut", GREY, 0.12), ("over", "over cuts", BLUE, -0.12)):
+        for place, seeds in enumerate(results.values()):
+            gain, error = mean_gain([found[what]["gains"] for found in seeds.values()])
+            label = None if place else words
+            ax.errorbar(gain, place + shift, xerr=error, fmt="o", color=colour, label=label)
+    ax.axvline(0, color=GREY, linestyle=":")
+    ax.set_yticks(range(len(results)), results)
+    ax.invert_yaxis()
+    ax.set_xlabel("gain in AMS over the same blend without the net")
+    ax.set_xlim(right=0.33)
+    ax.legend(loc="lower right")
+    return figure
+
+
+def category_yields():
+    """Gain of modelled over averaged yields on other events, by score and number of events."""
+    groups = {}
+    for name, row in _read("category_yields").items():
+        kind, n = name.partition("-")[0].partition(",")[0], int(name.rpartition(", ")[2].replace(",", ""))
+        groups.setdefault(kind, {}).setdefault(n, []).extend(row.values())
+    figure, ax = _figure("Gain of modelled yields in the choice of categories", height=2.8)
+    for shift, (n, colour) in enumerate(((5_000, RED), (20_000, BLUE), (100_000, GREEN))):
+        for place, found in enumerate(groups.values()):
+            rows = found.get(n, [])
+            if rows:
+                error = np.sqrt(sum(row["error"] ** 2 for row in rows)) / len(rows)
+                gain = np.mean([row["gain"] for row in rows])
+                label = f"{n:,} events" if place == 0 else None
+                ax.errorbar(gain, place + 0.2 * (shift - 1), xerr=error, fmt="o", color=colour, label=label)
+    ax.axvline(0, color=GREY, linestyle=":")
+    ax.set_yticks(range(len(groups)), groups)
+    ax.invert_yaxis()
+    ax.set_xlabel("gain in significance on other events, mean over K = 2, 5, 10, 20")
+    ax.legend()
+    return figure
+
+
+def bias():
+    """Quoted less true significance of each number that a model offers."""
+    rows = _read("honesty")
+    numbers = ("test", "held-out", "categories, same events", "categories, other events")
+    figure, axes = _figure("Quoted less true significance, by scenario", width=9.0, height=3.4, columns=len(numbers))
+    scenarios = list(dict.fromkeys(key.split()[0] for key in rows))
+    for ax, what in zip(axes, numbers, strict=True):
+        for shift, (model, colour) in enumerate((("grown", RED), ("auto", BLUE), ("pool", GREEN))):
+            for place, name in enumerate(scenarios):
+                found = [row for key, row in rows.items() if key.startswith(f"{name} {model} ") and what in row]
+                differences = np.array([row[what][0] for row in found])
+                error = differences.std(ddof=1) / np.sqrt(differences.size)
+                label = model if place == 0 else None
+                at = place + 0.2 * (shift - 1)
+                ax.errorbar(differences.mean(), at, xerr=error, fmt="o", markersize=4, color=colour, label=label)
+        ax.axvline(0, color=GREY, linestyle=":")
+        ax.set(title=what.replace(", ", ",\n"), xlim=(-0.32, 0.32), ylim=(len(scenarios) - 0.5, -0.5))
+        ax.set_yticks(range(len(scenarios)), scenarios if ax is axes[0] else [""] * len(scenarios))
+    figure.supxlabel("quoted less true significance")
+    axes[0].legend(fontsize=8)
+    return figure
+
+
+def inferno():
+    """Uncertainty of the signal in the five settings of INFERNO's paper, over that of the analytical likelihood."""
+    from benchmarks.peers.inferno import PUBLISHED, ROWS
+
+    results = _read("inferno", "peers")
+    limit, settings = np.array(PUBLISHED["analytical likelihood (paper)"]), list(ROWS)
+    figure, ax = _figure("Uncertainty over that of the analytical likelihood", height=3.0)
+    for (name, published), colour in zip(PUBLISHED.items(), (GREY, RED, INK), strict=True):
+        if not name.startswith("analytical"):
+            ax.plot(settings, np.array(published) / limit, "o--", color=colour, label=name)
+    for bins, colour in ((5, GREEN), (10, BLUE)):
+        found = [[one[f"{bins} bins"] for key, one in results.items() if key.startswith(f"{row}/")] for row in ROWS]
+        ax.plot(settings, [np.mean(of) for of in found] / limit, "o-", color=colour, label=f"fivesigma, {bins} bins")
+    ax.axhline(1, color=GREY, linestyle=":")
+    ax.set_xticks(settings)
+    ax.set(xlabel="setting", ylabel="uncertainty over the limit")
+    ax.legend(fontsize=8)
+    return figure
+
+
+def simulation():
+    """All columns of the toy and of real events."""
+    found = _read("simulation")
+    figure = Figure(figsize=(9.0, 10.5), layout="constrained", label="Columns of toy and real events")
+    for ax, (name, row) in zip(figure.subplots(6, 5).ravel(), found.items(), strict=True):
+        edges = row["edges"]
+        for words, colour in (("background", BLUE), ("signal", RED)):
+            ax.stairs(row[words]["real"], edges, fill=True, color=colour, alpha=0.25)
+            ax.stairs(row[words]["toy"], edges, color=colour, lw=1.0)
+        ax.set_title(name.removeprefix("DER_").removeprefix("PRI_"), fontsize=7)
+        ax.set_yticks([])
+        ax.tick_params(labelsize=6)
+        if name.endswith("_num"):
+            ax.set_xticks([0, 1, 2, 3])
+    return figure
+
+
+def memory():
+    """Peak memory of a training on ten million events."""
+    figures = [f for r in json.loads((BENCHMARKS / "results.json").read_text()).values() for f in r["figures"]]
+    figure, ax = _figure("Peak memory of a training on ten million events", height=1.9)
+    modes = ("all", "bins", "disk")
+    peaks = [
+        next(f["value"] for f in figures if f["name"].endswith(f"memory='{m}'") and f["unit"] == " MB") for m in modes
+    ]
+    ax.barh(range(3), peaks, color=BLUE)
+    for place, peak in enumerate(peaks):
+        ax.text(peak, place, f" {peak / 1000:.1f} GB", va="center", fontsize=8)
+    ax.set_yticks(range(3), [f'memory="{mode}"' for mode in modes])
+    ax.invert_yaxis()
+    ax.set_xlabel("peak memory in MB, 10 million events of 30 features")
+    return figure
+
+
+def best_cuts():
+    """How the best cut moves as the background becomes uncertain."""
+    from benchmarks.studies.systematics import rows
+
+    found = rows()
+    percent = [100 * row.uncertainty for row in found]
+    figure, (left, right) = _figure(
+        "Best cut and its significance against the uncertainty of the background", columns=2
+    )
+    for k, (name, colour) in enumerate((("RelativeBackground", BLUE), ("GaussianBackground", RED), ("OnOff", GREEN))):
+        left.plot(percent, [row.cut[k] for row in found], "o-", color=colour, label=name)
+        right.plot(percent, [row.significance[k] for row in found], "o-", color=colour, label=name)
+    unmoved = [row.unmoved for row in found]
+    right.plot(percent, unmoved, "--", color=GREY, label="RelativeBackground,\ncut of a known background")
+    left.set(xlabel="uncertainty of the background, %", ylabel="best cut")
+    right.set(xlabel="uncertainty of the background, %", ylabel="significance")
+    left.legend(fontsize=8)
+    right.legend(fontsize=8)
+    return figure
+
+
+def profiled_sizes():
+    """Significance against the size of the systematics."""
+    from benchmarks.studies.profiled_tables import column, sizes_of
+
+    results = _read("profiled")
+    known = sizes_of(results)
+    figure, ax = _figure("Significance of ten categories against the size of all systematics")
+    for label, key, style, colour in (
+        ("known background", "plain limit 10", ":", GREY),
+        ("t, edges that know the systematics", "t knowing 10", "o-", BLUE),
+        ("plain score, edges that know the systematics", "plain knowing 10", "s-", GREEN),
+        ("plain score, naive edges", "plain naive 10", "^--", RED),
+    ):
+        rows = [column(results, part, key) for _, part in known]
+        errors = [row.std(ddof=1) / np.sqrt(row.size) if row.size > 1 else 0.0 for row in rows]
+        ax.errorbar(
+            [size for size, _ in known], [row.mean() for row in rows], errors, fmt=style, color=colour, label=label
+        )
+    ax.set_xlabel("size of all systematics (1: W 10 %, top 8 %, Z 5 %, tau energy 3 %)")
+    ax.set_ylabel("profiled significance of ten categories")
+    ax.legend(fontsize=8)
+    return figure
+
+
+def profiled_picture():
+    """Share of each background in bins of the plain score and of t, and s/b."""
+    bins = _read("profiled")["picture"]["0"]
+    figure = Figure(figsize=(8.6, 4.6), layout="constrained", label="Backgrounds in bins of the plain score and of t")
+    panels = figure.subplots(2, 2, sharex="col", height_ratios=(3, 1))
+    processes = {"wjets": ("W", BLUE), "ztautau": ("Z", "#8a6d00"), "ttbar": ("top", GREEN)}
+    for j, (name, title) in enumerate((("plain", "plain score s/b"), ("t", "t, which knows the systematics"))):
+        yields = {key: np.array(values) for key, values in bins[name].items()}
+        signal = np.sum([v for key, v in yields.items() if key.startswith("htautau")], axis=0)
+        background = np.sum([yields[key] for key in processes], axis=0)
+        base, at = np.zeros(signal.size), np.arange(signal.size)
+        for key, (words, colour) in processes.items():
+            panels[0, j].bar(at, yields[key] / background, width=1.0, bottom=base, color=colour, label=words)
+            base += yields[key] / background
+        panels[1, j].bar(at, signal / background, width=1.0, color=RED)
+        panels[0, j].set_title(title)
+        panels[1, j].set(yscale="log", xlabel="bin of the score, lowest first")
+    panels[0, 0].set_ylabel("share of the background")
+    panels[1, 0].set_ylabel("s/b")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3)
+    return figure
+
+
+def which_estimator():
+    """Questions that lead to an estimator."""
+    return _boxes(
+        "Which estimator: four questions",
+        {
+            "one": (1, 30.5, 27, "systematics", "that cost significance?"),
+            "two": (1, 21, 27, "a learner of your own?", "any scikit-learn classifier"),
+            "three": (1, 11.5, 27, "a small model, large files?", "or a cluster"),
+            "four": (1, 2, 27, "none of these", "no settings to choose"),
+            "profiled": (38, 30.5, 29, "ProfiledClassifier", "one score that knows them"),
+            "cascade": (38, 21, 29, "CascadeClassifier", "if it takes weights"),
+            "decomposed": (70, 21, 29, "DecomposedClassifier", "if it takes no weights"),
+            "grown": (38, 11.5, 29, "GrownCascadeClassifier", "one booster"),
+            "auto": (38, 2, 29, "AutoClassifier", "finds members, blend and cut"),
+            "pool": (70, 2, 29, "CascadePool", "members of your choice"),
+        },
+        [("one", "profiled"), ("two", "cascade"), ("three", "grown"), ("four", "auto")],
+        3.3,
+    )
+
+
 def _boxes(label, boxes, arrows, height):
     """Boxes at (x, y, width) with a title and a line of text, and arrows between them."""
     figure, ax = _figure(label, height=height)
@@ -144,7 +354,7 @@ def flow():
             "arrays": (1, 13, 19, "arrays", "X, y, weights"),
             "scores": (1, 2, 19, "scores, histograms", "from any tool"),
             "train": (28, 18, 20, "train", "a score that knows\nthe systematics"),
-            "choose": (55, 10, 20, "choose", "cut or categories,\nwith a proof"),
+            "choose": (55, 10, 20, "choose", "cut or categories,\nwith a bound"),
             "fit": (82, 18, 17, "fit", "pyhf, cabinetry,\ncombine"),
             "report": (82, 3, 17, "report", "one HTML page"),
         },

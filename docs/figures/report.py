@@ -1,4 +1,4 @@
-"""Draw the pictures of the report in the README and on the first page: ``python docs/figures/report.py``.
+"""Draw the pictures of docs/guide/report.md: ``python docs/figures/report.py``.
 
 Needs chromium, chromedriver and selenium (``make browser``); takes less than a minute.
 """
@@ -17,35 +17,48 @@ import fivesigma
 from fivesigma.datasets import make_htautau
 
 HERE = Path(__file__).parent
-WIDTH, HEIGHT = 1180, 1340
+WIDTH = 1180
+SECTIONS = {"verdict": 560, "systematics": 335}  # of the page, each a picture of at most this height
 
 
 def write_report(folder: Path) -> Path:
-    """Train a short cascade and its plain baseline on the toy, and report on events that neither has seen."""
-    train, test = make_htautau(200_000, random_state=0).split(0.5, random_state=0)
-    trees = {"n_trees": 30, "params": {"learning_rate": 0.1, "max_depth": 6}, "b_reg": 10, "random_state": 0}
-    model = fivesigma.GrownCascadeClassifier(**trees).fit(train)
-    plain = fivesigma.GrownCascadeClassifier(**trees, cascade=False).fit(train)
-    page = fivesigma.report(model, test, baseline=plain, trained_on=train, title="H → ττ, a toy")
+    """Train a blend and a plain baseline on the toy, and report with systematics on events that neither has seen."""
+    train, test = make_htautau(100_000, random_state=0).split(0.5, random_state=0)
+    model = fivesigma.AutoClassifier(n_trees=60, fast=True, random_state=0).fit(train)
+    plain = fivesigma.GrownCascadeClassifier(n_trees=60, cascade=False, random_state=0).fit(train)
+    names = {"Z": ("ztautau", 0.05), "W": ("wjets", 0.10), "top": ("ttbar", 0.08)}
+    systematics = {name: fivesigma.Normalisation(*one) for name, one in names.items()}
+    page = fivesigma.report(
+        model, test, baseline=plain, trained_on=train, systematics=systematics, title="H → ττ, a toy"
+    )
     return page.write(folder / "report.html")
 
 
 def photograph(page: Path, profile: Path) -> None:
-    """Take a picture of the top of the page for each theme."""
+    """Take a picture of each section for each theme."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}"):
         options.add_argument(flag)
     browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
-        size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
+        size = {"width": WIDTH, "height": 900, "deviceScaleFactor": 1.5, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         for scheme in ("light", "dark"):
             feature = {"name": "prefers-color-scheme", "value": scheme}
             browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
             browser.get(page.as_uri())
-            picture = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
-            (HERE / f"report-{scheme}.png").write_bytes(base64.b64decode(picture["data"]))
+            for section, height in SECTIONS.items():
+                box = browser.execute_script(
+                    "const b = document.getElementById(arguments[0]).getBoundingClientRect();"
+                    "const height = Math.min(b.height, arguments[1]);"
+                    "return {x: b.x - 20, y: b.y + window.scrollY, width: b.width + 40, height};",
+                    section,
+                    height,
+                )
+                clip = {"format": "png", "captureBeyondViewport": True, "clip": {**box, "scale": 1}}
+                picture = browser.execute_cdp_cmd("Page.captureScreenshot", clip)
+                (HERE / f"report-{section}-{scheme}.png").write_bytes(base64.b64decode(picture["data"]))
     finally:
         browser.quit()
 

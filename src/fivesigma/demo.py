@@ -48,7 +48,7 @@ class DemoModel(NamedTuple):
 
 
 def run_demo(
-    folder: Path, *, n_events: int = 100_000, n_trees: int = 30, seed: int = 0, n_jobs: int | None = None
+    folder: Path, *, n_events: int = 100_000, n_trees: int = 30, random_state: int = 0, n_jobs: int | None = None
 ) -> Paired:
     """Simulate, train, compare, write."""
     _check_folder(folder)
@@ -63,8 +63,8 @@ def run_demo(
 
     start = time.perf_counter()
     step(f"simulating {n_events:,} events")
-    events = make_htautau(n_events, random_state=seed)
-    train, test = events.split(0.5, random_state=seed)
+    events = make_htautau(n_events, random_state=random_state)
+    train, test = events.split(0.5, random_state=random_state)
     console.print(
         f"{len(events):,} simulated events (a toy of H → ττ): half to train on, of which a quarter is held out to "
         "drive the cascade and tune the cuts, and half to test on and for nothing else."
@@ -73,7 +73,7 @@ def run_demo(
     shared: dict[str, Any] = {
         "n_trees": n_trees,
         "b_reg": B_REG,
-        "random_state": seed,
+        "random_state": random_state,
         "n_jobs": n_jobs,
         "verbose": int(sys.stderr.isatty()),
     }
@@ -90,7 +90,7 @@ def run_demo(
     console.print("The default of 30 trees was chosen because a cascade gains with few; with 200 it gains nothing.")
     step("making the report")
     again = ["fivesigma", "demo", "-o", str(folder), "--events", str(n_events), "--trees", str(n_trees)]
-    again += ["--seed", str(seed), *([] if n_jobs is None else ["--jobs", str(n_jobs)])]
+    again += ["--seed", str(random_state), *([] if n_jobs in (None, -1) else ["--jobs", str(n_jobs)])]
     page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train, command=shlex.join(again))
     _write(folder, cascade, test, page)
     console.print(f"Model, scores of the test events and figure of the cascade in {folder}/. Open the report:")

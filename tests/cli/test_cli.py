@@ -161,7 +161,7 @@ class TestFrontDoor:
         def interrupt(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("fivesigma.datasets.load_events", interrupt)
+        monkeypatch.setattr("fivesigma.datasets.load.load_events", interrupt)
         result = cli("train", folder / "train.csv", "-o", folder / "never")
         assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
 

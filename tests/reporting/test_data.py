@@ -43,8 +43,8 @@ def test_verdict_is_the_librarys(made: Report, cascade: Any, plain_model: Any, t
     pair = paired_difference(first, second, e.is_signal, e.weight, AMS2(b_reg=B_REG), n_boot=200)
     assert v.interval == pair.second_interval
     assert v.comparison is not None
-    assert v.comparison.difference == pair.difference
-    assert v.comparison.difference_interval == pair.difference_interval
+    assert v.comparison.pair.difference == pair.difference
+    assert v.comparison.pair == pair
     assert (v.comparison.name, v.name) == ("plain model", "cascade")
     kept = yields(second, e.y, e.weight, pos_label="s")
     assert (v.s, v.b) == pytest.approx((kept.s, kept.b))
@@ -273,7 +273,7 @@ def test_a_model_without_rounds() -> None:
 def test_the_sentence_says_who_is_ahead(cascade: Any, plain_model: Any, made: Report, test_events: Events) -> None:
     close = made.data.verdict.comparison
     assert close is not None
-    assert 0 < close.difference < 2 * close.difference_error
+    assert 0 < close.pair.difference < 2 * close.pair.difference_error
     assert close.sentence == "These events do not tell the two apart by two standard errors."
     loose = copy.copy(plain_model)
     loose.cut_ = 0.05
@@ -281,8 +281,8 @@ def test_the_sentence_says_who_is_ahead(cascade: Any, plain_model: Any, made: Re
     back = fivesigma.report(loose, test_events, baseline=cascade, n_boot=200).data.verdict.comparison
     assert forth is not None
     assert back is not None
-    assert back.difference == pytest.approx(-forth.difference)
-    assert forth.difference > 2 * forth.difference_error > 0
+    assert back.pair.difference == pytest.approx(-forth.pair.difference)
+    assert forth.pair.difference > 2 * forth.pair.difference_error > 0
     assert forth.sentence == "The model is ahead on these events, by more than two standard errors."
     assert back.sentence == "The baseline is ahead on these events, by more than two standard errors."
 

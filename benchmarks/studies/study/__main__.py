@@ -2,8 +2,7 @@
 
 Each stage trains what its cache lacks, with a bar, and writes its part of benchmarks/studies/study/results.json; it
 can be stopped and started again at any time. A cache belongs to one state of the settings: remove it after changing
-them. ``python -m benchmarks.studies.study figures`` draws docs/figures and writes the tables of
-docs/validation/study.md from that file.
+them. The site makes its figures and tables from that file.
 """
 
 from __future__ import annotations
@@ -25,18 +24,11 @@ def main() -> int:
     from benchmarks.studies.study.data import REAL, SIMULATED
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.study", description=__doc__)
-    parser.add_argument("stage", choices=[*stages.STAGES, "all", "figures"])
+    parser.add_argument("stage", choices=[*stages.STAGES, "all"])
     parser.add_argument("data", nargs="?", help="folder with the files of events")
     parser.add_argument("--cache", type=Path, default=HERE / "cache", help="folder of finished runs")
     parser.add_argument("--jobs", type=int, default=1, help="processes; each uses one core")
     given = parser.parse_args()
-    if given.stage == "figures":
-        from benchmarks.studies.study.figures import draw_all
-        from benchmarks.studies.study.tables import write_tables
-
-        draw_all()
-        write_tables()
-        return 0
     if given.data is None or not Path(given.data).is_dir():
         print(f"{given.data or 'nothing'} is not a folder; give the folder with the files of events", file=sys.stderr)
         return 2

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.studies.study.screening import CUTS
 from benchmarks.studies.study.stages import load
 from fivesigma._tools.extras import need
 
-FOLDER = Path(__file__).parents[3] / "docs" / "figures"
 BALANCED = 594  # class ratio at which the yields of the challenge balance
 LEAST = -0.45  # gains further to the left are written, not drawn
 COLOURS = {"grown": "#c1440e", "ratio 38": "#1f5a96", "decomposed": "#4b8b3b"}
 RATIOS = {"ratio 150": 150, "ratio 38": 38, "ratio 10": 10, "ratio 1": 1}
 
 Found = dict[str, Any]
-
-
-def draw_all() -> None:
-    """Draw every figure for which there are results, as files."""
-    need("matplotlib").use("Agg")
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, draw in figures().items():
-        figure = draw()
-        figure.savefig(FOLDER / f"{name}.png", dpi=110)
-        need("matplotlib.pyplot").close(figure)
 
 
 def figures() -> dict[str, Callable[[], Any]]:

@@ -1,41 +1,27 @@
-"""Tables of docs/validation/study.md, written between their markers from results.json alone."""
+"""Tables of the study, from results.json alone."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.harness import as_table
 from benchmarks.studies.study.stages import load
-
-PAGE = Path(__file__).parents[3] / "docs" / "validation" / "study.md"
 
 Found = dict[str, Any]
 
 
-def write_tables() -> None:
-    """Replace what stands between ``<!-- table: name -->`` and ``<!-- end -->``; the text around it is left alone."""
-    results = {stage: r["found"] for stage, r in load().items()}
-    makers = {
-        "screening": ("screening", _screening),
-        "aside": ("screening", _aside),
-        "peers": ("peers", _peers),
-        "confirm": ("confirm", _confirm),
-        "blends": ("confirm", _blends),
-        "scaling": ("scaling", _scaling),
+def tables() -> dict[str, str]:
+    """All tables as Markdown."""
+    found = {stage: r["found"] for stage, r in load().items()}
+    return {
+        "screening": _screening(found["screening"]),
+        "aside": _aside(found["screening"]),
+        "peers": _peers(found["peers"]),
+        "confirm": _confirm(found["confirm"]),
+        "blends": _blends(found["confirm"]),
+        "scaling": _scaling(found["scaling"]),
     }
-    page = PAGE.read_text()
-    for name, (stage, make) in makers.items():
-        if stage in results:
-            body = make(results[stage])
-            page = re.sub(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", rf"\1{body}\2", page, flags=re.DOTALL)
-    PAGE.write_text(page)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
-    return "\n".join(lines) + "\n"
 
 
 def _gain(measured: Found | None) -> str:
@@ -63,7 +49,9 @@ def _screening(found: Sequence[Found]) -> str:
         for f in found
         if not _is_aside(f)
     ]
-    return _table(["setting", "AMS", "gain, cuts at 10-20 %", "gain, tuned cut", "gain of blends (of)", "last u"], rows)
+    return as_table(
+        ["setting", "AMS", "gain, cuts at 10-20 %", "gain, tuned cut", "gain of blends (of)", "last u"], rows
+    )
 
 
 def _is_aside(found: Found) -> bool:
@@ -77,7 +65,7 @@ def _aside(found: Sequence[Found]) -> str:
         for f in found
         if _is_aside(f)
     ]
-    return _table(["setting", "against", "gain, cuts at 10-20 %", "gain, tuned cut", "gain of blends (of)"], rows)
+    return as_table(["setting", "against", "gain, cuts at 10-20 %", "gain, tuned cut", "gain of blends (of)"], rows)
 
 
 def _peers(found: Sequence[Found]) -> str:
@@ -99,7 +87,7 @@ def _peers(found: Sequence[Found]) -> str:
             ]
         )
     head = ["learner", "AMS, 10-20 %", "AMS, own cut", "difference, 10-20 %", "difference, own cut"]
-    return _table([*head, "events selected", "time ratio", "memory"], rows)
+    return as_table([*head, "events selected", "time ratio", "memory"], rows)
 
 
 def _confirm(found: Sequence[Found]) -> str:
@@ -119,7 +107,7 @@ def _confirm(found: Sequence[Found]) -> str:
         if f["events"] in names
     ]
     head = ["events", "setting", "against", "AMS", "gain, cuts at 10-20 %", "gain, tuned cut"]
-    return _table([*head, "gain of blends (of)", "gain of blends of ten"], rows)
+    return as_table([*head, "gain of blends (of)", "gain of blends of ten"], rows)
 
 
 def _blends(found: Sequence[Found]) -> str:
@@ -128,7 +116,7 @@ def _blends(found: Sequence[Found]) -> str:
         for f in found
         if f["events"] == "blends"
     ]
-    return _table(["blend", "against", "AMS", "gain, cuts at 10-20 %"], rows)
+    return as_table(["blend", "against", "AMS", "gain, cuts at 10-20 %"], rows)
 
 
 def _scaling(found: Sequence[Found]) -> str:
@@ -147,4 +135,4 @@ def _scaling(found: Sequence[Found]) -> str:
         for f in found
     ]
     head = ["training events", "setting", "against", "seeds", "AMS", "gain, cuts at 10-20 %", "gain of blends (of)"]
-    return _table([*head, "last u", "time ratio"], rows)
+    return as_table([*head, "last u", "time ratio"], rows)

@@ -39,7 +39,10 @@ TERMINATED = 128 + signal.SIGTERM  # the exit code that shells expect
 
 
 class _Group(click.Group):
-    """Commands whose errors are one line on stderr."""
+    """Commands in the order of an analysis, whose errors are one line on stderr."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
+        return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[WORDS] = list(args)

@@ -24,7 +24,7 @@ STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 @jobs_option
 @click.option("--friends", is_flag=True, help="Write the new branches alone to the ntuples.")
 def analyse(
-    config: Path, *, output: Path, only: str | None, force: bool, unblind: bool, jobs: int | None, friends: bool
+    config: Path, *, output: Path, only: str | None, force: bool, unblind: bool, n_jobs: int | None, friends: bool
 ) -> None:
     """Go from ntuples to a fitted workspace as CONFIG says.
 
@@ -45,7 +45,7 @@ def analyse(
             force=force,
             unblind=unblind,
             friends=friends,
-            n_jobs=jobs,
+            n_jobs=n_jobs,
             verbose=int(sys.stderr.isatty()),
             say=say,
         )

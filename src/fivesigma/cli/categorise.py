@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma.cli.options import (
     PATH,
     NumberOr,
@@ -64,14 +65,13 @@ def categorise(
     force: bool,
     **settings: Any,
 ) -> None:
-    """Find the categories of the score in SCORES with the largest combined significance.
+    """Find the best categories of a score.
 
-    The optimum is exact, and therefore follows the noise of these events: quote the significance on others (--quote).
-    With --systematic the edges are those with the largest significance profiled over the systematics, or with --goal
-    measurement those with the smallest uncertainty of the signal strength. For several signals at once there is
-    fivesigma categorise-scores.
+    They are those of the events in SCORES with the largest combined significance. The optimum is exact, and therefore
+    follows the noise of these events: quote the significance on others (--quote). With --systematic the edges are those
+    with the largest significance profiled over the systematics, or with --goal measurement those with the smallest
+    uncertainty of the signal strength. For several signals at once there is fivesigma categorise-scores.
     """
-    import fivesigma
     from fivesigma.categories.review import template_notes
 
     measures = settings["goal"] == "measurement"
@@ -95,7 +95,7 @@ def categorise(
     if asked.stream:
         low, high, note = found.significance - found.error, found.significance + found.error, ""
     else:
-        (low, high), _, note = found.interval(n_boot=asked.replicas)
+        (low, high), _, note = found.interval(n_boot=asked.n_boot)
     if pyhf is not None:
         workspace = fivesigma.to_pyhf(found)
         fivesigma.write_workspace(workspace, pyhf)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import fivesigma
 from fivesigma.cli.options import (
     PATH,
     OutputFile,
     json_option,
     min_background_option,
     names,
-    names_or_none,
     overwrite_option,
     utility_options,
 )
@@ -26,16 +26,8 @@ if TYPE_CHECKING:
 PREFIX = "score_"
 
 
-class ClassScores(NamedTuple):
-    """Events of a file with one probability column per class."""
-
-    scores: Array
-    process: AnyArray
-    weight: Array
-
-
-def read_class_scores(path: Path) -> tuple[list[str], ClassScores]:
-    """Read the columns process, weight and score_NAME of every class; the names of the classes come first."""
+def read_class_scores(path: Path) -> tuple[list[str], tuple[Array, AnyArray, Array]]:
+    """Names of the classes, and of each event the probabilities, process and weight."""
     import numpy as np
 
     from fivesigma.datasets.blocks import read_columns
@@ -52,8 +44,8 @@ def read_class_scores(path: Path) -> tuple[list[str], ClassScores]:
         )
     wanted: dict[str, Kind] = {**dict.fromkeys(columns, "float64"), "weight": "float64", "process": "value"}
     read = read_columns(source, wanted)
-    scores = ClassScores(np.column_stack([read[c] for c in columns]), read["process"], read["weight"])
-    return [name.removeprefix(PREFIX) for name in columns], scores
+    scores = np.column_stack([read[c] for c in columns])
+    return [name.removeprefix(PREFIX) for name in columns], (scores, read["process"], read["weight"])
 
 
 @click.command(
@@ -61,7 +53,13 @@ def read_class_scores(path: Path) -> tuple[list[str], ClassScores]:
     epilog="Example: fivesigma categorise-scores held_out.csv --signals ggF,VBF -k 8 --quote test.csv",
 )
 @click.argument("scores", type=PATH)
-@click.option("--signals", required=True, metavar="NAMES", help="Take these processes as signals, separated by commas.")
+@click.option(
+    "--signals",
+    type=names,
+    required=True,
+    metavar="NAMES",
+    help="Take these processes as signals, separated by commas.",
+)
 @click.option("-k", "--categories", type=click.IntRange(1), required=True, metavar="K",
               help="Make this many categories.")  # fmt: skip
 @click.option("--quote", type=PATH, metavar="SCORES",
@@ -72,7 +70,7 @@ def read_class_scores(path: Path) -> tuple[list[str], ClassScores]:
 @min_background_option
 @click.option("--min-effective", type=click.FloatRange(0), default=10.0, metavar="N",
               help="Keep this many effective background events in each category.")  # fmt: skip
-@click.option("--floor-processes", metavar="NAMES",
+@click.option("--floor-processes", type=names, metavar="NAMES",
               help="Count these backgrounds for the two floors, separated by commas; by default all.")  # fmt: skip
 @click.option("--keep-all", is_flag=True, help="Put every event into a category; by default some are discarded.")
 @utility_options
@@ -82,10 +80,8 @@ def read_class_scores(path: Path) -> tuple[list[str], ClassScores]:
 def categorise_scores(
     scores: Path,
     *,
-    signals: str,
     categories: int,
     quote: Path | None,
-    floor_processes: str | None,
     keep_all: bool,
     utility: str,
     b_reg: float | None,
@@ -93,21 +89,18 @@ def categorise_scores(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Find categories for several signals at once.
+    """Find the best categories for several signals.
 
     SCORES has the columns process, weight and, for every class of a classifier with several classes, its probability
     as score_NAME.
     """
-    import fivesigma
     from fivesigma.significance import resolve_utility
 
     processes, tune = read_class_scores(scores)
     found = fivesigma.categorise_scores(
         *tune,
         categories,
-        signals=names(signals),
         processes=processes,
-        floor_processes=names_or_none(floor_processes),
         discard=not keep_all,
         utility=resolve_utility(utility, b_reg),
         **settings,

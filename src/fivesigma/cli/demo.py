@@ -13,18 +13,18 @@ from fivesigma.cli.options import PATH, jobs_option, seed_option
 @click.option("-o", "--output", type=PATH, default="fivesigma-demo", metavar="FOLDER",
               help="Write model, scores, figure and report to this folder; an earlier demo there is "
               "replaced.")  # fmt: skip
-@click.option("--events", type=click.IntRange(1000), default=100_000, metavar="N",
+@click.option("--events", "n_events", type=click.IntRange(1000), default=100_000, metavar="N",
               help="Simulate this many events.")  # fmt: skip
-@click.option("--trees", type=click.IntRange(1), default=30, metavar="N",
+@click.option("--trees", "n_trees", type=click.IntRange(1), default=30, metavar="N",
               help="Train this many trees of each model. A cascade gains with few of them, and nothing with "
               "200.")  # fmt: skip
 @seed_option
 @jobs_option
-def demo(output: Path, events: int, trees: int, seed: int, jobs: int | None) -> None:
-    """Simulate events, train a plain model and a cascade with equal budget, and compare them.
+def demo(output: Path, **settings: int) -> None:
+    """See it work on simulated events.
 
-    Needs no network and no files.
+    A plain model and a cascade with equal budget are trained and compared. Needs no network and no files.
     """
     from fivesigma.demo import run_demo
 
-    run_demo(output, n_events=events, n_trees=trees, seed=seed, n_jobs=jobs)
+    run_demo(output, **settings)

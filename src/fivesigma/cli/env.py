@@ -11,7 +11,10 @@ _NEEDED = ("numpy", "scipy", "scikit-learn", "click", "rich")
 
 @click.command(epilog="Example: fivesigma env")
 def env() -> None:
-    """Print versions of packages for a bug report: those that are needed, then those of every extra."""
+    """Print versions of packages for a bug report.
+
+    Those that are needed come first, then those of every extra.
+    """
     import os
     import platform
 

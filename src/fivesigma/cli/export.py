@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma._tools.files import read_text
 from fivesigma.cli.options import PATH, OutputFile, force_option, print_notes, tree_option, untrusted_option
 from fivesigma.errors import InputError
@@ -40,12 +41,10 @@ def export(
     untrusted: bool,
     **settings: Any,
 ) -> None:
-    """Write MODEL as a file that other programs read.
+    """Write a model for other programs.
 
     The scores of the file are compared with those of the model; above a difference of 1e-5 nothing is written.
     """
-    import fivesigma
-    from fivesigma.datasets import load_events
     from fivesigma.datasets.columns import Columns
 
     fitted = fivesigma.load(model, untrusted=untrusted)
@@ -53,7 +52,7 @@ def export(
     events = None
     if files:
         trained = Columns.of_model(fitted)
-        events = load_events(
+        events = fivesigma.load_events(
             files, features=trained.features, label=None, weight=None, missing=trained.missing, tree=tree
         )
     written = fivesigma.export(fitted, output, kind, events, edges, **settings)

@@ -15,7 +15,10 @@ from fivesigma.cli.options import jobs_option, json_option, seed_option
 
 @click.group("fair-universe", epilog="Example: fivesigma fair-universe run toy:400000 -o intervals.json")
 def fair_universe() -> None:
-    """Run a benchmark with the nuisances of the FAIR-Universe HiggsML uncertainty challenge."""
+    """Run a benchmark of fits with nuisances.
+
+    The nuisances are those of the FAIR-Universe HiggsML uncertainty challenge.
+    """
 
 
 @fair_universe.command(epilog="Example: fivesigma fair-universe run toy:1500000 --luminosity 0.1")
@@ -34,19 +37,18 @@ def fair_universe() -> None:
 @json_option
 @jobs_option
 def run(
-    data: str, *, output: Path | None, luminosity: float, seed: int, as_json: bool, jobs: int, **settings: Any
+    data: str, *, output: Path | None, luminosity: float, random_state: int, as_json: bool, **settings: Any
 ) -> None:
-    """Train on DATA, fit the signal strength in pseudo-experiments, and print width and coverage of the intervals.
+    """Print width and coverage of fitted intervals.
 
-    DATA is the challenge's Parquet file, a file with the columns of the 2014 challenge, or toy:N for N simulated
-    events. The score that knows the nuisances is compared with a plain score in categories of equal content, and with a
-    fit that ignores the nuisances.
+    A model is trained on DATA, and the signal strength fitted in pseudo-experiments. DATA is the challenge's Parquet
+    file, a file with the columns of the 2014 challenge, or toy:N for N simulated events. The score that knows the
+    nuisances is compared with a plain score in categories of equal content, and with a fit that ignores the nuisances.
 
     Give many times as many events as an experiment has: chance in few of them moves all fits to the same side.
     """
     from fivesigma.fair_universe import compare, read_events
 
-    events = read_events(data, luminosity=luminosity, random_state=seed)
-    verbose = int(sys.stderr.isatty())
-    found = compare(events, output, random_state=seed, n_jobs=jobs, verbose=verbose, **settings)
+    events = read_events(data, luminosity=luminosity, random_state=random_state)
+    found = compare(events, output, random_state=random_state, verbose=int(sys.stderr.isatty()), **settings)
     click.echo(json.dumps(dataclasses.asdict(found)) if as_json else repr(found))

@@ -27,7 +27,7 @@ sample_option = click.option(
 
 @click.group(epilog="Example: fivesigma higgsml score submission.csv --data atlas-higgs-challenge-2014-v2.csv.gz")
 def higgsml() -> None:
-    """Get the events of the 2014 Higgs boson challenge, run its recipes and score submissions.
+    """Repeat the 2014 Higgs boson challenge.
 
     The events are record 328 of the CERN Open Data portal; `fetch` gets them, `simulate` makes a file like it.
     """
@@ -39,16 +39,16 @@ def higgsml() -> None:
 @click.option("--attempts", type=click.IntRange(1), default=5, metavar="N",
               help="Give up after this many attempts.")  # fmt: skip
 @sample_option
-def fetch(target: Path, url: str | None, *, attempts: int, sample: bool) -> None:
-    """Download the challenge's events (818,238) from the CERN Open Data portal to TARGET.
+def fetch(target: Path, url: str | None, **settings: Any) -> None:
+    """Download the challenge's events.
 
-    TARGET is a file ending in .csv.gz, or a folder. The file is checked before it gets its name.
+    The 818,238 events come from the CERN Open Data portal. TARGET is a file ending in .csv.gz, or a folder. The file is
+    checked before it gets its name.
     """
     from fivesigma.higgsml.download import URL
     from fivesigma.higgsml.download import fetch as fetch_file
 
-    progress = sys.stderr.isatty()
-    click.echo(fetch_file(target, url=url or URL, sample=sample, attempts=attempts, progress=progress))
+    click.echo(fetch_file(target, url=url or URL, progress=sys.stderr.isatty(), **settings))
 
 
 @higgsml.command(epilog="Example: fivesigma higgsml simulate toy.csv.gz --events 100000")
@@ -57,14 +57,15 @@ def fetch(target: Path, url: str | None, *, attempts: int, sample: bool) -> None
               help="Simulate this many events.")  # fmt: skip
 @seed_option
 @overwrite_option
-def simulate(output: Path, *, events: int, seed: int) -> None:
-    """Write simulated events to OUTPUT (.csv or .csv.gz) as the challenge's file has them.
+def simulate(output: Path, *, events: int, random_state: int) -> None:
+    """Simulate a file like the challenge's.
 
-    They are a toy with the challenge's columns, sets and yields; no score on them is a score of the challenge.
+    OUTPUT ends in .csv or .csv.gz. The events are a toy with the challenge's columns, sets and yields; no score on them
+    is a score of the challenge.
     """
     from fivesigma.higgsml.simulate import write_simulated
 
-    click.echo(write_simulated(output, events, random_state=seed))
+    click.echo(write_simulated(output, events, random_state=random_state))
 
 
 @higgsml.command(epilog="Example: fivesigma higgsml score submission.csv --data atlas-higgs-challenge-2014-v2.csv.gz")
@@ -73,15 +74,16 @@ def simulate(output: Path, *, events: int, seed: int) -> None:
 @sample_option
 @replicas_option
 @json_option
-def score(submission: Path, data: Path, *, sample: bool, replicas: int, as_json: bool) -> None:
-    """Check SUBMISSION (EventId, RankOrder, Class) by Kaggle's rules and print its public and private AMS.
+def score(submission: Path, data: Path, *, as_json: bool, **settings: Any) -> None:
+    """Print the AMS of a submission.
 
+    SUBMISSION (EventId, RankOrder, Class) is checked by Kaggle's rules, and its public and private AMS are printed.
     b_reg is 10 and each set is scaled to the yields of the experiment, as on Kaggle. The intervals (68 %) come from the
     statistics of the simulated events only.
     """
     from fivesigma.higgsml.submission import score_submission
 
-    result = score_submission(submission, data, sample=sample, n_boot=replicas)
+    result = score_submission(submission, data, **settings)
     click.echo(json.dumps(dataclasses.asdict(result)) if as_json else result)
 
 
@@ -91,7 +93,7 @@ def score(submission: Path, data: Path, *, sample: bool, replicas: int, as_json:
 @click.argument("events", type=PATH)
 @click.option("--recipe", "name", default="paper-ten",
               metavar="NAME",
-              help="Train this recipe, one of those below.")  # fmt: skip
+              help="Train this recipe, one of those above.")  # fmt: skip
 @click.option("-o", "--output", type=PATH, required=True, metavar="FOLDER",
               help="Write results.json, table.md and submission.csv to this folder; a run that broke off there "
               "resumes.")  # fmt: skip
@@ -102,11 +104,12 @@ def score(submission: Path, data: Path, *, sample: bool, replicas: int, as_json:
 @click.option("--quick", is_flag=True, help="Train 5 % of the trees and epochs, to see whether it runs.")
 @jobs_option
 def reproduce(
-    events: Path, name: str, output: Path, *, sample: bool, seeds: int, seed: int, quick: bool, jobs: int | None
+    events: Path, name: str, output: Path, *, sample: bool, seeds: int, random_state: int, **settings: Any
 ) -> None:
-    """Train a recipe on set t of the challenge's EVENTS, and score it on sets b (public) and v (private).
+    """Train a recipe and print its score.
 
-    All choices are made on set t. Labels and weights of b and v are read once, for the table.
+    It is trained on set t of the challenge's EVENTS, and scored on sets b (public) and v (private). All choices are
+    made on set t. Labels and weights of b and v are read once, for the table.
 
     \b
     plain       one XGBoost model
@@ -124,5 +127,5 @@ def reproduce(
     data = load(events, sample=sample)
     for note in data.notes:
         click.echo(note, err=True)
-    settings: dict[str, Any] = {"seeds": range(seed, seed + seeds), "quick": quick, "n_jobs": jobs}
-    click.echo(run(data, recipe, output, **settings, verbose=int(sys.stderr.isatty())))
+    settings |= {"seeds": range(random_state, random_state + seeds), "verbose": int(sys.stderr.isatty())}
+    click.echo(run(data, recipe, output, **settings))

@@ -1,4 +1,7 @@
-"""Options that several commands share. Where a command takes many at once, they reach it as one record."""
+"""Options that several commands share, named inside as the library names its parameters.
+
+Where a command takes many at once, they reach it as one record.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+import fivesigma
 from fivesigma._tools.files import refuse_special
 from fivesigma.errors import InputError
 
@@ -37,17 +41,6 @@ class OutputFile(click.Path):
         if path.exists() and not (ctx and ctx.meta[FORCE]):
             raise InputError(f"{path} is there already; choose another name or add --force")
         return path
-
-
-def several(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Apply options so that the help lists them in this order."""
-
-    def decorate(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 class NumberOr(click.ParamType):  # type: ignore[type-arg] # in older versions it takes none
@@ -78,11 +71,6 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def names_or_none(text: str | None) -> list[str] | None:
-    """Names that commas divide, if the option was given."""
-    return None if text is None else names(text)
-
-
 def _remember_force(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
     ctx.meta[FORCE] = value
     return value
@@ -93,29 +81,19 @@ _force = functools.partial(click.option, "--force", is_flag=True, is_eager=True,
 force_option = _force(help="Replace the output if it is there.")
 overwrite_option = _force(help="Replace the output if it is there.", expose_value=False)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-seed_option = click.option("--seed", type=click.IntRange(0), default=0, metavar="N",
+seed_option = click.option("--seed", "random_state", type=click.IntRange(0), default=0, metavar="N",
                            help="Seed all random numbers.")  # fmt: skip
-jobs_option = click.option("--jobs", type=click.IntRange(1), metavar="N",
+jobs_option = click.option("--jobs", "n_jobs", type=click.IntRange(1), metavar="N",
                            callback=lambda _ctx, _option, value: -1 if value is None else value,
                            help="Use this many threads; all cores by default.")  # fmt: skip
 tree_option = click.option("--tree", metavar="NAME",
                            help="Read this TTree or RNTuple of ROOT files; needed if a file has several.")  # fmt: skip
-model_where_option = click.option(
-    "--where",
-    metavar="CUT",
-    help="Read only the events that pass this condition, by default that of the training; none reads all events.",
-)
 untrusted_option = click.option("--untrusted", is_flag=True,
                                 help="Try the model of a stranger in a child process first.")  # fmt: skip
-yields_option = click.option(
-    "--yields",
-    nargs=2,
-    type=float,
-    metavar="S B",
-    help="Scale the weights so that all events together stand for this expected signal and background; by default "
-    "the weights stay as they are.",
-)
-replicas_option = click.option("--replicas", type=click.IntRange(1), default=1000, metavar="N",
+yields_option = click.option("--yields", nargs=2, type=float, metavar="S B",
+                             help="Scale the weights so that all events together stand for this expected signal and "
+                             "background; by default the weights stay as they are.")  # fmt: skip
+replicas_option = click.option("--replicas", "n_boot", type=click.IntRange(1), default=1000, metavar="N",
                                help="Make this many replicas of the bootstrap.")  # fmt: skip
 min_background_option = click.option("--min-background", type=click.FloatRange(0), default=0.0, metavar="B",
                                      help="Keep this expected background in each category.")  # fmt: skip
@@ -133,10 +111,10 @@ class _UtilityOption(click.Option):
         return super().get_help_record(ctx)
 
 
-utility_options = several(
-    click.option("--utility", default="ams2", metavar="NAME", cls=_UtilityOption),
-    click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background."),
-)
+def utility_options(command: F) -> F:
+    """How the significance is formed."""
+    b_reg = click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background.")
+    return click.option("--utility", default="ams2", metavar="NAME", cls=_UtilityOption)(b_reg(command))
 
 
 class ScoreOptions(NamedTuple):
@@ -146,15 +124,13 @@ class ScoreOptions(NamedTuple):
     utility: str
     b_reg: float | None
     yields: tuple[float, float] | None
-    replicas: int
+    n_boot: int
     as_json: bool
     stream: bool
 
     def read(self, path: Path) -> Any:
         """Events of a file of scores; with --stream the file itself, which is read part by part."""
-        from fivesigma import ScoredEvents, ScoredFiles
-
-        kind: Any = ScoredFiles if self.stream else ScoredEvents.read
+        kind: Any = fivesigma.ScoredFiles if self.stream else fivesigma.ScoredEvents.read
         return kind(path, self.signal, self.yields)
 
     @property
@@ -173,17 +149,15 @@ class ScoreOptions(NamedTuple):
 def scores_options(command: Callable[..., None]) -> Callable[..., None]:
     """Options of the commands on files of scores, which reach the command as one `ScoreOptions`."""
 
-    @several(
-        click.option("--signal", metavar="LABEL",
-                     help="Take this label as signal; needed if it is not a known one such as s."),
-        utility_options,
-        yields_option,
-        replicas_option,
-        json_option,
-        click.option("--stream", is_flag=True,
-                     help="Read SCORES, which may be a pattern of several files, part by part; intervals are then "
-                     "standard errors."),
-    )  # fmt: skip
+    @click.option("--signal", metavar="LABEL",
+                  help="Take this label as signal; needed if it is not a known one such as s.")  # fmt: skip
+    @utility_options
+    @yields_option
+    @replicas_option
+    @json_option
+    @click.option("--stream", is_flag=True,
+                  help="Read SCORES, which may be a pattern of several files, part by part; intervals are then "
+                  "standard errors.")  # fmt: skip
     @functools.wraps(command)
     def run(**given: Any) -> None:
         command(asked=ScoreOptions(**{name: given.pop(name) for name in ScoreOptions._fields}), **given)
@@ -264,23 +238,45 @@ def event_files(metavar: str, signal: str) -> Callable[[Callable[..., None]], Ca
     return decorate
 
 
+def reading_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that read events otherwise than in training, which reach the command as one `reading`."""
+
+    @click.option("--label", metavar="COLUMN",
+                  help="Read labels from this column, or no labels with the word none; by default from the column of "
+                  "the training, if it is there.")  # fmt: skip
+    @click.option("--weight", metavar="COLUMN",
+                  help="Read weights from this column, or no weights with the word none; by default from the column "
+                  "of the training, if it is there.")  # fmt: skip
+    @click.option("--process", metavar="COLUMN",
+                  help="Read processes from this column, or no processes with the word none; by default from the "
+                  "column of the training, if it is there.")  # fmt: skip
+    @click.option("--missing", type=NumberOr("none"), metavar="CODE",
+                  help="Read this number as a missing value; by default the code of the training; none if no number "
+                  "means that.")  # fmt: skip
+    @click.option("--where", "cut", metavar="CUT",
+                  help="Read only the events that pass this condition, by default that of the training; none reads "
+                  "all events.")  # fmt: skip
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(reading={name: given.pop(name) for name in ("label", "weight", "process", "missing", "cut")}, **given)
+
+    return run
+
+
 def like_training(
     model: Any,
     source: dict[str, Any],
+    reading: dict[str, Any],
     *,
-    label: str | None = None,
-    process: str | None = None,
-    where: str | None = None,
     rows: int | None = None,
-    **reading: Any,
+    **more: Any,
 ) -> Any:
     """Files as the training events of a model were read, but for the options that are given; in chunks of `rows`."""
     from fivesigma.datasets import EventStream
 
-    if isinstance(source["path"], dict) and (label or process):
+    if isinstance(source["path"], dict) and (reading["label"] or reading["process"]):
         raise InputError("--sample says what an event is; leave --label and --process out")
-    asked = reading | {"label": label, "process": process, "cut": where}
-    given = {name: column_or_none(value) for name, value in asked.items() if value is not None}
+    given = {name: column_or_none(value) for name, value in (reading | more).items() if value is not None}
     return EventStream.like(model, **source, **given, rows=rows)
 
 

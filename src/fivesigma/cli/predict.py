@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma.cli.options import (
     PATH,
-    NumberOr,
     OutputFile,
     event_files,
     like_training,
-    model_where_option,
     overwrite_option,
     print_notes,
+    reading_options,
     untrusted_option,
 )
 from fivesigma.errors import InputError
@@ -31,18 +31,7 @@ from fivesigma.errors import InputError
               "then takes the name of the file, so that no file is ever half-written.")  # fmt: skip
 @click.option("--branch", default="score", metavar="NAME",
               help="With --in-place: call the branch of the score so, and the other NAME_selected.")  # fmt: skip
-@click.option("--label", metavar="COLUMN",
-              help="Read labels from this column, or no labels with the word none; by default from the column of the "
-              "training, if it is there.")  # fmt: skip
-@click.option("--weight", metavar="COLUMN",
-              help="Read weights from this column, or no weights with the word none; by default from the column of the "
-              "training, if it is there.")  # fmt: skip
-@click.option("--process", metavar="COLUMN",
-              help="Read processes from this column, or no processes with the word none; by default from the column of "
-              "the training, if it is there.")  # fmt: skip
-@click.option("--missing", type=NumberOr("none"), metavar="CODE",
-              help="Read this number as a missing value; by default the code of the training; none if no number means "
-              "that.")  # fmt: skip
+@reading_options
 @click.option("--tree", "trees", multiple=True, metavar="NAME",
               help="Read this TTree or RNTuple of ROOT files; needed if a file has several. May be repeated if SCORES "
               "ends in .root: each tree gets one of the same name.")  # fmt: skip
@@ -51,7 +40,6 @@ from fivesigma.errors import InputError
 @event_files("[FILE...]", "Take these processes of --sample as signal, separated by commas, or none of them with the "
              "word none; by default those of the training.")  # fmt: skip
 @click.option("--friend", is_flag=True, help="Write to .root the new branches alone, score and selected.")
-@model_where_option
 @untrusted_option
 @overwrite_option
 def predict(
@@ -64,17 +52,16 @@ def predict(
     trees: tuple[str, ...],
     keep: tuple[str, ...],
     friend: bool,
-    where: str | None,
+    reading: dict[str, Any],
     untrusted: bool,
-    **roles: Any,
 ) -> None:
-    """Score events in FILE..., or those of --sample, with MODEL.
+    """Score events with a model.
 
-    SCORES gets the columns id (the row number if the events have none), score, selected (at the model's cut), and
-    label, weight and process where the events have them. If it ends in .root it gets TTrees with score, selected and
-    the kept columns, entry by entry in the order of the one file that is read. --in-place adds them to FILE...
+    The events are in FILE..., or in those of --sample. SCORES gets the columns id (the row number if the events have
+    none), score, selected (at the model's cut), and label, weight and process where the events have them. If it ends in
+    .root it gets TTrees with score, selected and the kept columns, entry by entry in the order of the one file that is
+    read. --in-place adds them to FILE...
     """
-    from fivesigma import load
     from fivesigma.datasets.stream import ROWS
     from fivesigma.scored.scored_events import check_ending
     from fivesigma.scored.scored_files import write_scores
@@ -84,19 +71,19 @@ def predict(
     if output is None or output.suffix.lower() == ".root":
         if isinstance(source["path"], dict):
             raise InputError("scores in ROOT files belong to one file each; name it instead of --sample")
-        if where is not None:
+        if reading["cut"] is not None:
             raise InputError("every entry gets a score in a ROOT file; leave --where out, or write .csv or .parquet")
         if output is None and (friend or keep):
             raise InputError("--in-place adds to the file itself; leave --friend and --keep out")
-        fitted = load(model, untrusted=untrusted)
+        fitted = fivesigma.load(model, untrusted=untrusted)
         for files in [source["path"]] if output else [(file,) for file in source["path"]]:
             _to_root(fitted, files, output, trees=trees, keep=() if friend else keep, branch=branch)
         return
     if friend or len(trees) > 1 or keep:
         raise InputError("--friend, --keep and several --tree need an output that ends in .root")
     check_ending(output)
-    fitted = load(model, untrusted=untrusted)
-    stream = like_training(fitted, source, **roles, where=where, tree=trees[0] if trees else None, rows=ROWS)
+    fitted = fivesigma.load(model, untrusted=untrusted)
+    stream = like_training(fitted, source, reading, tree=trees[0] if trees else None, rows=ROWS)
     written = write_scores(fitted, stream, output)
     print_notes(stream.notes)
     click.echo(f"{written.events:,} events scored, {written.selected:,} selected by a model for {fitted.utility_!r}")
@@ -115,8 +102,6 @@ def _to_root(
     """Score every entry of some trees of one ROOT file, in a file of its own or in place."""
     import numpy as np
 
-    from fivesigma import ScoredEvents
-    from fivesigma.datasets import load_events
     from fivesigma.datasets.columns import Columns
     from fivesigma.datasets.root import RootTree
     from fivesigma.datasets.sources import find_targets
@@ -133,8 +118,8 @@ def _to_root(
 
     def scored() -> Iterator[tuple[str, dict[str, Any]]]:
         for name in trees or RootTree.trees_of(targets[0].path):
-            events = load_events(files[0], features=trained.features, keep=wanted, tree=name, **roles)
-            found = ScoredEvents.of(fitted, events)
+            events = fivesigma.load_events(files[0], features=trained.features, keep=wanted, tree=name, **roles)
+            found = fivesigma.ScoredEvents.of(fitted, events)
             counts[name] = len(events)
             selected = "selected" if branch == "score" else f"{branch}_selected"
             columns: dict[str, Any] = {branch: np.asarray(found.score, dtype=np.float64), selected: found.selected}

@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma.cli.options import (
     PATH,
     OutputFile,
     combine_option,
     force_option,
     json_option,
-    names_or_none,
+    names,
     print_notes,
 )
 
@@ -34,7 +35,7 @@ def _n_bins(_: click.Context, option: click.Parameter, text: str) -> int | dict[
 @click.option("-k", "--bins", required=True, metavar="K", callback=_n_bins,
               help="Make this many bins of all channels together, or of each channel, such as SR=5,CR=2.")  # fmt: skip
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the new workspace (JSON) to this file.")
-@click.option("--channels", metavar="NAMES",
+@click.option("--channels", type=names, metavar="NAMES",
               help="Merge bins of these channels, separated by commas; by default of all.")  # fmt: skip
 @click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery",
               help="Look for the largest significance, or for the smallest uncertainty of the signal "
@@ -45,7 +46,7 @@ def _n_bins(_: click.Context, option: click.Parameter, text: str) -> int | dict[
               help="Keep this many effective background events in each new bin, where there is a "
               "staterror.")  # fmt: skip
 @click.option("--measurement", metavar="NAME", help="Take this measurement of the workspace; by default its first.")
-@click.option("--signal", metavar="NAMES",
+@click.option("--signal", type=names, metavar="NAMES",
               help="Take these processes of a ROOT file of templates as signal, separated by commas.")  # fmt: skip
 @click.option("--variation", default="{process}_{systematic}Up", metavar="PATTERN",
               help="Find the varied templates of a ROOT file by names of this form.")  # fmt: skip
@@ -64,8 +65,6 @@ def rebin(
     *,
     bins: int | dict[str, int],
     output: Path | None,
-    channels: str | None,
-    signal: str | None,
     picture: Path | None,
     page: Path | None,
     combine: Path | None,
@@ -75,15 +74,15 @@ def rebin(
     force: bool,
     **settings: Any,
 ) -> None:
-    """Merge the fine bins of WORKSPACE so that its profiled significance is best.
+    """Merge the fine bins of a workspace.
 
-    WORKSPACE is a HistFactory workspace of pyhf (JSON) or a ROOT file of templates. Observations are merged and not
-    looked at. The edges are printed for a cabinetry file: numbers of the axis, or of the fine bins.
+    The new bins are those with the best profiled significance. WORKSPACE is a HistFactory workspace of pyhf (JSON) or a
+    ROOT file of templates. Observations are merged and not looked at. The edges are printed for a cabinetry file:
+    numbers of the axis, or of the fine bins.
     """
-    import fivesigma
     from fivesigma.categories.review import template_notes
 
-    found = fivesigma.rebin(workspace, bins, channels=names_or_none(channels), signal=names_or_none(signal), **settings)
+    found = fivesigma.rebin(workspace, bins, **settings)
     new = found.workspace
     if prune is not None:
         pruned = fivesigma.prune(new, prune)

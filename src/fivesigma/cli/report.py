@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma.cli.options import (
     PATH,
     OutputFile,
     event_files,
     like_training,
-    model_where_option,
     overwrite_option,
     print_notes,
+    reading_options,
     repeat_command,
     replicas_option,
     tree_option,
@@ -34,18 +35,11 @@ __all__ = ["report_command"]
 @click.option("--trained-on", multiple=True, metavar="FILE",
               help="Read the training events from this file, for a check of overtraining; those that are also among "
               "EVENTS lead to a warning; may be repeated.")  # fmt: skip
-@click.option("--label", metavar="COLUMN", help="Read labels from this column; by default as in training.")
-@click.option("--weight", metavar="COLUMN",
-              help="Read weights from this column; by default as in training; none gives every event the weight "
-              "one.")  # fmt: skip
-@click.option("--process", metavar="COLUMN",
-              help="Read processes from this column; by default as in training, if it is there; none reads "
-              "none.")  # fmt: skip
+@reading_options
 @event_files("[EVENTS...]", "Take these processes of --sample as signal, separated by commas; by default those of the "
              "training.")  # fmt: skip
 @systematic_option
 @yields_option
-@model_where_option
 @tree_option
 @click.option("--title", metavar="TEXT", help="Give the page this title.")
 @replicas_option
@@ -60,47 +54,44 @@ def report_command(
     trained_on: tuple[str, ...],
     systematics: Asked,
     yields: tuple[float, float] | None,
-    title: str | None,
-    replicas: int,
+    reading: dict[str, Any],
+    tree: str | None,
     untrusted: bool,
-    **reading: Any,
+    **settings: Any,
 ) -> None:
-    """Write a page on MODEL from labelled EVENTS that were used for nothing else.
+    """Write a page on a model.
 
-    The page is one file that works offline: verdict, significance against the cut with a slider, progress of the
-    cascade, scores, efficiencies, features, yields, systematics, provenance. EVENTS may be the scores that fivesigma
-    predict wrote. Files of --systematic hold events like EVENTS, with other values or other events; with --sample they
-    are those of one process, as in JES=UP,DOWN@ttbar, and may be repeated for others.
+    EVENTS are labelled, and were used for nothing else. The page is one file that works offline: verdict, significance
+    against the cut with a slider, progress of the cascade, scores, efficiencies, features, yields, systematics,
+    provenance. EVENTS may be the scores that fivesigma predict wrote. Files of --systematic hold events like EVENTS,
+    with other values or other events; with --sample they are those of one process, as in JES=UP,DOWN@ttbar, and may be
+    repeated for others.
     """
-    from fivesigma import ScoredEvents, load
-    from fivesigma.reporting import report
-
     check_processes(systematics, source)
-    fitted = load(model, untrusted=untrusted)
-    other = None if baseline is None else load(baseline, untrusted=untrusted)
+    fitted = fivesigma.load(model, untrusted=untrusted)
+    other = None if baseline is None else fivesigma.load(baseline, untrusted=untrusted)
     features = None if other is None else _features_of(fitted, other)
 
     def read(files: dict[str, Any]) -> Any:
-        return like_training(fitted, files, **reading, features=features).load()
+        return like_training(fitted, files, reading, tree=tree, features=features).load()
 
     events: Any
     if _are_scores(fitted, source["path"]):
-        events = ScoredEvents.read(Path(source["path"][0]), signal=source.get("signal"))
+        events = fivesigma.ScoredEvents.read(Path(source["path"][0]), signal=source.get("signal"))
         varied = of_scores(systematics, events, yields)
     else:
         events = read(source)
         print_notes(events.notes)
         varied = of_events(systematics, source, events, read) or None
-    found = report(
+    found = fivesigma.report(
         fitted,
         events,
         baseline=other,
         yields=yields,
         systematics=varied,
-        title=title,
         trained_on=read(narrow_source(source, trained_on)) if trained_on else None,
         command=repeat_command(),
-        n_boot=replicas,
+        **settings,
     )
     found.write(output)
     for finding in found.data.verdict.findings:

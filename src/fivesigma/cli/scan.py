@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma.cli.options import PATH, OutputFile, ScoreOptions, overwrite_option, print_notes, scores_options
 from fivesigma.cli.systematics import Asked, of_scores, systematic_option
 
@@ -40,22 +41,20 @@ class RuleName(click.ParamType):  # type: ignore[type-arg] # in older versions i
 @click.option("--plot", type=OutputFile(), metavar="FILE", help="Draw the curve to this .png, .pdf or .svg file.")
 @overwrite_option
 def scan(scores: Path, *, asked: ScoreOptions, rule: str, systematics: Asked, plot: Path | None) -> None:
-    """Scan all cuts on the events in SCORES and choose the best.
+    """Find the best cut on a score.
 
-    Choose the cut on other events than those whose significance is quoted: its value here is optimistic. Intervals
-    (68 %) come from the statistics of the simulated events only. With --systematic the significance of every cut is
-    profiled over the systematics.
+    All cuts on the events in SCORES are scanned. Choose the cut on other events than those whose significance is
+    quoted: its value here is optimistic. Intervals (68 %) come from the statistics of the simulated events only. With
+    --systematic the significance of every cut is profiled over the systematics.
     """
     import numpy as np
-
-    import fivesigma
 
     asked.refuse_stream(systematic=systematics)
     read = asked.read(scores)
     varied = of_scores(systematics, read, asked.yields)
     best = fivesigma.scan(read, utility=asked.measure, rule=rule, systematics=varied)
     print_notes(best.notes)
-    interval = best.interval(n_boot=asked.replicas)
+    interval = best.interval(n_boot=asked.n_boot)
     if plot is not None:
         _draw(best, plot)
     if asked.as_json:

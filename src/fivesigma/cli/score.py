@@ -19,9 +19,10 @@ from fivesigma.errors import InputError
               help="Select this share of the events, those with the highest scores.")  # fmt: skip
 @scores_options
 def score(scores: Path, *, asked: ScoreOptions, cut: float | None, fraction: float | None) -> None:
-    """Print the significance of the events in SCORES at the model's cut, or at --cut or --fraction.
+    """Print the significance of a selection.
 
-    The interval (68 %) comes from the statistics of the simulated events only.
+    SCORES has events with scores, as fivesigma predict writes them; they are selected at the model's cut, or at --cut
+    or --fraction. The interval (68 %) comes from the statistics of the simulated events only.
     """
     from fivesigma.yields import class_sums
 
@@ -68,7 +69,7 @@ def _select(scores: Path, asked: ScoreOptions, cut: float | None, fraction: floa
     selected = read.selected if cut is None else values >= cut
     if selected is None:
         raise InputError(f"{scores.name} has no column 'selected': give --cut or --fraction")
-    pair = paired_difference(selected, selected, is_signal, weight, asked.measure, n_boot=asked.replicas)
+    pair = paired_difference(selected, selected, is_signal, weight, asked.measure, n_boot=asked.n_boot)
     processes = number_processes(is_signal, read.process, split_mixed=True)
     every, kept = (process_yields(rows, 1, weight, processes) for rows in (np.zeros(values.size, int), selected - 1))
     return pair.first, pair.first_interval, cut, every, kept

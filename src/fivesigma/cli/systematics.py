@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+import fivesigma
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
-    from fivesigma.likelihood.shifts import Normalisation, Varied
+    from fivesigma.likelihood.shifts import Normalisation
     from fivesigma.scored.scored_events import ScoredEvents
 
 _SIZE = re.compile(r"\s*(?:([0-9.]+(?:e-?[0-9]+)?)\s*%|(free))\s*(?:@(.+))?", re.IGNORECASE)
@@ -139,9 +140,6 @@ def of_events(asked: Asked, source: dict[str, Any], events: Any, read: Callable[
 
 def of_scores(asked: Asked, nominal: ScoredEvents, yields: tuple[float, float] | None) -> Found | None:
     """Variations of scored events, from files of scores; None if none was asked for."""
-    from fivesigma.likelihood.shifts import Varied
-    from fivesigma.scored.scored_events import ScoredEvents
-
     if yields is not None and any(isinstance(one, dict) for one in asked.values()):
         raise InputError(
             "--yields cannot scale the events of --systematic files, of which it is not known what share they are; "
@@ -150,20 +148,18 @@ def of_scores(asked: Asked, nominal: ScoredEvents, yields: tuple[float, float] |
     for name in (name for name, one in asked.items() if one is None):
         raise InputError(f"{name!r} is a pattern of branches, which files of scores do not have; write NAME=UP,DOWN")
 
-    def read(file: str, process: str) -> Varied:
+    def read(file: str, process: str) -> Any:
         if process:
             raise InputError(f"a file of scores knows its processes; leave @{process} out")
-        found = ScoredEvents.read(Path(file), like=nominal)
+        found = fivesigma.ScoredEvents.read(Path(file), like=nominal)
         score, signal, weight = found.arrays()
-        return Varied(score, weight, signal, found.process)
+        return fivesigma.Varied(score, weight, signal, found.process)
 
     return _variations(asked, nominal, read) or None
 
 
 def _variations(asked: Asked, nominal: Any, read: Callable[[str, str], Any]) -> Found:
     """Variations of nominal events, which know their weights and processes; `read` takes a file and a process."""
-    from fivesigma.datasets import Events
-
     out: Found = {}
     for name, one in asked.items():
         if isinstance(one, Size):
@@ -174,7 +170,9 @@ def _variations(asked: Asked, nominal: Any, read: Callable[[str, str], Any]) -> 
             read_files = [[read(file, process) for file in files] for process, files in one.items()]
         except InputError as err:
             raise InputError(f"{err} (systematic {name!r})") from err
-        up, *down = (side[0] if len(side) == 1 else Events.concatenate(side) for side in zip(*read_files, strict=True))
+        up, *down = (
+            side[0] if len(side) == 1 else fivesigma.Events.concatenate(side) for side in zip(*read_files, strict=True)
+        )
         out[name] = (up, down[0] if down else None)
     return out
 
@@ -182,15 +180,13 @@ def _variations(asked: Asked, nominal: Any, read: Callable[[str, str], Any]) -> 
 def _normalisation(name: str, one: Size, nominal: Any) -> Any:
     import numpy as np
 
-    from fivesigma.likelihood.shifts import Normalisation, Varied
-
     if one.process:
         if nominal.process is None:
             raise InputError(f"{name} scales the process {one.process!r}, and the events have no column process")
-        return Normalisation(one.process, one.share)
+        return fivesigma.Normalisation(one.process, one.share)
     if nominal.process is None:
-        return Varied(weight=(1.0 + (one.share or 0.0)) * nominal.weight), None
-    return Normalisation(np.unique(np.asarray(nominal.process).astype(str)).tolist(), one.share)
+        return fivesigma.Varied(weight=(1.0 + (one.share or 0.0)) * nominal.weight), None
+    return fivesigma.Normalisation(np.unique(np.asarray(nominal.process).astype(str)).tolist(), one.share)
 
 
 def needed_for_quote(asked: Asked, quoted: Asked) -> Asked:

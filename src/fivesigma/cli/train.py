@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+import fivesigma
 from fivesigma._tools.extras import BOOSTERS
 from fivesigma._tools.files import read_text
 from fivesigma.challenge import MISSING
@@ -83,7 +84,7 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
               "less.")  # fmt: skip
 @click.option("--no-net", is_flag=True,
               help="With --model auto: train no net, though torch is installed.")  # fmt: skip
-@click.option("--trees", type=click.IntRange(1), metavar="N",
+@click.option("--trees", "n_trees", type=click.IntRange(1), metavar="N",
               help="Train this many trees; by default auto finds the number, plain and grown models have 500, and the "
               "others 200.")  # fmt: skip
 @utility_options
@@ -113,7 +114,7 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
 @click.option("--missing", type=NumberOr("none"), default=f"{MISSING:g}", metavar="CODE",
               help="Read this number as a missing value; none if no number means that.")  # fmt: skip
 @tree_option
-@click.option("--where", metavar="CUT",
+@click.option("--where", "cut", metavar="CUT",
               help='Read only the events that pass this condition, such as "PRI_jet_num >= 2".')  # fmt: skip
 @click.option("--negative-weights", type=click.Choice(["error", "zero", "abs"]), default="error",
               help="Refuse negative weights, or show the learner zero or their absolute value instead.")  # fmt: skip
@@ -134,13 +135,12 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
 @click.option("--resume", is_flag=True, help="Resume a run that was interrupted.")
 @force_option
 def train(source: dict[str, Any], output: Path, systematics: Asked, resume: bool, force: bool, **options: Any) -> None:
-    """Train on events in FILE... (CSV, Parquet or ROOT) and save the model.
+    """Train a model on events and save it.
 
-    Until it is done, the run is kept in MODEL.checkpoint, every 50 trees or after every round or fit; --resume resumes
-    it.
+    FILE... are CSV, Parquet or ROOT files of labelled and weighted events. Until it is done, the run is kept in
+    MODEL.checkpoint, every 50 trees or after every round or fit; --resume resumes it.
     """
-    from fivesigma import save
-    from fivesigma.datasets import EventStream, load_events
+    from fivesigma.datasets import EventStream
     from fivesigma.store.archive import check_target
 
     check_target(output, force=force)
@@ -162,17 +162,11 @@ def train(source: dict[str, Any], output: Path, systematics: Asked, resume: bool
     in_memory = asked.memory == "all" and asked.dask is None
     if not in_memory:
         _refuse_with_memory(asked)
-    columns: dict[str, Any] = {
-        "features": list(asked.features) or None,
-        "label": asked.label,
-        "weight": column_or_none(asked.weight),
-        "process": asked.process,
-        "missing": column_or_none(asked.missing),
-        "keep": tuple(dict.fromkeys((*asked.keep, *([] if asked.by is None else [asked.by])))),
-        "tree": asked.tree,
-        "cut": asked.where,
-    }
-    read: Any = load_events if in_memory else EventStream
+    columns = {name: options[name] for name in ("label", "process", "tree", "cut")}
+    columns |= {name: column_or_none(options[name]) for name in ("weight", "missing")}
+    columns["features"] = list(asked.features) or None
+    columns["keep"] = tuple(dict.fromkeys((*asked.keep, *([] if asked.by is None else [asked.by]))))
+    read: Any = fivesigma.load_events if in_memory else EventStream
     events = read(**source, **columns, **({} if in_memory else {"ids": None}))
     if in_memory:
         print_notes(events.notes)
@@ -189,7 +183,7 @@ def train(source: dict[str, Any], output: Path, systematics: Asked, resume: bool
         click.get_current_context().exit(INTERRUPTED)
     if not in_memory:
         print_notes(events.notes)  # known when all was read
-    save(model, output, force=force)
+    fivesigma.save(model, output, force=force)
     shutil.rmtree(checkpoint, ignore_errors=True)
     if not asked.features:
         click.echo(f"features: {', '.join(events.feature_names)}")
@@ -233,43 +227,37 @@ def _make_model(asked: SimpleNamespace, checkpoint: Path, client: Any) -> Any:
     for name, given in (("--fast", asked.fast), ("--no-net", asked.no_net)):
         if given and asked.model != "auto":
             raise InputError(f"{name} is for --model auto, not for --model {asked.model}")
-    shared: dict[str, Any] = {
-        "utility": asked.utility,
-        "b_reg": asked.b_reg,
-        "cv": asked.folds or asked.held_out or (None if asked.by is None else FOLDS),
-        "negative_weights": asked.negative_weights,
-        "random_state": asked.seed,
-        "n_jobs": asked.jobs,
-        "checkpoint": str(checkpoint),
-        "verbose": int(sys.stderr.isatty()),
-    }
+    names = ("utility", "b_reg", "n_trees", "negative_weights", "random_state", "n_jobs")
+    shared = {name: value for name, value in vars(asked).items() if name in names}
+    shared |= {"checkpoint": str(checkpoint), "verbose": int(sys.stderr.isatty())}
     if asked.memory == "all" and asked.cache is None and client is None:
+        cv = asked.folds or asked.held_out or (None if asked.by is None else FOLDS)
         if asked.model == "auto":
             shared |= {"fast": asked.fast, "net": False if asked.no_net else "auto"}
         if asked.model == "profiled":
             shared["goal"] = asked.goal
-        return make_model(asked.model, library=asked.library, n_trees=asked.trees, by=asked.by, **shared)
+        return make_model(asked.model, library=asked.library, by=asked.by, cv=cv, **shared)
     # A stream of events is for one booster.
     kind = "plain" if asked.model == "plain" else "grown"
     shared |= {"memory": asked.memory, "cache": asked.cache and str(asked.cache), "cv": asked.held_out or HELD_OUT}
     if client is None:
-        return make_model(kind, library="xgboost", n_trees=asked.trees, **shared)
+        return make_model(kind, library="xgboost", **shared)
     from fivesigma.dask import GrownCascadeClassifier
 
-    n_trees = {} if asked.trees is None else {"n_trees": asked.trees}
-    shared["n_jobs"] = None if asked.jobs == -1 else asked.jobs  # each worker has as many as Dask gave it
-    return GrownCascadeClassifier(client, cascade=kind == "grown", **n_trees, **shared)
+    if shared["n_jobs"] == -1:
+        del shared["n_jobs"]  # each worker has as many as Dask gave it
+    if shared["n_trees"] is None:
+        del shared["n_trees"]
+    return GrownCascadeClassifier(client, cascade=kind == "grown", **shared)
 
 
 def _summary(model: Any, events: Any, output: Path) -> str:
-    from fivesigma import Events
-
     made, chosen = getattr(model, "choice_", None), "pulls" if hasattr(model, "pulls_") else "u"
     if made is None:
         last = model.history_[-1]
         made = f"{len(model.history_)} rounds" + ("" if last.u is None else f", last u {last.u:.5g}")
     # Notes were printed before the training.
-    shown: Any = replace(events, notes=()) if isinstance(events, Events) else events
+    shown: Any = replace(events, notes=()) if isinstance(events, fivesigma.Events) else events
     return "\n".join(
         [
             repr(shown),

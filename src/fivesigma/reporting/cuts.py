@@ -229,7 +229,8 @@ def _series(name: str, rounds: Sequence[Round], utility: Utility) -> Series:
 
 def _some(rounds: Sequence[Round]) -> list[tuple[int, float]]:
     """The first round with a u, the last, and a few whose u lie evenly between the smallest and the largest."""
-    known = [(r.index, r.following.u) for r in rounds if r.following.u is not None]
+    first = {r.following.u: r.index for r in reversed(rounds) if r.following.u is not None}  # u may stay for rounds
+    known = sorted((t, u) for u, t in first.items())
     if len(known) <= MOST_MINORANTS:
         return known
     path = np.array([u for _, u in known])

@@ -67,18 +67,18 @@ def score_histogram(score: Array, weight: Array, processes: Processes) -> ScoreH
     edges = np.linspace(low, high if high > low else low + 1.0, N_BINS + 1)
     at = np.clip(((score - low) / (edges[1] - edges[0])).astype(np.intp), 0, N_BINS - 1)
     filled = _signal_first(process_yields(at, N_BINS, weight, processes))
-    stacked = [one for is_signal in (False, True) for one in _largest(filled, is_signal)]
+    stacked = [one for is_signal in (False, True) for one in largest_processes(filled, signal=is_signal)]
     return ScoreHistogram(edges, stacked, np.sqrt(sum(rows.sum_of_squares for rows in filled.values())))
 
 
-def _largest(filled: Mapping[str, ProcessYields], is_signal: bool) -> list[ProcessHistogram]:
+def largest_processes(filled: Mapping[str, ProcessYields], *, signal: bool) -> list[ProcessHistogram]:
     """Processes of one class by ascending yield, the smallest of many taken together."""
-    members = [(name, rows.sum_of_weights) for name, rows in filled.items() if rows.signal == is_signal]
+    members = [(name, rows.sum_of_weights) for name, rows in filled.items() if rows.signal == signal]
     ranked = sorted(members, key=lambda member: member[1].sum())
     rest, large = ranked[:-MOST_PROCESSES], ranked[-MOST_PROCESSES:]
     if rest:
         large.insert(0, (f"{len(rest)} smaller processes", np.sum([values for _, values in rest], axis=0)))
-    return [ProcessHistogram(name, is_signal, values) for name, values in large]
+    return [ProcessHistogram(name, signal, values) for name, values in large]
 
 
 def process_rows(weight: Array, selected: BoolArray, processes: Processes) -> list[ProcessRow]:

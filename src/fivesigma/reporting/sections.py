@@ -20,11 +20,11 @@ from fivesigma.errors import InputError
 from fivesigma.estimators.moved_events import bin_edges
 from fivesigma.estimators.significance_classifier import scored_variations
 from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, scaled, yield_shifts
+from fivesigma.reporting.histogram import largest_processes
 from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 
 MOST_FEATURES = 25
 MOST_SHUFFLED = 4000  # events on which features are shuffled
-MOST_BACKGROUNDS = 6  # that have a colour of their own
 NARROW = 0.5  # of a constraint, below which the data measure a systematic better than it was known
 _NO_EXCESS = 0.5  # score at which s + b is like the background at its least favourable pulls
 
@@ -130,6 +130,7 @@ class CategoryTable:
     cross_fitted: float | None  # the same with edges that were chosen without the events that fill them
     held_out: bool  # whether the edges were chosen on other events than these
     bound: float | None  # what no such categories exceed on the events that chose them
+    mc_statistics: bool  # whether the statistics of the simulation are in the significance; they are not in the bound
     heads: list[str]  # name of the category, processes (signals first), effective background, maybe significance alone
     rows: list[tuple[str | float, ...]]
     notes: tuple[str, ...]
@@ -144,9 +145,9 @@ def category_table(categories: Any, cross_fitted: float | None = None) -> Catego
     if isinstance(categories, Categories):
         names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(categories.edges)]
         together, bound = {"significance": categories.significance}, categories.bound
-        alone = {"alone (σ)": categories.by_category}
+        alone, mc_statistics = {"alone (σ)": categories.by_category}, categories.mc_statistics
     elif isinstance(categories, ScoreCategories):
-        names, alone = [str(k) for k in range(len(categories))], {}
+        names, alone, mc_statistics = [str(k) for k in range(len(categories))], {}, False
         together, bound = dict(categories.z), categories.bound.value
     else:
         raise InputError(f"categories must be of categorise or categorise_scores, got {type(categories).__name__}")
@@ -154,8 +155,8 @@ def category_table(categories: Any, cross_fitted: float | None = None) -> Catego
     columns = {name: one.sum_of_weights for name, one in by_process}
     columns |= {"effective b": categories.effective_b, **alone}
     rows = list(zip(names, *(np.asarray(column).tolist() for column in columns.values()), strict=True))
-    heads = ["category", *columns]
-    return CategoryTable(together, cross_fitted, categories.held_out, bound, heads, rows, categories.notes)
+    judged = together, cross_fitted, categories.held_out, bound, mc_statistics
+    return CategoryTable(*judged, ["category", *columns], rows, categories.notes)
 
 
 @dataclass(frozen=True)
@@ -192,9 +193,8 @@ def score_systematics(
     _, signal, weight = scored.arrays()
     if isinstance(events, ScoredEvents):
         for name, pair in given.items():
-            if isinstance(pair, Normalisation):
-                continue
-            if not all(moved is None or isinstance(moved, Varied) for moved in pair):
+            sides = () if isinstance(pair, Normalisation) else pair
+            if not all(moved is None or isinstance(moved, Varied) for moved in sides):
                 raise InputError(f"systematics[{name!r}] must be Varied, with scores, where ScoredEvents are given")
     found = scored_variations(model, signal, given)
     before = events.arrays()[2] if isinstance(events, ScoredEvents) else events.weight
@@ -208,19 +208,17 @@ def shift_table(scored: ScoredEvents, cut: float, systematics: Systematics | Non
     if systematics is None:
         return None
     found = yield_shifts([cut, np.inf], scored, systematics=systematics)
-    moves = dict(zip(found.up, found.background_shifts(), strict=True))
     notes = tuple(
         f"Systematic {name!r} moves no background at the cut: it changes nothing there."
-        for name, (up, down) in moves.items()
-        if not (up.any() or down.any())
+        for name, moved in zip(found.up, found.background_shifts(), strict=True)
+        if not np.any(moved)
     )
 
-    def change(name: str, *, signal: bool, up: bool) -> float:
-        moved = found.yields(signal=signal, of=(found.up if up else found.down)[name]).sum()
-        return float(moved / found.yields(signal=signal).sum() - 1)
+    def change(moved: Any, *, signal: bool) -> float:
+        return float(found.yields(signal=signal, of=moved).sum() / found.yields(signal=signal).sum() - 1)
 
     shifts = [
-        Shift(name, *(change(name, signal=signal, up=up) for signal in (True, False) for up in (True, False)))
+        Shift(name, *(change(side[name], signal=signal) for signal in (True, False) for side in (found.up, found.down)))
         for name in found.up
     ]
     return ShiftTable(shifts, found.significance, found.known_background, found.waterfall(), notes)
@@ -270,11 +268,8 @@ def _panel(name: str, scored: ScoredEvents, systematics: Systematics, *, control
     score, signal, weight = scored.arrays()
     edges = bin_edges(np.asarray(score, dtype=np.float64), signal, weight)
     found = yield_shifts(edges, scored, systematics=systematics)
-    rows = {key: np.maximum(one.sum_of_weights, 0.0) for key, one in found.nominal.items() if not one.signal}
-    ranked = sorted(rows, key=lambda key: -rows[key].sum())
-    shown, rest = ranked[:MOST_BACKGROUNDS], ranked[MOST_BACKGROUNDS:]
-    stack = [rows[key] for key in shown] + [np.sum([rows[key] for key in rest], axis=0)] * bool(rest)
-    total = np.maximum(np.sum(stack, axis=0), np.finfo(float).tiny)
-    names = shown + [f"{len(rest)} smaller ones"] * bool(rest)
+    stack = largest_processes(found.nominal, signal=False)[::-1]
+    filled = np.maximum([one.values for one in stack], 0.0)
+    shares = filled / np.maximum(filled.sum(axis=0), np.finfo(float).tiny)
     below = (edges[1:] <= _NO_EXCESS) & control
-    return ScorePanel(name, names, np.array(stack) / total, below, found.waterfall(), found.constraints())
+    return ScorePanel(name, [one.name for one in stack], shares, below, found.waterfall(), found.constraints())

@@ -14,7 +14,7 @@ import fivesigma
 from fivesigma._tools.extras import versions_in_use
 from fivesigma._types import Array, BoolArray
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
-from fivesigma.cut.bootstrap import Interval, paired_difference
+from fivesigma.cut.bootstrap import Interval, Paired, paired_difference
 from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.digest import digest_of, events_digest, recognise, row_digests
 from fivesigma.datasets.events import Events
@@ -37,18 +37,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The baseline on the same events, and the paired difference (model less baseline)."""
+    """The baseline on the same events."""
 
     name: str
-    significance: float
-    interval: Interval
     cut: float
     s: float
     b: float
-    difference: float
-    difference_interval: Interval
-    difference_error: float
-    sentence: str
+    pair: Paired  # the baseline first, then the model, and their paired difference
+
+    @property
+    def sentence(self) -> str:
+        """Which of the two is ahead."""
+        said = self.pair.ahead("the baseline", "the model")
+        return f"{said[0].upper()}{said[1:]}."
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,7 @@ def verdict_of(
     pair = paired_difference(other, selected, signal, weight, utility, **bootstrap)
     comparison = None
     if baseline is not None:
-        sentence = pair.ahead("the baseline", "the model")
-        differences = pair.difference, pair.difference_interval, pair.difference_error
-        named = _kind(baseline[0]), pair.first, pair.first_interval, float(baseline[0].cut_), s, b
-        comparison = Comparison(*named, *differences, sentence=f"{sentence[0].upper()}{sentence[1:]}.")
+        comparison = Comparison(_kind(baseline[0]), float(baseline[0].cut_), s, b, pair)
     at_cut = ("fraction", "s", "b", "effective_s", "effective_b")
     return Verdict(
         name=_kind(model) if baseline is not None else type(model).__name__,

@@ -28,6 +28,13 @@ function tickText(v) {
   return parseFloat(v.toPrecision(4)).toString();
 }
 
+// Powers of ten as physicists write them, but for the few that are as short as numbers.
+function powerText(v) {
+  const power = Math.round(Math.log10(v));
+  if (Math.abs(power) < 3 || Math.abs(Math.log10(v) - power) > 1e-9) return tickText(v);
+  return "10" + [...String(power)].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("");
+}
+
 function linearTicks(low, high, count) {
   const raw = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -115,7 +122,7 @@ function drawLegend(box, layers) {
   for (const layer of layers.filter((l) => l.label)) {
     const item = document.createElement("li");
     const swatch = document.createElement("i");
-    swatch.className = layer.dash ? "dash" : layer.type === "band" ? "" : "thin";
+    swatch.className = layer.dash ? "dash" : { band: "", points: "dot" }[layer.type] ?? "thin";
     swatch.style.background = layer.dash ? "none" : layer.colour;
     swatch.style.borderColor = layer.colour;
     if (layer.type === "band") swatch.style.opacity = layer.opacity || 0.25;
@@ -149,11 +156,11 @@ function makeFigure(id, spec) {
     const yTicks = spec.y.log ? logTicks(...spec.y.domain) : linearTicks(...spec.y.domain, 5);
     for (const v of yTicks.filter((t) => inside(t, spec.y.domain))) {
       svg.append(element("line", { class: "grid", x1: area.left, x2: area.right, y1: y(v), y2: y(v) }));
-      svg.append(element("text", { x: area.left - 7, y: y(v) + 4, "text-anchor": "end" }, tickText(v)));
+      svg.append(element("text", { x: area.left - 7, y: y(v) + 4, "text-anchor": "end" }, (spec.y.log ? powerText : tickText)(v)));
     }
     for (const v of xTicks.filter((t) => inside(t, spec.x.domain))) {
       svg.append(element("line", { class: "axis", x1: x(v), x2: x(v), y1: area.bottom, y2: area.bottom + 5 }));
-      svg.append(element("text", { x: x(v), y: area.bottom + 18, "text-anchor": "middle" }, tickText(v)));
+      svg.append(element("text", { x: x(v), y: area.bottom + 18, "text-anchor": "middle" }, (spec.x.log ? powerText : tickText)(v)));
     }
     const clip = `${id}-clip`;
     const clipPath = element("clipPath", { id: clip });

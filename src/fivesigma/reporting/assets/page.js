@@ -145,14 +145,17 @@
     const colour = one.name === "signal" ? "var(--signal)" : "var(--accent)";
     const [x, y] = stepXY(edges, one.training);
     const reach = one.here.map((v, i) => v + one.here_error[i]);
+    const top = Math.max(...one.training, ...reach);
+    const least = Math.min(...[...one.training, ...one.here].filter((v) => v > 0));
+    const log = top > 50 * least; // the events near the cut would lie on the axis
     add(`fig-overtraining-${k}`, {
       alt: `Score of ${one.name} in training and here`, ratio: 0.62,
       x: { label: "score", domain: [edges[0], edges.at(-1)] },
-      y: { label: "density", domain: [0, 1.05 * Math.max(...one.training, ...reach)] },
+      y: { label: "density", log, domain: log ? [least / 2, 2 * top] : [0, 1.05 * top] },
       layers: [
         { type: "band", x, low: y.map(() => 0), high: y, colour, label: "training events" },
         { type: "bars", x: centre, low: one.here.map((v, i) => v - one.here_error[i]), high: reach, colour },
-        { type: "points", x: centre, y: one.here, radius: 3, colour, label: "these events" },
+        { type: "points", x: centre, y: one.here.map((v) => (v > 0 || !log ? v : null)), radius: 3, colour, label: "these events" },
       ],
       markLine: true,
       mark: (i) => [cuts.cut[i], null],

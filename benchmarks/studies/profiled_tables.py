@@ -1,24 +1,15 @@
-"""Tables and figures of docs/explanation/systematics-in-the-training.md, from what ``profiled.py`` has measured.
-
-``python -m benchmarks.studies.profiled_page`` writes them anew.
-"""
+"""Tables from what ``profiled.py`` has measured."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.studies.profiled import N_CATEGORIES, N_SIZES, RESULTS, SIZES
 from fivesigma._types import Array
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "explanation" / "systematics-in-the-training.md"
-FIGURES = DOCS / "figures"
 SAMPLES = {
     "pythia-8000": "Pythia, 8,000",
     "pythia-25000": "Pythia, 25,000",
@@ -27,8 +18,6 @@ SAMPLES = {
     "toy-25000": "toy, 25,000",
     "toy-125000": "toy, 125,000",
 }
-COLOURS = {"wjets": "#0072b2", "ztautau": "#e69f00", "ttbar": "#009e73"}
-NAMES = {"wjets": "W", "ztautau": "Z", "ttbar": "top"}
 
 Results = dict[str, dict[str, dict[str, Any]]]
 
@@ -98,7 +87,10 @@ def sizes_of(results: Results) -> list[tuple[float, str]]:
 
 def sizes_table(results: Results) -> str:
     """Ten categories, against the size of all systematics."""
-    lines = ["| size | plain score, naive edges | plain score, knowing edges | t | gain |", "|---|---|---|---|---|"]
+    lines = [
+        "| size | plain score, naive edges | plain score, edges with systematics | t | gain |",
+        "|---|---|---|---|---|",
+    ]
     for size, part in sizes_of(results):
         naive, plain, t = (column(results, part, key) for key in ("plain naive 10", "plain knowing 10", "t knowing 10"))
         lines.append(f"| {size:g} | {mean(naive)} | {mean(plain)} | {mean(t)} | {gain(t - plain)} |")
@@ -118,70 +110,14 @@ def thirty_table(results: Results) -> str:
     return "\n".join(lines)
 
 
-def draw_sizes(results: Results) -> None:
-    """Significance against the size of the systematics."""
-    known = sizes_of(results)
-    sizes = [size for size, _ in known]
-    lines = {
-        "known background": "plain limit 10",
-        "t, knowing edges": "t knowing 10",
-        "plain score, knowing edges": "plain knowing 10",
-        "plain score, naive edges": "plain naive 10",
-    }
-    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    for (label, key), style in zip(lines.items(), ("k:", "o-", "s-", "^--"), strict=True):
-        rows = [column(results, part, key) for _, part in known]
-        errors = [row.std(ddof=1) / np.sqrt(row.size) if row.size > 1 else 0.0 for row in rows]
-        axes.errorbar(sizes, [row.mean() for row in rows], errors, fmt=style, label=label, capsize=2)
-    axes.set_xlabel("size of all systematics (1: W 10 %, top 8 %, Z 5 %, tau energy 3 %)")
-    axes.set_ylabel("profiled significance of ten categories")
-    axes.legend(frameon=False)
-    figure.savefig(FIGURES / "profiled-sizes.png", dpi=130)
-
-
-def draw_picture(results: Results) -> None:
-    """What bins of either score are made of."""
-    bins = results["picture"]["0"]
-    figure, panels = plt.subplots(2, 2, figsize=(8.6, 5.2), layout="constrained", sharex="col", height_ratios=(3, 1))
-    for j, (name, title) in enumerate((("plain", "plain score s/b"), ("t", "t, which knows the systematics"))):
-        yields = {key: np.array(values) for key, values in bins[name].items()}
-        signal = np.sum([v for key, v in yields.items() if key.startswith("htautau")], axis=0)
-        background = np.sum([yields[key] for key in COLOURS], axis=0)
-        base = np.zeros(signal.size)
-        at = np.arange(signal.size)
-        for key, colour in COLOURS.items():
-            share = yields[key] / background
-            panels[0, j].bar(at, share, width=1.0, bottom=base, color=colour, label=NAMES[key])
-            base += share
-        panels[1, j].bar(at, signal / background, width=1.0, color="#d55e00")
-        panels[0, j].set_title(title)
-        panels[1, j].set_yscale("log")
-        panels[1, j].set_xlabel("bin of the score, lowest first")
-    panels[0, 0].set_ylabel("share of the background")
-    panels[1, 0].set_ylabel("s/b")
-    panels[0, 1].legend(loc="lower right")
-    figure.savefig(FIGURES / "profiled-picture.png", dpi=130)
-
-
-def main() -> None:
-    mpl.use("Agg")
+def tables() -> dict[str, str]:
+    """All tables as Markdown."""
     results: Results = json.loads(RESULTS.read_text())
-    text = PAGE.read_text(encoding="utf-8")
-    tables = {
+    makers = {
         "gains": gains_table,
         "simulation": simulation_table,
         "exact": exact_table,
         "sizes": sizes_table,
         "thirty": thirty_table,
     }
-    for name, table in tables.items():
-        head, _, rest = text.partition(f"<!-- {name} begins -->\n")
-        end = f"<!-- {name} ends -->"
-        text = f"{head}<!-- {name} begins -->\n{table(results)}\n{end}{rest.partition(end)[2]}"
-    PAGE.write_text(text, encoding="utf-8")
-    draw_sizes(results)
-    draw_picture(results)
-
-
-if __name__ == "__main__":
-    main()
+    return {name: make(results) for name, make in makers.items()}

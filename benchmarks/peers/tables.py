@@ -1,12 +1,8 @@
-"""Tables of docs/validation/measurement.md, from what ``inferno.py`` and ``fair_universe.py`` have measured.
-
-``python -m benchmarks.peers.page`` writes them anew; the text around them is left alone.
-"""
+"""Tables from what ``inferno.py`` and ``fair_universe.py`` have measured."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +10,6 @@ import numpy as np
 from benchmarks.peers import fair_universe, inferno
 from fivesigma._types import Array
 
-PAGE = Path(__file__).parents[2] / "docs" / "validation" / "measurement.md"
 ARMS = {
     "profiled": '`ProfiledClassifier(goal="measurement")`, ten categories, fit with pulls',
     "plain": "(a) plain score, ten bins of equal content, fit with pulls",
@@ -75,21 +70,12 @@ def elimination_rows(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def main() -> None:
-    """Put the tables between their markers."""
-    page = PAGE.read_text()
+def tables() -> dict[str, str]:
+    """All tables as Markdown."""
     ours = json.loads(fair_universe.RESULTS.read_text())
-    tables = {
+    rows = {
         "inferno": inferno_rows(json.loads(inferno.RESULTS.read_text())),
         "fair-universe": fair_universe_rows(ours["comparison"], ours["widths"]),
         "elimination": elimination_rows(ours["elimination"]),
     }
-    for name, rows in tables.items():
-        start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
-        before, _, rest = page.partition(start)
-        page = before + start + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
-    PAGE.write_text(page)
-
-
-if __name__ == "__main__":
-    main()
+    return {name: "\n".join(lines) for name, lines in rows.items()}
