@@ -425,8 +425,8 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
             said += "regions? Else split it"
         return said
 
-    @property
-    def history_(self) -> list[ProfiledRound]:  # type: ignore[override, misc]  # rounds of pulls, not of a cascade
+    @property  # type: ignore[misc]  # derived, not stored
+    def history_(self) -> list[ProfiledRound]:  # type: ignore[override]  # rounds of pulls, not of a cascade
         """Pulls, and significance or uncertainty on held-out events, of each round."""
         return [ProfiledRound(index, pulls, value) for index, (pulls, value) in enumerate(self.rounds_)]
 
