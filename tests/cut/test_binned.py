@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from fivesigma import AMS2, FDivergence, Utility, scan
 from fivesigma.cut.best_cut import scan_binned
-from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking
-from fivesigma.cut.score_bins import MAX_BINS, BinSums, Part, ScoreBins, in_parts
+from fivesigma.cut.binned import MAX_BINS, RULES_OF_BINS, BinnedRanking, BinSums, ScoreBins, in_parts
 from fivesigma.errors import InputError
-from fivesigma.yields import significance_or_nan
+from fivesigma.scored.scored_files import Part
 from tests.significance.exact import UTILITIES, name_of
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -29,9 +28,9 @@ def _agree(sample: Sample, utility: Utility, rule: str, floor: float, *, fine: i
         sorted_ = scan(*sample, utility, rule, min_effective=floor)
     except InputError as err:
         with pytest.raises(InputError, match=re.escape(str(err)[:80])):
-            scan_binned(BinnedRanking(parts, bins), utility, rule, min_effective=floor)
+            scan_binned(BinnedRanking(parts, bins), utility, rule, floor)
         return
-    found = scan_binned(BinnedRanking(parts, bins), utility, rule, min_effective=floor)
+    found = scan_binned(BinnedRanking(parts, bins), utility, rule, floor)
     assert found.significance == pytest.approx(sorted_.significance, rel=1e-12, abs=1e-12)
     if found.fraction != sorted_.fraction:
         # Sums in another order may settle a tie in another way: then the rule finds both cuts alike.
@@ -122,37 +121,22 @@ def test_a_higher_score_is_never_in_a_later_bin(scores: list[float], n: int, of:
     assert at[-1] < len(bins) <= MAX_BINS
 
 
-@pytest.mark.parametrize("negative", [0.0, 0.2])
-def test_no_valid_cut_of_a_bin_exceeds_its_bound(negative: float) -> None:
-    for seed in range(20):
-        sample = _sample(seed, 800, "continuous", negative, np.float64)
-        for floor in (0.0, 10.0):
-            ranking = BinnedRanking(in_parts(*sample), ScoreBins.of(sample[0], 6_000))
-            bound = ranking.upper_bounds(AMS2(), floor)
-            ranking.resolve(np.ones(bound.size, dtype=bool))
-            cuts = ranking.cuts()
-            z = significance_or_nan(AMS2(), cuts.s, cuts.b, cuts.valid(floor))
-            valid = np.isfinite(z)
-            assert (z[valid] <= bound[cuts.place[valid]]).all()
-            assert cuts.last.size == np.unique(sample[0]).size
-
-
 def test_sums_add_up_over_partitions() -> None:
     sample = _sample(0, 1_000, "ties", 0.2, np.float32)
     bins = ScoreBins.of(sample[0], 5_000)
-    n, whole = len(bins), sample
-    halves = in_parts(*sample, rows=300)
-    total = BinSums.empty(n)
-    for part in halves:
-        total += BinSums.of(bins(part[0]), part, n)
-    once = BinSums.of(bins(whole[0]), whole, n)
-    for name in ("events", "positive", "negative", "squares", "lowest", "extremes"):
-        np.testing.assert_allclose(getattr(total, name), getattr(once, name), rtol=1e-14)
-    assert once.negative.min() < 0 < once.positive.max()
+    total = sum((BinSums.of(part, bins) for part in in_parts(*sample, rows=300)), BinSums.empty(len(bins)))
+    once = BinSums.of(sample, bins)
+    for name in ("sums", "lowest", "extremes"):
+        np.testing.assert_allclose(getattr(total, name), getattr(once, name), rtol=1e-12, atol=1e-12)
+    assert once.sums[0].sum() == 1_000
 
 
 @pytest.mark.parametrize("rule", RULES_OF_BINS)
-def test_large_samples_need_two_passes_and_few_events(rule: str) -> None:
+@pytest.mark.parametrize("purest", [0, 3_000])
+def test_beyond_the_purest_events_the_ends_of_bins_are_cuts(
+    rule: str, purest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fivesigma.cut.binned.PUREST", purest)
     sample = _sample(1, 300_000, "continuous", 0.0, np.float64)
     seen: list[int] = []
 
@@ -163,10 +147,14 @@ def test_large_samples_need_two_passes_and_few_events(rule: str) -> None:
 
     parts = Counted(in_parts(*sample, rows=50_000))
     found = scan_binned(BinnedRanking(parts), AMS2(10.0), rule)
-    assert len(seen) <= 4 * len(parts)  # a sample that places the bins, and two or three passes
-    assert found.significance == pytest.approx(scan(*sample, AMS2(10.0), rule).significance, rel=1e-12)
-    assert found.curve.cut.size <= 65_536
-    assert len(seen) <= 4 * len(parts)  # what is asked of the scan reads nothing
+    assert len(seen) <= 3 * len(parts)  # a sample that places the bins, the sums, and the purest events
+    sorted_ = scan(*sample, AMS2(10.0), rule)
+    assert found.significance == pytest.approx(sorted_.significance, rel=1e-3)
+    assert found.fraction == pytest.approx(sorted_.fraction, abs=100 / 300_000)
+    assert np.count_nonzero(sample[0] >= found.cut) == round(found.fraction * 300_000)
+    assert found.curve.cut.size <= 300_000 // 32 + purest
+    kept = found.curve.fraction[: purest // 2] * 300_000
+    np.testing.assert_allclose(kept, np.arange(1, kept.size + 1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("rule", ["model", "plateau"])
@@ -189,7 +177,7 @@ def test_a_rule_that_needs_every_cut_is_refused() -> None:
 
 def test_the_curve_of_parts_is_on_the_curve_of_all() -> None:
     sample = _sample(2, 20_000, "continuous", 0.1, np.float64)
-    few = scan_binned(BinnedRanking(in_parts(*sample)), AMS2(), "peak", min_effective=10.0).curve
+    few = scan_binned(BinnedRanking(in_parts(*sample)), AMS2(), "peak", 10.0).curve
     full = scan(*sample, rule="peak", min_effective=10.0).curve
     at = np.searchsorted(full.fraction, few.fraction)
     np.testing.assert_array_equal(full.fraction[at], few.fraction)

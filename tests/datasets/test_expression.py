@@ -83,13 +83,13 @@ def test_conditions(text: str, expected: list[int]) -> None:
     ],
 )
 def test_numbers(text: str, expected: list[float]) -> None:
-    np.testing.assert_allclose(Expression(text, "weight").number(COLUMNS), expected)
+    np.testing.assert_allclose(Expression(text, "weight").values(COLUMNS), expected)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=20), st.lists(st.floats(0.1, 1e3), min_size=20, max_size=20))
 def test_arithmetic_is_that_of_numpy(a: list[float], b: list[float]) -> None:
     x, y = np.array(a), np.array(b[: len(a)])
-    found = Expression("(x * y - 2) / y + abs(x) ** 0.5", "weight").number({"x": x, "y": y})
+    found = Expression("(x * y - 2) / y + abs(x) ** 0.5", "weight").values({"x": x, "y": y})
     np.testing.assert_array_equal(found, (x * y - 2) / y + np.abs(x) ** 0.5)
 
 
@@ -215,10 +215,10 @@ def test_text_is_bounded() -> None:
 def test_functions_of_conditions_and_of_objects() -> None:
     ak = pytest.importorskip("awkward")
     jets = ak.Array([[0.5, 2.0, 3.0], []])
-    found = Expression("sum(sqrt(jet > 1))", "feature").number({"jet": jets})
+    found = Expression("sum(sqrt(jet > 1))", "feature").values({"jet": jets})
     assert found.tolist() == [2.0, 0.0]
-    assert Expression("sqrt(a > 1) + abs(a > 1)", "feature").number({"a": np.array([0.0, 2.0])}).tolist() == [0.0, 2.0]
+    assert Expression("sqrt(a > 1) + abs(a > 1)", "feature").values({"a": np.array([0.0, 2.0])}).tolist() == [0.0, 2.0]
     for momenta in (ak.Array([[{"fE": 1.0}], []]), ak.Array([[1.0, "text"], []])):
         with pytest.raises(InputError, match=r"^the feature 'm' 'jetp4\[0\]' cannot be used: ") as caught:
-            Expression("jetp4[0]", "feature 'm'").number({"jetp4": momenta})
+            Expression("jetp4[0]", "feature 'm'").values({"jetp4": momenta})
         assert "\n" not in str(caught.value)

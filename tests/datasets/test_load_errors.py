@@ -94,7 +94,7 @@ def test_lists_are_no_numbers(tmp_path: Path) -> None:
     with uproot.recreate(tmp_path / "a.root") as root:
         root.mktree("t", {"v": ("f4", (3,))})
         root["t"].extend({"v": np.zeros((2, 3), dtype="f4")})
-    refuse(tmp_path / "a.root", "'v' .* does not hold one number", features=["v"], label=None, weight=None)
+    refuse(tmp_path / "a.root", "'v' .* does not hold one value", features=["v"], label=None, weight=None)
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.9, 0.999])
@@ -189,7 +189,7 @@ def test_duplicate_ids_across_files(tmp_path: Path, ending: str) -> None:
 def test_labels_of_two_kinds_in_two_files(tmp_path: Path) -> None:
     write(tmp_path / "1.csv", GOOD)
     write(tmp_path / "2.csv", GOOD | {"EventId": [4, 5, 6], "Label": [1, 0, 0]})
-    refuse(f"{tmp_path}/*.csv", r"'Label' holds numbers in 2\.csv and not in 1\.csv; make them alike")
+    refuse(f"{tmp_path}/*.csv", r"'Label' of 2 files must hold two labels; it holds 0 \(2\), 1 \(1\), 'b' \(2\)")
 
 
 def test_root_file_without_that_tree_lists_its_trees(tmp_path: Path) -> None:

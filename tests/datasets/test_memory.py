@@ -82,7 +82,7 @@ def test_what_is_no_frame() -> None:
     mixed = {"x": [1.0, 2.0], "Label": np.array(["s", 1], dtype=object), "Weight": [1.0, 1.0]}
     with pytest.raises(InputError, match="not a mixture"):
         from_frame(mixed)
-    with pytest.raises(InputError, match=r"'x' .* does not hold one number per event"):
+    with pytest.raises(InputError, match=r"'x' .* does not hold one value per event"):
         from_frame(mixed | {"x": np.zeros((2, 2)), "Label": ["s", "b"]}, features=["x"])
 
 
@@ -226,7 +226,7 @@ def test_records_without_what_is_needed() -> None:
     ak, data = pytest.importorskip("awkward"), records()
     with pytest.raises(InputError, match=r"no column 'Jet\.p' in the Array; did you mean 'Jet\.pt'"):
         from_frame(data, features=["x = sum(Jet.p)"])
-    with pytest.raises(InputError, match=r"'Jet\.pt' of the Array does not hold one number per event .*'Jet\.pt\[0\]'"):
+    with pytest.raises(InputError, match=r"'Jet\.pt' of the Array does not hold one value per event .*'Jet\.pt\[0\]'"):
         from_frame(data, features=["Jet.pt"])
     with pytest.raises(InputError, match="the Array has no fields: give an array of records"):
         from_frame(ak.Array([1.0, 2.0]))

@@ -163,11 +163,7 @@ def test_streams_that_cannot_be_used(
 def test_identifiers_are_unique_in_each_file(tmp_path: Path) -> None:
     frame = pl.DataFrame({"EventId": [3, 2, 1, 4, 3, 9], "x": [0.0] * 6, "Label": list("sbsbsb"), "Weight": [1.0] * 6})
     frame.write_parquet(tmp_path / "x.parquet")
-    stream = EventStream(tmp_path / "x.parquet", rows=2)
-    list(stream)
     with pytest.raises(InputError, match=r"identifiers in 'EventId' must be unique, but 3 is in row 1 of x"):
-        stream.refuse_repeated_ids()
+        list(EventStream(tmp_path / "x.parquet", rows=2))
     frame.filter(pl.col("EventId").is_first_distinct()).write_parquet(tmp_path / "y.parquet")
-    stream = EventStream(tmp_path / "y.parquet", rows=2)
-    list(stream)
-    stream.refuse_repeated_ids()
+    assert len(list(EventStream(tmp_path / "y.parquet", rows=2))) == 3

@@ -315,10 +315,6 @@ def test_arrays_become_scored_events_that_know_their_labels() -> None:
     assert signal.tolist() == [True, False, True]
     assert weight.tolist() == [1.0, 2.0, 3.0]
     assert scored.classes == ("b", "s")
-    assert scored.signal_in(["b", "s"]).tolist() == [False, True]
-    assert scored.signal_in(np.array([True, False])).tolist() == [True, False]
-    with pytest.raises(InputError, match="y has the label 'x'; the nominal events have"):
-        scored.signal_in(["b", "x"])
     assert as_scored(scored) is scored
     assert as_scored(np.array([1, 2], dtype=np.float32), [0, 1], [1.0, 1.0]).score.dtype == np.float32
 

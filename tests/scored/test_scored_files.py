@@ -78,7 +78,7 @@ def test_categories_of_files_are_those_of_arrays(tmp_path: Path) -> None:
 
 def test_bins_of_many_events_cost_little_significance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = _write(tmp_path, n=40_000)
-    monkeypatch.setattr("fivesigma.cut.binned._PUREST", 2_000)
+    monkeypatch.setattr("fivesigma.cut.binned.PUREST", 2_000)
     found = categorise(ScoredFiles(tmp_path / "scores-*.parquet"), n_categories=4)
     best = categorise(*arrays, 4).significance
     assert found.significance == pytest.approx(best, rel=2e-3)  # of other candidate edges
@@ -106,7 +106,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         ScoredFiles(tmp_path / "scores-*.parquet")
     bad = {
         "column 'label' of x.parquet must hold two labels; it holds 1": ([0.1, 0.2], [1, 1], [1.0, 1.0]),
-        "column 'label' must hold two labels; x.parquet has a third one, 2": ([0.1, 0.2, 0.3], [0, 1, 2], [1.0] * 3),
+        "column 'label' of x.parquet must hold two labels; it holds 3": ([0.1, 0.2, 0.3], [0, 1, 2], [1.0] * 3),
         "column 'score' of x.parquet is not finite in row 2": ([0.1, np.nan], [0, 1], [1.0, 1.0]),
         "column 'weight' of x.parquet is not finite in row 1": ([0.1, 0.2], [0, 1], [np.inf, 1.0]),
     }
@@ -116,7 +116,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
             scan(ScoredFiles(tmp_path / "x.parquet"))
     pl.DataFrame({"score": [], "label": [], "weight": []}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(InputError, match=r"x\.parquet holds no events"):
-        ScoredFiles(tmp_path / "x.parquet")
+        scan(ScoredFiles(tmp_path / "x.parquet"))
 
 
 def test_a_file_that_changes_between_passes(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from fivesigma.datasets import from_arrays
 from fivesigma.errors import InputError
 from fivesigma.yields import (
     KNOWN_PAIRS,
-    ProcessYield,
     balanced_class_weights,
     check_weights,
     class_sums,
@@ -146,20 +145,7 @@ def test_yields_keep_signs_and_count_effective_events() -> None:
     assert (kept.s, kept.b) == (0.5, 5.0)
     assert kept.effective_s == 1.0
     assert kept.effective_b == pytest.approx(25.0 / 21.0)
-    assert kept.by_process == {}
     assert signal_and_background(WEIGHT, SIGNAL) == (2.0, 5.0)
-
-
-def test_yields_by_process() -> None:
-    kept = yields(WEIGHT > 0, SIGNAL, WEIGHT, process=["ggH", "Z", "VBF", "Z", "fakes"])
-    assert kept.by_process == {
-        "VBF": ProcessYield(1.5, 1.0, 1),
-        "Z": ProcessYield(6.0, 36 / 20, 2),
-        "fakes": ProcessYield(0.0, 0.0, 0),
-        "ggH": ProcessYield(0.5, 1.0, 1),
-    }
-    mixed = np.array([1, "Z", None, "Z", 1], dtype=object)
-    assert set(yields(WEIGHT > 0, SIGNAL, WEIGHT, process=mixed).by_process) == {"1", "Z", "None"}
 
 
 def test_yields_of_nothing_are_zero() -> None:
@@ -168,16 +154,15 @@ def test_yields_of_nothing_are_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("selected", "process", "sentence"),
+    ("selected", "sentence"),
     [
-        ([True] * 4, None, "selected must be 5 booleans, got bool of shape (4,)"),
-        ([1, 0, 1, 0, 1], None, "selected must be 5 booleans, got int64 of shape (5,)"),
-        ([True] * 5, ["a"] * 3, "process has 3 entries for 5 events"),
+        ([True] * 4, "selected must be 5 booleans, got bool of shape (4,)"),
+        ([1, 0, 1, 0, 1], "selected must be 5 booleans, got int64 of shape (5,)"),
     ],
 )
-def test_bad_selections(selected: Any, process: Any, sentence: str) -> None:
+def test_bad_selections(selected: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=re.escape(sentence)):
-        yields(selected, SIGNAL, WEIGHT, process)
+        yields(selected, SIGNAL, WEIGHT)
 
 
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30))
@@ -236,11 +221,12 @@ def test_a_process_of_both_classes_is_refused_or_split() -> None:
 def test_a_selection_is_one_category() -> None:
     selected = np.array([True, True, False, True, True])
     names = np.array(["ggH", "Z", "VBF", "Z", "fakes"])
-    kept = yields(selected, SIGNAL, WEIGHT, process=names)
+    kept = yields(selected, SIGNAL, WEIGHT)
     by_process = process_yields(np.where(selected, 0, -1), 1, WEIGHT, number_processes(SIGNAL, names))
     for name, rows in by_process.items():
-        assert rows.sum_of_weights.tolist() == [kept.by_process[name].sum_of_weights]
-        assert rows.events.tolist() == [kept.by_process[name].events]
+        own = selected & (names == name)
+        assert rows.sum_of_weights.tolist() == [WEIGHT[own].sum()]
+        assert rows.events.tolist() == [own.sum()]
     for signal, total in ((True, kept.s), (False, kept.b)):
         assert class_sums(by_process, signal=signal)[0].tolist() == [total]
     assert signal_and_background(WEIGHT, SIGNAL, selected) == (kept.s, kept.b)

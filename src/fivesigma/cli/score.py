@@ -30,15 +30,15 @@ def score(scores: Path, *, asked: ScoreOptions, cut: float | None, fraction: flo
         raise click.UsageError("give --cut or --fraction, not both")
     found: dict[str, Any] = {"significance": 0.0, "interval": (0.0, 0.0), "utility": repr(asked.measure)}
     select = _select_in_files if asked.stream else _select
-    found["significance"], found["interval"], found["cut"], every, kept = select(scores, asked, cut, fraction)
-    n_all, n_kept = (sum(int(rows.events[0]) for rows in some.values()) for some in (every, kept))
+    found["significance"], found["interval"], found["cut"], by_process = select(scores, asked, cut, fraction)
+    n_all, n_kept = (sum(int(rows.events[k:].sum()) for rows in by_process.values()) for k in (0, 1))
     found |= {"fraction": n_kept / n_all, "events": n_all}
     for name, side in (("s", True), ("b", False)):
-        total, squares = (float(sums[0]) for sums in class_sums(kept, signal=side))
-        found |= {name: total, f"all_{name}": float(class_sums(every, signal=side)[0][0])}
-        found[f"effective_{name}"] = total**2 / squares if squares > 0 else 0.0
-    known = {} if set(kept) == {"signal", "background"} else kept  # else the events have no processes
-    found["processes"] = {name: float(rows.sum_of_weights[0]) for name, rows in sorted(known.items())}
+        sums, squares = class_sums(by_process, signal=side)
+        found |= {name: float(sums[1]), f"all_{name}": float(sums.sum())}
+        found[f"effective_{name}"] = float(sums[1] ** 2 / squares[1]) if squares[1] > 0 else 0.0
+    known = {} if set(by_process) == {"signal", "background"} else by_process  # else the events have no processes
+    found["processes"] = {name: float(rows.sum_of_weights[1]) for name, rows in sorted(known.items())}
     if asked.as_json:
         click.echo(json.dumps(found))
         return
@@ -55,24 +55,23 @@ def score(scores: Path, *, asked: ScoreOptions, cut: float | None, fraction: flo
 
 
 def _select(scores: Path, asked: ScoreOptions, cut: float | None, fraction: float | None) -> tuple[Any, ...]:
-    """Significance, interval and cut of a selection, and yields by process of all and of selected events."""
+    """Significance, interval and cut of a selection, and yields by process of events outside and inside it."""
     import numpy as np
 
     from fivesigma.cut.bootstrap import paired_difference
+    from fivesigma.cut.ranking import rank_events
     from fivesigma.yields import number_processes, process_yields
 
     read = asked.read(scores)
     values, is_signal, weight = read.arrays()
     if fraction is not None:
-        n = max(1, round(fraction * values.size))
-        cut = float(np.partition(values, -n)[-n])
+        cut = rank_events(values, is_signal, weight).cut_at(fraction)
     selected = read.selected if cut is None else values >= cut
     if selected is None:
         raise InputError(f"{scores.name} has no column 'selected': give --cut or --fraction")
     pair = paired_difference(selected, selected, is_signal, weight, asked.measure, n_boot=asked.n_boot)
     processes = number_processes(is_signal, read.process, split_mixed=True)
-    every, kept = (process_yields(rows, 1, weight, processes) for rows in (np.zeros(values.size, int), selected - 1))
-    return pair.first, pair.first_interval, cut, every, kept
+    return pair.first, pair.first_interval, cut, process_yields(selected.astype(np.intp), 2, weight, processes)
 
 
 def _select_in_files(scores: Path, asked: ScoreOptions, cut: float | None, fraction: float | None) -> tuple[Any, ...]:
@@ -84,13 +83,9 @@ def _select_in_files(scores: Path, asked: ScoreOptions, cut: float | None, fract
 
     files = asked.read(scores)
     if fraction is not None:
-        ranking = BinnedRanking(files)
-        n = max(1, round(fraction * ranking.n_events))
-        ranking.resolve(ranking.bins_of(np.array([n - 1])))
-        cuts = ranking.cuts()
-        cut = float(cuts.score[np.searchsorted(cuts.last, n - 1)])
-    every, kept = files.selected(cut)
-    (s, s2), (b, b2) = (class_sums(kept, signal=side) for side in (True, False))
-    z = significance_of(asked.measure, float(s[0]), float(b[0]))
-    error = float(standard_errors(asked.measure, s, b, s2, b2)[0])
-    return z, (z - error, z + error), cut, every, kept
+        cut = BinnedRanking(files).cuts().cut_at(fraction)
+    by_process = files.by_process(None if cut is None else np.array([-np.inf, cut, np.inf]))
+    (s, s2), (b, b2) = (class_sums(by_process, signal=side) for side in (True, False))
+    z = significance_of(asked.measure, float(s[1]), float(b[1]))
+    error = float(standard_errors(asked.measure, s[1:], b[1:], s2[1:], b2[1:])[0])
+    return z, (z - error, z + error), cut, by_process

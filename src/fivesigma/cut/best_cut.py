@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import BoolArray
-from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking, find_cut
+from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking
 from fivesigma.cut.cut_scan import Curve, CutInterval, CutScan
 from fivesigma.cut.profiled_cuts import ProfiledCuts, few_cuts, shifts_of
 from fivesigma.cut.ranking import Cuts, rank_events
@@ -21,7 +21,7 @@ from fivesigma.likelihood.shifts import Systematics, check_shifts
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
-from fivesigma.yields import check_size, significance_or_nan
+from fivesigma.yields import significance_or_nan
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
@@ -51,7 +51,7 @@ def scan(
     score : array-like of shape (n_events,), ScoredEvents or ScoredFiles
         Larger means more like signal. An event is selected if ``score >= cut``. `ScoredEvents` bring labels and
         weights with them: `y` and `sample_weight` are then left out. So do `ScoredFiles`, which are read part by part:
-        all rules but "smooth" take the same cut from them, and the curve has at most 65,536 points.
+        among their million of highest scores every cut is tried, and below them 65,535 cuts.
     y : array-like of shape (n_events,)
         Labels of two classes.
     sample_weight : array-like of shape (n_events,)
@@ -105,15 +105,12 @@ def scan(
             raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
         if systematics is not None:
             raise InputError("systematics need all events in memory; read the files with ScoredEvents.read")
-        return scan_binned(BinnedRanking(score), utility, rule, min_effective=min_effective)
+        return scan_binned(BinnedRanking(score), utility, rule, min_effective)
     scored = as_scored(score, y, sample_weight, process, pos_label)
     ranking = rank_events(*scored.arrays())
-    floor = _default_floor(ranking.effective_background) if min_effective is None else min_effective
     if systematics is None:
-        z = significance_or_nan(utility, ranking.s, ranking.b, _valid(ranking, floor))
-        known = KnownBackground(utility)
-        used, chosen = choose(rule, known.seen(ranking, z))
-        return _warn_of_few(CutScan(ranking, z, chosen, utility, used, known), rule, floor)
+        return _scan_cuts(ranking, utility, rule, min_effective)
+    floor = _default_floor(ranking) if min_effective is None else min_effective
     ranking = few_cuts(ranking)
     valid = _valid(ranking, floor)
     shifts = shifts_of(ranking, scored, systematics, free)
@@ -133,18 +130,23 @@ def check_rule(rule: str, known: Iterable[str] = RULES) -> None:
         raise InputError(f"rule must be one of {', '.join(map(repr, known))}, got {rule!r}")
 
 
-def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, *, min_effective: float | None = None) -> CutScan:
-    """Scan events that are not in memory all at once; their first pass is done."""
+def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, min_effective: float | None = None) -> CutScan:
+    """Scan events that are not in memory all at once."""
     if rule not in RULES_OF_BINS:
         raise InputError(
             f"rule={rule!r} needs every cut, which a scan of files or of a cluster does not have; use one of "
             f"{', '.join(map(repr, RULES_OF_BINS))}, or read the events into memory with ScoredEvents.read"
         )
-    if largest := max(-ranking.sums.extremes[0], ranking.sums.extremes[1]):
-        check_size(largest, "background weight")
-    floor = _default_floor(ranking.cuts().effective_background) if min_effective is None else min_effective
-    cuts, z, chosen, used = find_cut(ranking, utility, rule, floor)
-    return _warn_of_few(CutScan(cuts, z, chosen, utility, used, KnownBackground(utility)), rule, floor)
+    return _scan_cuts(ranking.cuts(), utility, rule, min_effective)
+
+
+def _scan_cuts(cuts: Cuts, utility: Utility, rule: str, min_effective: float | None) -> CutScan:
+    """Choose a cut without systematics."""
+    floor = _default_floor(cuts) if min_effective is None else min_effective
+    z = significance_or_nan(utility, cuts.s, cuts.b, _valid(cuts, floor))
+    known = KnownBackground(utility)
+    used, chosen = choose(rule, known.seen(cuts, z))
+    return _warn_of_few(CutScan(cuts, z, chosen, utility, used, known), rule, floor)
 
 
 def _valid(cuts: Cuts, floor: float) -> BoolArray:
@@ -159,7 +161,8 @@ def floor_for(available: float) -> float:
     return MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0
 
 
-def _default_floor(available: float) -> float:
+def _default_floor(cuts: Cuts) -> float:
+    available = cuts.effective_background
     floor = floor_for(available)
     if floor < MIN_EFFECTIVE:
         warnings.warn(

@@ -6,7 +6,7 @@ a rule chooses anew on each replica. They cover the statistics of the simulated 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import pdtr
@@ -106,16 +106,11 @@ class Paired(NamedTuple):
 
 
 def selection_interval(
-    selected: BoolArray,
-    signal: BoolArray,
-    weight: Array,
-    utility: Utility,
-    *,
-    level: float = 0.68,
-    n_boot: int = 1000,
-    random_state: int = 0,
+    selected: BoolArray, signal: BoolArray, weight: Array, utility: Utility, **bootstrap: Any
 ) -> Interval:
     """Interval of the significance of a selection, from the statistics of the simulated events only.
+
+    ``level``, ``n_boot`` and ``random_state`` are those of `paired_difference`.
 
     Examples
     --------
@@ -126,9 +121,7 @@ def selection_interval(
     >>> low < float(AMS2().value(50.0, 500.0)) < high
     True
     """
-    return paired_difference(
-        selected, selected, signal, weight, utility, level=level, n_boot=n_boot, random_state=random_state
-    ).first_interval
+    return paired_difference(selected, selected, signal, weight, utility, **bootstrap).first_interval
 
 
 def paired_difference(

@@ -128,8 +128,8 @@ class CutScan:
     def curve(self) -> Curve:
         """All cuts, from the tightest to none.
 
-        With systematics they are at most 4,096, and the significance is profiled; of files they are the ends of bins of
-        the score, at most 65,536.
+        With systematics they are at most 4,096, and the significance is profiled; of files they are those among the
+        million of highest scores, and at most 65,535 below.
         """
         cuts = self.ranking
         return Curve(cuts.thresholds(), cuts.fraction, cuts.s, cuts.b, self.values)

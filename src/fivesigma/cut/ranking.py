@@ -60,6 +60,11 @@ class Cuts(ABC):
         """Effective count of all signal."""
         return _effective(self.s[-1], self.squares[0])
 
+    def cut_at(self, fraction: float) -> float:
+        """Threshold of the tightest cut that keeps a fraction of the events."""
+        n = max(1, round(fraction * self.n_events))
+        return float(self.thresholds([int(np.searchsorted(self.last, n - 1))])[0])
+
     def effective(self, cut: int) -> tuple[float, float]:
         """Effective counts of signal and background that one cut keeps."""
         s2, b2 = self.variances(np.array([cut]))

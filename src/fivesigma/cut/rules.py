@@ -176,27 +176,16 @@ def grid_ranks(n_events: int) -> IntArray:
     return np.floor(ends).astype(np.intp)
 
 
-class Rule(NamedTuple):
-    """A rule, and what it needs of events that are not in memory."""
-
-    # number of the cut that it takes; None if it can take none, and then the plateau stands in
-    choose: Callable[[Seen], int | None]
-    # standard errors below the peak down to which it must see all cuts; None if it must see all that there are
-    depth: float | None
-    # whether of those below the peak only the first and the last matter to it, besides those at `grid_ranks`
-    only_ends: bool = False
-
-
-#: The rules by name.
-RULES = {
-    "model": Rule(take_modelled, PLAUSIBLE, only_ends=True),
-    "plateau": Rule(take_plateau, PLATEAU),
-    "peak": Rule(take_peak, 0.0),
-    "smooth": Rule(take_smooth, None),
+#: The rules by name: each gives the number of the cut that it takes; None if it can take none.
+RULES: dict[str, Callable[[Seen], int | None]] = {
+    "model": take_modelled,
+    "plateau": take_plateau,
+    "peak": take_peak,
+    "smooth": take_smooth,
 }
 
 
 def choose(rule: str, seen: Seen) -> tuple[str, int]:
     """The rule that was used, which is the plateau where another can take no cut, and the number of its cut."""
-    found = RULES[rule].choose(seen)
+    found = RULES[rule](seen)
     return ("plateau", take_plateau(seen)) if found is None else (rule, found)

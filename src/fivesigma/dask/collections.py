@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._types import AnyArray, BoolArray
+from fivesigma._types import AnyArray
 from fivesigma.cut.best_cut import CutScan, check_rule, scan_binned
-from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking, Levels
+from fivesigma.cut.binned import RULES_OF_BINS, SAMPLE, BinnedRanking, BinSums, read_first
 from fivesigma.cut.rules import DEFAULT_RULE
-from fivesigma.cut.score_bins import SAMPLE, BinSums, Part, ScoreBins
 from fivesigma.dask.launch import connect
 from fivesigma.dask.share import as_partition
 from fivesigma.dask.watch import Member, ask, gather, wait_for
 from fivesigma.errors import InputError
+from fivesigma.scored.scored_files import Part
 from fivesigma.significance import AMS2, Utility, resolve_utility
 from fivesigma.yields import check_weights, name_rows, split_labels
 
@@ -129,7 +129,7 @@ def scan(
         weights = blocks["sample_weight"]
         tasks = [delayed(_partition)(k, blocks["score"][k], raw[k], weights[k], signal) for k in range(n)]
         ranking = _ClusterRanking(opened, opened.compute(tasks), timeout)
-        return scan_binned(ranking, utility, rule, min_effective=min_effective)
+        return scan_binned(ranking, utility, rule, min_effective)
 
 
 def _column(values: Any) -> AnyArray:
@@ -167,22 +167,12 @@ class _ClusterRanking(BinnedRanking):
         found = self._each(_some_scores, -(-SAMPLE // len(self.parts)))
         return np.concatenate([score for score, _ in found]), sum(n for _, n in found)
 
-    def _summed(self) -> BinSums:
-        return sum(self._each(_sums_of, self.bins), BinSums.empty(len(self.bins)))
+    def _sum_bins(self) -> BinSums:
+        return sum(self._each(BinSums.of, self.bins), BinSums.empty(len(self.bins)))
 
-    def _inside(self, wanted: BoolArray) -> list[Levels]:
-        return [levels for levels in self._each(_levels_of, self.bins, wanted) if levels is not None]
+    def _read_first(self, n_bins: int) -> list[Part]:
+        return self._each(read_first, self.bins, n_bins)
 
 
 def _some_scores(part: Part, most: int) -> tuple[AnyArray, int]:
     return part[0][:: max(1, part[0].size // most)], part[0].size
-
-
-def _sums_of(part: Part, bins: ScoreBins) -> BinSums:
-    return BinSums.of(bins(part[0]), part, len(bins))
-
-
-def _levels_of(part: Part, bins: ScoreBins, wanted: BoolArray) -> Levels | None:
-    place = bins(part[0])
-    rows = np.flatnonzero(wanted[place])
-    return Levels.of(part, place, rows) if rows.size else None

@@ -13,10 +13,10 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.cut.best_cut import CutScan, floor_for, scan_binned
-from fivesigma.cut.binned import BinnedRanking, Levels
-from fivesigma.cut.score_bins import SAMPLE, BinSums, Parts, in_parts, sample_scores
+from fivesigma.cut.binned import SAMPLE, BinnedRanking, BinSums, Parts, in_parts, sample_scores
 from fivesigma.errors import FivesigmaError, InputError, shortened
 from fivesigma.estimators.split_steps import TuningEvents
+from fivesigma.scored.scored_files import Part
 from fivesigma.significance import Utility
 
 T = TypeVar("T")
@@ -120,19 +120,13 @@ class GroupRanking(BinnedRanking):
         step = max(1, scores.size * self._group.size // SAMPLE)
         return np.concatenate(self._group.gather(scores[::step])), int(self._group.sum(float(n)))
 
-    def _summed(self) -> BinSums:
-        own = super()._summed()
-        group = self._group
-        events, positive, negative, squares = group.sum(
-            np.stack([own.events.astype(np.float64), own.positive, own.negative, own.squares])
-        )
+    def _sum_bins(self) -> BinSums:
+        own, group = super()._sum_bins(), self._group
         least, most = float(group.least(own.extremes[0])), float(group.most(own.extremes[1]))
-        return BinSums(events.astype(np.intp), positive, negative, squares, group.least(own.lowest), (least, most))
+        return BinSums(group.sum(own.sums), group.least(own.lowest), (least, most))
 
-    def _inside(self, wanted: BoolArray) -> list[Levels]:
-        own = super()._inside(wanted)
-        gathered = self._group.gather(Levels.joined(own) if own else None)
-        return [levels for levels in gathered if levels is not None]
+    def _read_first(self, n_bins: int) -> list[Part]:
+        return [part for parts in self._group.gather(super()._read_first(n_bins)) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -161,7 +155,7 @@ class GroupTuningEvents(TuningEvents):
     def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
         """Scan all cuts on P(signal)."""
         ranking = GroupRanking(in_parts(probability, self.signal, self.weight), self.group)
-        return scan_binned(ranking, self.utility, rule, min_effective=self.floor)
+        return scan_binned(ranking, self.utility, rule, self.floor)
 
 
 def _sum_and_squares(weight: Array) -> tuple[float, float]:

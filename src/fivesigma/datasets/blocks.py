@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fivesigma._tools.extras import need
-from fivesigma._types import AnyArray, IntArray
-from fivesigma.datasets.columns import Kind, Plan, Source
-from fivesigma.datasets.expression import is_jagged
-from fivesigma.errors import InputError
+from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma.datasets.columns import WEIGHT, Kind, Plan, Source, join_parts
+from fivesigma.datasets.expression import is_jagged, one_per_event
+from fivesigma.errors import InputError, shortened
 
 # Rows copied from columns to the table at a time: a piece that stays in the processor's cache.
 _PIECE = 1_024
@@ -30,6 +30,10 @@ class Block:
     n_rows: int
     passed: IntArray | None
 
+    def rows(self) -> IntArray:
+        """Rows in the source of the events that passed the cut."""
+        return np.arange(self.n_rows) if self.passed is None else self.passed
+
     def where(self, index: int) -> str:
         """Name a row as the user finds it: counted from 1, in the source, before the cut."""
         row = index if self.passed is None else int(self.passed[index])
@@ -41,15 +45,16 @@ def read_columns(source: Source, kinds: Mapping[str, Kind]) -> dict[str, AnyArra
     chunks = list(source.chunks(kinds))
     if not any(len(column) for chunk in chunks for column in chunk.values()):
         raise InputError(f"{source.name} holds no events")
-    return {name: np.concatenate([_flat(chunk[name], name, source) for chunk in chunks]) for name in kinds}
+    return {
+        name: np.concatenate([_as_kind(chunk[name], name, source.name, kind) for chunk in chunks])
+        for name, kind in kinds.items()
+    }
 
 
 def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator[Block]:
     """Read what is planned of the events that pass the cut, in chunks of so many rows before the cut."""
     kinds, derived, cut = plan
-    expressions = [*derived.values(), *([] if cut is None else [cut])]
-    raw = frozenset[str]().union(*(e.columns for e in expressions))
-    wanted: dict[str, Kind] = {**kinds, **dict.fromkeys(sorted(raw), "raw")}
+    wanted: dict[str, Kind] = {**kinds, **dict.fromkeys(sorted(plan.raw), "raw")}
     if not wanted:  # constants alone: any column tells how many events there are
         wanted = {(*source.numbers, *source.names)[0]: "raw"}
     first = 0
@@ -57,14 +62,14 @@ def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator
         n = len(next(iter(chunk.values())))
         if n == 0:
             continue
-        columns = {name: _precise(chunk[name]) for name in raw}
+        columns = {name: _precise(chunk[name]) for name in plan.raw}
         kept: Any = slice(None)
         passed = None if first == 0 else np.arange(first, first + n)
         n_rows = n
         if cut is not None:
             kept = np.flatnonzero(cut.condition(columns, n))
             passed, n_rows = kept + first, kept.size
-        out = {name: _flat(chunk[name], name, source)[kept] for name in kinds}
+        out = {name: _as_kind(chunk[name], name, source.name, kind)[kept] for name, kind in kinds.items()}
         out |= {name: expression.values(columns, n)[kept] for name, expression in derived.items()}
         del chunk, columns  # else they are in memory while the next chunk is read
         yield Block(source.name, out, n, n_rows, passed)
@@ -73,22 +78,102 @@ def read_blocks(source: Source, plan: Plan, rows: int | None = None) -> Iterator
 
 
 def _precise(column: Any) -> Any:
-    """Numbers in which products of weights keep their digits."""
+    """What expressions see of a column: numbers in which products of weights keep their digits."""
+    column = one_per_event(column) if is_jagged(column) else column
     if is_jagged(column):
-        awkward = need("awkward")
-        return awkward.values_astype(column, np.float64) if "float32" in str(column.type) else column
+        return need("awkward").values_astype(column, np.float64) if "float32" in str(column.type) else column
     return column.astype(np.float64) if column.dtype == np.float32 else column
 
 
-def _flat(column: Any, name: str, source: Source) -> AnyArray:
-    """A column that is wanted by itself, and used in an expression as well."""
-    if is_jagged(column) or column.ndim != 1:
-        shape = column.type if is_jagged(column) else " * ".join(map(str, (*column.shape, column.dtype)))
+def _as_kind(column: Any, name: str, source: str, kind: Kind) -> AnyArray:
+    """A column as it is wanted, which must have one value per event."""
+    column = one_per_event(column, gaps=kind == "value") if is_jagged(column) else column
+    shape = column.type if is_jagged(column) else None
+    if shape is None and column.ndim != 1:
+        shape = " * ".join(map(str, (*column.shape, column.dtype)))
+    elif shape is None and column.dtype.kind == "O":  # text or gaps, or arrays of uproot
+        first = next((item for item in column if item is not None), "")
+        shape = None if np.isscalar(first) else f"{len(column)} * var * {getattr(first, 'dtype', '?')}"
+    if shape is not None:
         raise InputError(
-            f"column {name!r} of {source.name} does not hold one value per event but the shape {shape}; pick one with "
+            f"column {name!r} of {source} does not hold one value per event but the shape {shape}; pick one with "
             f"'{name}[0]', or use sum, max, min, count, any, all"
         )
-    return np.asarray(column)
+    if kind == "value":
+        return np.asarray(column)
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(column.astype(kind, copy=False))
+    except (TypeError, ValueError, OverflowError):
+        row, value = next((i, v) for i, v in enumerate(column.tolist(), start=1) if not _is_number(v))
+    raise InputError(f"column {name!r} should hold numbers, but row {row:,} of {source} has {shortened(repr(value))}")
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def check_values(column: AnyArray, name: str, source: str, *, nan: bool) -> AnyArray:
+    """A column as an array of text, whole numbers, numbers or truth; only what is kept may have NaN."""
+    gaps = np.zeros(len(column), dtype=bool)
+    if column.dtype.kind == "f" and not nan:
+        gaps = np.isnan(column)
+    elif column.dtype.kind == "O":
+        gaps = np.fromiter(map(_is_missing, column), bool)
+    if gaps.any():
+        row = int(np.argmax(gaps)) + 1
+        raise InputError(f"column {name!r} is empty in row {row:,} of {source}; every event needs a value there")
+    if column.dtype.kind == "O":
+        types = {type(v) for v in column}
+        if column.ndim != 1 or any(issubclass(kind, list | tuple | dict | np.ndarray) for kind in types):
+            raise InputError(f"column {name!r} of {source} does not hold one value per event")
+        column = np.array(column.tolist()) if len(types) == 1 else column
+    if column.dtype.kind not in "biufU":
+        raise InputError(
+            f"column {name!r} of {source} holds {column.dtype} values; give text or numbers, not a mixture"
+        )
+    return column
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, pandas' NA, or unequal to itself as NaN and NaT are."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    unequal = value != value  # noqa: PLR0124 - as NaN and NaT are; several of them for an array
+    return isinstance(unequal, bool | np.bool_) and bool(unequal)
+
+
+def finite_weights(block: Block, name: str) -> Array:
+    """Weights of a block, all of which must be finite."""
+    column = block.columns[WEIGHT if WEIGHT in block.columns else name]
+    bad = np.flatnonzero(~np.isfinite(column))
+    if len(bad):
+        rows = ", ".join(f"{column[i]} in {block.where(int(i))}" for i in bad[:3])
+        more = f" and in {len(bad) - 3:,} more rows" if len(bad) > 3 else ""
+        raise InputError(f"every event needs a finite weight, but {shortened(name)!r} is {rows}{more}")
+    return column.astype(np.float64, copy=False)
+
+
+def refuse_duplicates(parts: Sequence[tuple[AnyArray, IntArray | None]], name: str, source: str) -> None:
+    """Each identifier once in its file, which has these identifiers and rows, block by block; files may count alike."""
+    if not parts:
+        return
+    ids = join_parts(name, [(source, part) for part, _ in parts])
+    if ids.dtype.kind in "iu" and (ids[1:] > ids[:-1]).all():
+        return
+    order = np.argsort(ids, kind="stable")
+    again = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
+    if len(again):
+        rows = np.concatenate([np.arange(len(part)) if passed is None else passed for part, passed in parts])
+        first, second = (f"row {rows[order[again[0] + step]] + 1:,} of {source}" for step in (0, 1))
+        raise InputError(
+            f"identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
+            f"({len(again):,} duplicates in all): rename the column or pass ids=None if it does not identify events"
+        )
 
 
 class FeatureTable:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
-from fivesigma.datasets.expression import Expression, is_jagged, one_per_event, split_definition
+from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.yields import KNOWN_PAIRS
 
@@ -22,6 +22,7 @@ from fivesigma.yields import KNOWN_PAIRS
 #: for expressions: numbers in their own type, text, or several numbers per event.
 Kind = Literal["float32", "float64", "value", "raw"]
 
+_MAPPINGS = ("varied", "cross_section", "sum_of_weights", "factors")
 _CHALLENGE = ("EventId", "Label", "Weight", "Process", "Kaggle*")
 #: Patterns that are no features unless they are asked for by name; those without capitals ignore case.
 NEVER_FEATURES = (
@@ -51,7 +52,10 @@ class Source(Protocol):
         """The columns that hold one number per event, in order."""
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
-        """Read columns in pieces of so many rows, or as the format is best read; numbers have NaN for empty cells."""
+        """Read columns in pieces of so many rows, or as the format is best read; numbers have NaN for empty cells.
+
+        Of what a column should be, a source makes what it does best: `fivesigma.datasets.blocks` does the rest.
+        """
 
 
 class Plan(NamedTuple):
@@ -60,6 +64,11 @@ class Plan(NamedTuple):
     kinds: dict[str, Kind]
     derived: dict[str, Expression]
     cut: Expression | None
+
+    @property
+    def raw(self) -> frozenset[str]:
+        """Columns that expressions use."""
+        return frozenset[str]().union(*(each.columns for each in (*self.derived.values(), self.cut) if each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,20 +94,20 @@ class Columns:
     luminosity: float | None = None
     cross_section: Mapping[str, float | None] = field(default_factory=dict)
     sum_of_weights: Mapping[str, float | str] = field(default_factory=dict)
-    factors: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
+    factors: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         """Make one name a list of one, and refuse what is of another kind."""
         listed = {
             "features": None if self.features is None else _listed(self.features),
             "keep": _listed(self.keep),
-            **{name: dict(getattr(self, name) or {}) for name in ("varied", "cross_section", "sum_of_weights")},
+            **{name: dict(getattr(self, name) or {}) for name in _MAPPINGS},
         }
         for name, value in listed.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen
         for name in ("label", "weight", "process", "ids", "tree", "cut"):
             value = getattr(self, name)
-            if not _is_text_or_none(value):
+            if value is not None and not isinstance(value, str):
                 raise InputError(f"{name} must be text, one for all events, got {type(value).__name__}")
 
     @classmethod
@@ -106,29 +115,13 @@ class Columns:
         """How the training events of a fitted model were read, as far as it knows."""
         known = getattr(model, "columns_", None)
         known = known if isinstance(known, dict) else {}
-        usual = {each.name: each for each in fields(cls) if each.init and each.name != "ids"}
-        roles = {name: value for name, value in known.items() if name in usual and can_be(name, value)}
+        usual = {each.name for each in fields(cls)} - {"ids"}
+        roles = {name: value for name, value in known.items() if name in usual}
         names = getattr(model, "feature_names_in_", None)
         if names is not None:  # definitions are kept where they are known
             named = {name_of(text): text for text in roles.get("features") or ()}
             roles["features"] = [named.get(str(name), str(name)) for name in names]
-        found = cls(**roles | {"features": roles.get("features") or None})
-        if isinstance(known.get("factors"), dict):
-            object.__setattr__(found, "factors", known["factors"])  # the dataclass is frozen
-        return found
-
-    def there(self, names: Collection[str]) -> Columns:
-        """The same for a file with these columns: the usual names are tried, and what the file lacks has no role."""
-
-        def found(name: str) -> str | None:
-            return name if name in names else None
-
-        return replace(
-            self,
-            label=self.label if _can_be_read(self.label, names) else found("Label"),
-            weight=self.weight if _can_be_read(self.weight, names) else found("Weight"),
-            process=found(self.process or "Process"),
-        )
+        return cls(**roles | {"features": roles.get("features") or None})
 
     @property
     def named(self) -> dict[str, str]:
@@ -159,43 +152,29 @@ class Columns:
         """
         there, numbers = frozenset(source.names), frozenset(source.numbers)
         ids = ("EventId" if "EventId" in there else None) if self.ids == "auto" else self.ids
-        known = replace(self, ids=ids)
-        of_columns = ("weight", "label")  # which may be expressions
-        taken = {name: role for name, role in known.named.items() if role not in of_columns or name in there}
-        for name in taken:
-            require(name, source)
-        if self.label is not None and not _can_be_read(self.label, there):
+        if self.label is not None and not can_be_read(self.label, there):
             require(self.label, source, _IF_UNLABELLED)
-        kept = _expanded(self.keep, source, source.names)
+        known = replace(self, ids=ids, features=(), keep=_expanded(self.keep, source, source.names))
+        taken = known.named
+        others = known.reading(source)  # which refuses what the source lacks
         left_out: tuple[str, ...] = ()
         held_back: tuple[str, ...] = ()
         if self.features is None:
-            used = frozenset[str]().union(*(e.columns for e in replace(known, keep=kept)._used(there)))
-            reserved = taken.keys() | frozenset(kept) | used
+            reserved = others.kinds.keys() | others.raw
             free = [name for name in source.names if name not in reserved and not matches(name, NEVER_FEATURES)]
             features = tuple(name for name in free if name in numbers)
             left_out = tuple(name for name in free if name not in numbers)
-            known_names = frozenset((*features, *taken, *kept))
-            others = [name for name in source.numbers if name not in known_names]
-            held_back = tuple(name for name in others if not matches(name, _CHALLENGE))
+            said = frozenset((*features, *others.kinds))
+            held_back = tuple(n for n in source.numbers if n not in said and not matches(n, _CHALLENGE))
         else:
             for name in self.features:
                 if name in taken:
                     raise InputError(f"column {name!r} is the {taken[name]} and cannot be a feature as well")
             features = _expanded(self.features, source, [name for name in source.numbers if name not in taken])
-        _refuse_repeated(features, kept)
+        _refuse_repeated(features, known.keep)
         if not features:
             raise InputError(f"no feature is left in {source.name}; name number columns with features= or --features")
-        return replace(known, features=features, keep=kept), left_out, held_back
-
-    def _used(self, there: Collection[str]) -> list[Expression]:
-        """The cut, what is kept by definition, and weight and label if they are expressions of columns."""
-        found = [] if self.cut is None else [Expression(self.cut, "cut")]
-        found += _definitions(self.keep, "kept column").values()
-        others = {"weight": self.weight, "label": self.label}
-        return found + [
-            Expression(text, what) for what, text in others.items() if text is not None and text not in there
-        ]
+        return replace(known, features=features), left_out, held_back
 
     def reading(self, source: Source) -> Plan:
         """What is to be read of a source."""
@@ -212,13 +191,11 @@ class Columns:
             kinds[self.weight] = "float64"
         elif self.weight is not None:
             derived[WEIGHT] = Expression(self.weight, "weight")
-        for name in kinds:
+        plan = Plan(kinds, derived, cut)
+        for name in (*kinds, *sorted(plan.raw)):
             if name not in there:
                 require(name, source)
-        for expression in (*derived.values(), *([] if cut is None else [cut])):
-            for name in sorted(expression.columns - there):
-                require(name, source)
-        return Plan(kinds, derived, cut)
+        return plan
 
 
 A = TypeVar("A")
@@ -238,13 +215,14 @@ def asks(record: Callable[P, Columns]) -> Callable[[Callable[[A, Columns], R]], 
             source = args[0] if args else asked.pop(first.name)
             return function(source, build(*args[1:], **asked))
 
-        call.__signature__ = inspect.Signature([first, *inspect.signature(record).parameters.values()])  # type: ignore[attr-defined]
+        others = [each for each in inspect.signature(record).parameters.values() if each.name != "factors"]
+        call.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
         return call
 
     return decorate
 
 
-def _can_be_read(text: str | None, names: Collection[str]) -> bool:
+def can_be_read(text: str | None, names: Collection[str]) -> bool:
     """Whether it is one of these columns, or an expression of them."""
     if text is None or text in names:
         return text is not None
@@ -284,21 +262,6 @@ def _refuse_repeated(features: Sequence[str], kept: Sequence[str]) -> None:
 
 def _listed(names: Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _is_text_or_none(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def can_be(name: str, value: Any) -> bool:
-    """Whether a stored value can be what a parameter of `Columns` was."""
-    if name in ("features", "keep"):
-        return value is None or (isinstance(value, list | tuple) and all(isinstance(item, str) for item in value))
-    if name in ("varied", "cross_section", "sum_of_weights", "factors"):
-        return isinstance(value, dict) and all(isinstance(key, str) for key in value)
-    if name in ("missing", "luminosity"):
-        return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-    return name == "signal" or _is_text_or_none(value)
 
 
 _IF_UNLABELLED = (
@@ -389,31 +352,6 @@ def join_parts(name: str, parts: Sequence[tuple[str, AnyArray]]) -> AnyArray:
             raise InputError(f"column {name!r} holds integers below 0 and above 2^63, which no integer type can hold")
         arrays = [part.astype(np.uint64 if above else np.int64) for part in arrays]
     return np.concatenate(arrays)
-
-
-def as_kind(column: Any, name: str, source: str, kind: Kind) -> Any:
-    """A column of uproot or awkward as it is wanted; only raw ones may have several values per event."""
-    if is_jagged(column):
-        column = one_per_event(column, gaps=kind == "value")
-    if kind == "raw":
-        return column
-    several = column.ndim != 1 or is_jagged(column)
-    if not several and column.dtype.kind == "O":  # text or gaps, or arrays of uproot
-        several = kind != "value" or not np.isscalar(next((item for item in column if item is not None), ""))
-    if several:
-        what = "value" if kind == "value" else "number"
-        shape = column.type if is_jagged(column) else _shape(column)
-        raise InputError(
-            f"branch {name!r} of {source} does not hold one {what} per event but the shape {shape}; pick one with "
-            f"'{name}[0]', or use sum, max, min, count, any, all"
-        )
-    with np.errstate(over="ignore"):
-        return column if kind == "value" else column.astype(kind)
-
-
-def _shape(column: AnyArray) -> str:
-    inside = ["var", getattr(next(iter(column), None), "dtype", "?")] if column.dtype.kind == "O" else [column.dtype]
-    return " * ".join(map(str, (*column.shape, *inside)))
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._types import AnyArray, Array, BoolArray
+from fivesigma._types import AnyArray, BoolArray
 from fivesigma.errors import InputError, did_you_mean, shortened
 
 MOST_CHARACTERS = 10_000
@@ -181,10 +181,6 @@ class Expression:
         if _kind(value) not in "biu":
             raise self._error("it is not true or false for each event; compare the columns with something")
         return np.asarray(value != 0)
-
-    def number(self, columns: Mapping[str, Any], n_events: int | None = None) -> Array:
-        """Return one number for each event, NaN where it is missing."""
-        return np.asarray(self.values(columns, n_events), dtype=np.float64)
 
     def values(self, columns: Mapping[str, Any], n_events: int | None = None) -> AnyArray:
         """Return one number or truth for each event in its own type."""

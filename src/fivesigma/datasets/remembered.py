@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.columns import Columns, can_be_read
 from fivesigma.datasets.expression import Expression, split_definition
-from fivesigma.datasets.root import RootTree
 from fivesigma.datasets.sources import Paths, Target, find_targets
 from fivesigma.errors import InputError
 
@@ -23,9 +21,10 @@ def as_in_training(
     Parameters of `load_events` in `asked` are to be otherwise than in training; None says that there is no such thing.
     """
     trained = Columns.of_model(model)
-    first = find_targets(next(iter(path.values())) if isinstance(path, Mapping) else path)[:1]
-    tree = asked.get("tree", _tree_there(trained.tree, first))
-    names = frozenset(first[0].open(tree).names) if first and _opens(first[0], tree) else frozenset[str]()
+    first = find_targets(next(iter(path.values())) if isinstance(path, Mapping) else path)[0]
+    own_tree = trained.tree if first.tree is None and first.name.lower().endswith(".root") else None
+    tree = asked.get("tree", own_tree if own_tree is not None and _names_in(first, own_tree) else None)
+    names = _names_in(first, tree)
     used: dict[str, Any] = {
         "features": trained.features,
         "missing": trained.missing,
@@ -48,25 +47,28 @@ def as_in_training(
         if normalised.get("luminosity") is not None and "luminosity" not in asked:
             said.append(f"luminosity {normalised['luminosity']:g}/fb, cross sections and sums of weights")
     else:
-        found = trained.there(names)
-        used |= {"label": found.label, "weight": found.weight, "process": found.process}
-        if asked.get("label", found.label) is not None:
+        # The usual names are tried, and what the file lacks has no role.
+        for role, usual in (("label", "Label"), ("weight", "Weight"), ("process", "Process")):
+            known = getattr(trained, role)
+            used[role] = known if can_be_read(known, names) else usual if usual in names else None
+        if asked.get("label", used["label"]) is not None:
             # Of a model that was trained with files of processes, no label of a file is known.
             used["signal"] = None if by_process else np.asarray(model.classes_).tolist()[1]
         if any(factor != 1.0 for factor in trained.factors.values()):
             notes.append("In training processes were normalised; without processes weights are as they stand.")
     if used["cut"] is not None and "cut" not in asked:
-        _refuse_lacking(used["cut"], names, first)
+        lacking = sorted(Expression(used["cut"], "cut").columns - names) if names else []
+        if lacking:
+            raise InputError(
+                f"the training took the events that pass {used['cut']!r}, and {first.name} has no column "
+                f"{lacking[0]!r}; say cut=None or --where none to take all events"
+            )
         said.append(f"cut {used['cut']!r}")
     if "weight" not in asked and used["weight"] not in (None, "Weight"):
         said.append(f"weight {used['weight']!r}")
     defined = [text for text in map(split_definition, trained.features or ()) if text is not None]
     said += [f"definitions of {', '.join(name for name, _ in defined)}"] if defined else []
-    known = {each.name for each in fields(Columns) if each.init}
     given = {name: value for name, value in asked.items() if name not in used or name not in _MERGED}
-    for name in given:
-        if name not in known:
-            raise InputError(f"there is no {name!r} to be asked for when events are read")
     sentence = [f"As in training: {'; '.join(said)}."] if said else []
     return Columns(**used | given), (*sentence, *notes)
 
@@ -88,25 +90,9 @@ def _normalisation(trained: Columns, path: Mapping[str, Any], asked: Mapping[str
     return {"luminosity": luminosity, **found}
 
 
-def _tree_there(tree: str | None, targets: Sequence[Target]) -> str | None:
-    """The tree of the training, if the first file has it and names no other."""
-    if tree is None or not targets or targets[0].tree is not None or not targets[0].name.lower().endswith(".root"):
-        return None
-    return tree if tree in RootTree.trees_of(targets[0].path) else None
-
-
-def _opens(target: Target, tree: str | None) -> bool:
-    """Whether it is clear what to read of a file; if not, reading it says so."""
-    if not target.name.lower().endswith(".root") or tree is not None or target.tree is not None:
-        return True
-    return len(RootTree.trees_of(target.path)) == 1
-
-
-def _refuse_lacking(cut: str, names: frozenset[str], targets: Sequence[Target]) -> None:
-    """Refuse files that cannot be cut as in training."""
-    lacking = sorted(Expression(cut, "cut").columns - names) if names else []
-    if lacking:
-        raise InputError(
-            f"the training took the events that pass {cut!r}, and {targets[0].name} has no column {lacking[0]!r}; say "
-            "cut=None or --where none to take all events"
-        )
+def _names_in(target: Target, tree: str | None) -> frozenset[str]:
+    """Columns of a file; none if it cannot be opened so, of which reading it says why."""
+    try:
+        return frozenset(target.open(tree).names)
+    except InputError:
+        return frozenset()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma.datasets.columns import Kind, as_kind, some
+from fivesigma.datasets.columns import Kind, some
 from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import FivesigmaError, InputError, did_you_mean, shortened
 
@@ -51,13 +51,13 @@ class RootTree:
         return tuple(name for name, kind in classes.items() if kind in _TREES)
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
-        """Read the chosen branches piece by piece, each at once in its final type."""
+        """Read the chosen branches piece by piece."""
         several = [name for name, kind in kinds.items() if kind == "raw" and name not in self._numbers]
         n_rows = 0
         with self._opened() as file:
             tree = file[self.tree]
             for piece in tree.iterate(list(kinds), step_size=rows or _STEP, library="ak" if several else "np"):
-                chunk = {name: as_kind(piece[name], name, self.name, kind) for name, kind in kinds.items()}
+                chunk = {name: piece[name] for name in kinds}
                 lengths = {len(column) for column in chunk.values()}
                 if len(lengths) > 1:
                     raise InputError(f"branches of {self.tree!r} in {self.name} differ in their number of entries")

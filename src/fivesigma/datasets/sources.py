@@ -6,10 +6,10 @@ import filecmp
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from fivesigma.errors import InputError, did_you_mean, is_number
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-T = TypeVar("T")
 _ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".root")
 
 
@@ -36,10 +35,6 @@ class Target(NamedTuple):
     def name(self) -> str:
         """What messages call it."""
         return self.path.name
-
-    def absolute(self) -> Target:
-        """The same for a process in another folder."""
-        return self._replace(path=self.path.absolute())
 
     def state(self) -> tuple[Any, ...]:
         """What the system says of the file, by which a change is noticed."""
@@ -66,27 +61,10 @@ class Target(NamedTuple):
             raise InputError(f"{self.path} may not be read by this user") from err
 
 
-class Located(Protocol):
-    """Where events are: a file, or an object in memory."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    def open(self, tree: str | None = None) -> Source:
-        """Its columns."""
-
-    def absolute(self) -> Located:
-        """The same for a process in another folder."""
-
-    def state(self) -> tuple[Any, ...]:
-        """What tells that it has changed; a file has its size first."""
-
-
 class Input(NamedTuple):
-    """One file of events: the tree of a file that names none, columns in place of others, and what its events are."""
+    """Events of a file or in memory: the tree of a file that names none, columns in place of others, and a process."""
 
-    target: Located
+    target: Target | Source
     tree: str | None = None
     varied: Mapping[str, str] = {}
     process: str | None = None
@@ -99,12 +77,18 @@ class Input(NamedTuple):
 
     def open(self) -> Source:
         """Open the file."""
-        source = self.target.open(self.tree)
+        source = self.target.open(self.tree) if isinstance(self.target, Target) else self.target
         return Renamed(source, self.varied) if self.varied else source
+
+    def state(self) -> tuple[Any, ...]:
+        """What tells that a file has changed, its size first."""
+        return self.target.state() if isinstance(self.target, Target) else ()
 
     def absolute(self) -> Input:
         """The same for a process in another folder."""
-        return self._replace(target=self.target.absolute())
+        if not isinstance(self.target, Target):
+            return self
+        return self._replace(target=self.target._replace(path=self.target.path.absolute()))
 
 
 class Renamed:
@@ -181,6 +165,7 @@ def _find_processes(paths: Mapping[str, Paths], columns: Columns) -> tuple[list[
                 raise InputError(f"{kind} names the process {name!r}, which has no files{hint}")
     _refuse_unnormalised(list(paths), columns)
     inputs: list[Input] = []
+    targets: list[Target] = []
     notes: list[str] = []
     factors: dict[str, float] = {}
     for process, path in paths.items():
@@ -194,10 +179,13 @@ def _find_processes(paths: Mapping[str, Paths], columns: Columns) -> tuple[list[
         factors[process] = found.factor
         notes += [] if found.sentence is None else [found.sentence]
         inputs += [Input(target, columns.tree, columns.varied, process, found.factor) for target in own]
-    notes += _shared(inputs)
-    settled = replace(columns, label=None, process=None, signal=signals)
-    object.__setattr__(settled, "factors", factors)  # the dataclass is frozen
-    return inputs, settled, notes
+        targets += own
+    notes += [
+        f"{inputs[first].name} is read for {inputs[first].process} and again for {inputs[second].process}: its events "
+        "count for both."
+        for first, second in _copies(targets)
+    ]
+    return inputs, replace(columns, label=None, process=None, signal=signals, factors=factors), notes
 
 
 class Normalised(NamedTuple):
@@ -248,7 +236,10 @@ def _refuse_unnormalised(processes: Sequence[str], columns: Columns) -> None:
 def find_targets(path: Paths) -> list[Target]:
     """All files that a path, a pattern or a list of them means, each of a known kind and each once."""
     found = list(_targets(path))
-    _refuse_copies(found)
+    for first, second in _copies(found):
+        one, two = found[first].path, found[second].path
+        how = "given twice" if one == two else f"the same as {two}"
+        raise InputError(f"{one} is {how}, so that its events would count twice; leave one of them out")
     return found
 
 
@@ -294,50 +285,31 @@ def _matching(file: Path) -> list[Path]:
     return found
 
 
-def _refuse_copies(targets: Sequence[Target]) -> None:
-    """Refuse a file that is given twice, by its name, by a link or as a copy."""
-    for (first, _), (second, _) in _copies([(target, None) for target in targets]):
-        how = "given twice" if first.path == second.path else f"the same as {second.path}"
-        raise InputError(f"{first.path} is {how}, so that its events would count twice; leave one of them out")
+def _copies(targets: Sequence[Target]) -> Iterator[tuple[int, int]]:
+    """Positions of pairs of files with the same content, of which the same tree is read."""
+    # Size and first bytes tell most files apart before any is read as a whole; remote ones are not read for that.
+    for group in _group(range(len(targets)), lambda at: (targets[at].tree, targets[at].path.stat().st_size)):
+        for first, *others in _group(group, lambda at: _first_bytes(targets[at].path)):
+            for other in others:
+                one, two = targets[first].path, targets[other].path
+                local = isinstance(one, Path) and isinstance(two, Path)
+                if not local or filecmp.cmp(one, two, shallow=False):  # type: ignore[arg-type]
+                    yield first, other
 
 
-def _copies(targets: Sequence[tuple[Target, T]]) -> Iterator[tuple[tuple[Target, T], tuple[Target, T]]]:
-    """Pairs of files with the same content, of which the same tree is read."""
-    alike: dict[tuple[Any, ...], list[tuple[Target, T]]] = {}
-    for item in targets:
-        alike.setdefault((item[0].tree, item[0].path.stat().st_size), []).append(item)
-    for group in (group for group in alike.values() if len(group) > 1):
-        by_ends: dict[bytes, list[tuple[Target, T]]] = {}
-        for item in group:
-            by_ends.setdefault(_ends(item[0].path), []).append(item)
-        for first, *others in by_ends.values():
-            yield from ((first, other) for other in others if _same(first[0].path, other[0].path))
+def _group(positions: Iterable[int], key: Callable[[int], Any]) -> list[list[int]]:
+    """Positions with the same key, where there are several."""
+    groups: dict[Any, list[int]] = {}
+    for at in positions:
+        groups.setdefault(key(at), []).append(at)
+    return [group for group in groups.values() if len(group) > 1]
 
 
-def _same(one: File, other: File) -> bool:
-    """Whether files of equal size and ends have the same content; remote ones are not read for that."""
-    local = isinstance(one, Path) and isinstance(other, Path)
-    return filecmp.cmp(one, other, shallow=False) if local else True  # type: ignore[arg-type]
-
-
-def _ends(path: File, size: int = 1 << 16) -> bytes:
-    """The first and the last bytes of a file, which tell most files of equal size apart."""
+def _first_bytes(path: File, size: int = 1 << 16) -> bytes:
     if isinstance(path, RemoteFile):
-        end = path.stat().st_size
-        return path.read(0, min(size, end)) + path.read(max(0, end - size), end)
+        return path.read(0, min(size, path.stat().st_size))
     try:
         with path.open("rb") as file:
-            start = file.read(size)
-            file.seek(max(0, path.stat().st_size - size))
-            return start + file.read(size)
+            return file.read(size)
     except OSError as err:
         raise InputError(f"{path} cannot be read: {err.strerror or err}") from err
-
-
-def _shared(inputs: Sequence[Input]) -> list[str]:
-    """Sentences on files that several processes have."""
-    found = _copies([(item.target, item.process) for item in inputs if isinstance(item.target, Target)])
-    return [
-        f"{first.name} is read for {owner} and again for {other}: its events count for both."
-        for (first, owner), (_, other) in found
-    ]

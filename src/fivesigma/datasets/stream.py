@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.datasets.blocks import Block, FeatureTable, read_blocks
-from fivesigma.datasets.columns import WEIGHT, Columns, Plan, Source, join_parts, known_signal, some
+from fivesigma._types import AnyArray, BoolArray, IntArray
+from fivesigma.datasets.blocks import Block, FeatureTable, check_values, finite_weights, read_blocks, refuse_duplicates
+from fivesigma.datasets.columns import WEIGHT, Columns, Source, join_parts, known_signal, some
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.folds import hashed
 from fivesigma.datasets.remembered import as_in_training
@@ -84,15 +84,15 @@ class EventStream:
         """
         columns, notes = as_in_training(model, path, asked)
         inputs, columns, more = find_inputs(path, columns)
-        stream = cls.__new__(cls)
-        stream._start(inputs, columns, [*notes, *more], rows)
-        return stream
+        return cls.of_inputs(inputs, columns, [*notes, *more], rows)
 
     @classmethod
-    def of_inputs(cls, inputs: Sequence[Input], columns: Columns, notes: Sequence[str] = ()) -> EventStream:
+    def of_inputs(
+        cls, inputs: Sequence[Input], columns: Columns, notes: Sequence[str] = (), rows: int | None = None
+    ) -> EventStream:
         """Make a stream of what was found already, or of what is in memory, in chunks as they are best read."""
         stream = cls.__new__(cls)
-        stream._start(inputs, columns, notes, None)
+        stream._start(inputs, columns, notes, rows)
         return stream
 
     def _start(self, inputs: Sequence[Input], columns: Columns, notes: Sequence[str], rows: int | None) -> None:
@@ -100,25 +100,20 @@ class EventStream:
             raise InputError(f"rows must be an integer of at least 1, got {rows!r}")
         self._rows = None if rows is None else int(rows)
         self._inputs, self._asked = list(inputs), columns
-        self._normalised = list(notes)
-        self._states = [item.target.state() for item in self._inputs]
-        self.counts: dict[int, tuple[int, int]] = {}  # events read and kept, by the position of files read to their end
+        self._notes = list(notes)
+        self._states = [item.state() for item in self._inputs]
+        self._own = list(range(len(self._inputs)))  # positions of the files that are read
         self._sources: dict[int, Source] = {}
-        self._plans: dict[int, Plan] = {}
-        self._closed = list(range(len(self._inputs)))
         with self._of(0):
-            first = self._inputs[0].open()
-            self.columns, self._left_out, self._held_back = columns.settled(first)
-            object.__setattr__(self.columns, "factors", columns.factors)  # the dataclass is frozen
-        self._sources[0] = first
-        self._reopen()
+            self.columns, self._left_out, self._held_back = columns.settled(self._open(0))
+        for at in self._own:
+            with self._of(at):
+                self.columns.reading(self._open(at))  # which refuses a file that lacks a column
         self.feature_names = self.columns.feature_names
         self.files = tuple(item.name for item in self._inputs)
+        self.counts: dict[int, tuple[int, int]] = {}  # events read and kept, by the position of files read to their end
         self._labels: dict[Any, int] = {}  # with how often they were seen
-        self._label_files: dict[str, str] = {}  # a file for text, or for numbers
         self._n_empty = 0
-        self._unordered: set[int] = set()
-        self._last_ids: dict[int, Any] = {}
 
     def __repr__(self) -> str:
         head = f"EventStream: {len(self.files)} file{'s' * (len(self.files) != 1)}, {len(self.feature_names)} features"
@@ -127,85 +122,62 @@ class EventStream:
 
     def __iter__(self) -> Iterator[Chunk]:
         """Read all columns of all files once."""
-        for at, block in self._blocks(self._plan):
-            yield self._chunk(at, block)
+        for at, block in self._blocks(self.columns):
+            yield self._chunk(at, block, self._features(at, block))
 
     def load(self) -> Events:
         """Read all events and join them; their features are written into one table while they are read."""
         table = FeatureTable(self.feature_names, self.columns.missing)
         parts: list[Chunk] = []
-        for at, block in self._blocks(self._plan):
-            parts.append(self._chunk(at, block, table))
+        for at, block in self._blocks(self.columns):
+            with self._of(at):
+                table.add(block.columns, block.where)
+            parts.append(self._chunk(at, block))
             del block  # the next one is read now
-        self.refuse_empty(table.n_rows)
+        self._n_empty = table.n_empty
+        self.check_all_read()
         self._refuse_empty_process()
-        if self.labelled:
-            _ = self.classes  # there must be two
-        self.refuse_repeated_ids()
 
-        def joined(name: str | None, field: str) -> Any:
-            values = [(self.files[part.file], getattr(part.events, field)) for part in parts]
-            return None if values[0][1] is None else join_parts(str(name), values)
+        def join(name: str | None, columns: Sequence[Any]) -> Any:
+            places = [self.files[part.file] for part in parts]
+            return None if columns[0] is None else join_parts(str(name), list(zip(places, columns, strict=True)))
 
         roles = {"y": self.columns.label, "weight": "weight", "process": self.columns.process, "ids": self.columns.ids}
-        kept = {
-            name: join_parts(name, [(self.files[part.file], part.events.kept[name]) for part in parts])
-            for name in self.columns.kept_names
-        }
         return replace(
             parts[0].events,
             X=table.finished(),
             signal=self.signal,
             feature_names=self.feature_names,
-            kept=kept,
+            kept={name: join(name, [part.events.kept[name] for part in parts]) for name in self.columns.kept_names},
             notes=self.notes,
-            **{field: joined(name, field) for field, name in roles.items()},
+            **{field: join(name, [getattr(part.events, field) for part in parts]) for field, name in roles.items()},
         )
 
     def tables(self) -> Iterator[NDArray[np.float32]]:
         """Read the features alone, chunk by chunk, in the same order."""
-        only = replace(self.columns, label=None, weight=None, process=None, ids=None, keep=())
-        for at, block in self._blocks(lambda at: only.reading(self._sources[at])):
-            with self._of(at):
-                yield self._features(block)
+        for at, block in self._blocks(replace(self.columns, label=None, weight=None, process=None, ids=None, keep=())):
+            yield self._features(at, block)
 
     def described(self) -> Iterator[Chunk]:
         """Read everything but the features, chunk by chunk, in the same order."""
-        names = set(self.feature_names) - {*self.columns.named, *self.columns.kept_names}
-
-        def plan(at: int) -> Plan:
-            kinds, derived, cut = self._plan(at)
-            return Plan(
-                {name: kind for name, kind in kinds.items() if name not in names},
-                {name: e for name, e in derived.items() if name not in names},
-                cut,
-            )
-
-        for at, block in self._blocks(plan):
-            yield self._chunk(at, block, features=False)
+        for at, block in self._blocks(replace(self.columns, features=())):
+            yield self._chunk(at, block)
 
     def only(self, files: Sequence[int]) -> EventStream:
         """The events of some of the files, for a process that reads no others; the rest is as settled by all files."""
         out = copy.copy(self)
-        out._sources, out._plans, out._closed = {}, {}, list(files)
-        out.counts, out._labels = {}, {}
+        out._own, out._sources, out.counts, out._labels = list(files), {}, {}, {}
         return out
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the open files; another process finds them by their whole names."""
-        inputs = [item.absolute() for item in self._inputs]
-        closed = [*self._sources, *self._closed]
-        return self.__dict__ | {"_sources": {}, "_plans": {}, "_closed": closed, "_inputs": inputs}
+        return self.__dict__ | {"_sources": {}, "_inputs": [item.absolute() for item in self._inputs]}
 
-    def _reopen(self) -> None:
-        """Open the files, and refuse one that lacks a column before anything is read."""
-        for at in self._closed:
-            with self._of(at):
-                if at not in self._sources:
-                    self._refuse_change(at)
-                    self._sources[at] = self._inputs[at].open()
-                self._plans[at] = self.columns.reading(self._sources[at])
-        self._closed = []
+    def _open(self, at: int) -> Source:
+        if at not in self._sources:
+            self._refuse_change(at)
+            self._sources[at] = self._inputs[at].open()
+        return self._sources[at]
 
     @contextmanager
     def _of(self, at: int) -> Iterator[None]:
@@ -236,113 +208,97 @@ class EventStream:
         """Files in their order, with what tells that one has changed."""
         return [(name, *state) for name, state in zip(self.files, self._states, strict=True)]
 
-    def _plan(self, at: int) -> Plan:
-        return self._plans[at]
-
-    def _blocks(self, plan: Callable[[int], Plan]) -> Iterator[tuple[int, Block]]:
-        """Read the files one after the other."""
-        self._unordered, self._last_ids, self._n_empty = set(), {}, 0
-        self._labels = dict.fromkeys(self._labels, 0)
-        self._reopen()
-        for at, source in self._sources.items():
+    def _blocks(self, columns: Columns) -> Iterator[tuple[int, Block]]:
+        """Read the files one after the other, and check everything but the features."""
+        self._n_empty, self._labels = 0, dict.fromkeys(self._labels, 0)
+        for at in self._own:
+            with self._of(at):
+                source = self._open(at)
+                blocks = read_blocks(source, columns.reading(source), self._rows)
             self._refuse_change(at)
             n_read = n_rows = 0
-            blocks = read_blocks(source, plan(at), self._rows)
+            ids: list[tuple[AnyArray, IntArray | None]] = []
             while True:
                 with self._of(at):
                     block = next(blocks, None)
-                if block is None:
-                    break
+                    if block is None:
+                        break
+                    self._check(at, block, columns)
+                if columns.ids is not None and columns.features:  # without features no event is looked up by it
+                    ids.append((block.columns[columns.ids], block.passed))
                 n_read, n_rows = n_read + block.n_read, n_rows + block.n_rows
                 yield at, block
                 del block
             self._refuse_change(at)
             if self.counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
                 raise InputError(has_changed(source.name))
-        if self._sources and not any(self.counts[at][0] for at in self._sources):
+            with self._of(at):
+                refuse_duplicates(ids, str(columns.ids), source.name)
+        if self._own and not any(self.counts[at][0] for at in self._own):
             raise InputError(f"{self._where} holds no events")
 
     def _refuse_change(self, at: int) -> None:
-        if self._inputs[at].target.state() != self._states[at]:
+        if self._inputs[at].state() != self._states[at]:
             raise InputError(has_changed(self._inputs[at].name))
 
-    def _features(self, block: Block) -> NDArray[np.float32]:
+    def _features(self, at: int, block: Block) -> NDArray[np.float32]:
         table = FeatureTable(self.feature_names, self.columns.missing)
-        table.add(block.columns, block.where)
+        with self._of(at):
+            table.add(block.columns, block.where)
         self._n_empty += table.n_empty
         return table.finished()
 
-    def _chunk(self, at: int, block: Block, table: FeatureTable | None = None, *, features: bool = True) -> Chunk:
-        """Checked events of a block, of which the features may go to the end of a table instead."""
-        with self._of(at):
-            weight = self._check(at, block)
-            X = np.empty((block.n_rows, 0), dtype=np.float32)
-            if table is not None:
-                table.add(block.columns, block.where)
-                self._n_empty = table.n_empty
-            elif features:
-                X = self._features(block)
+    def _chunk(self, at: int, block: Block, X: NDArray[np.float32] | None = None) -> Chunk:
+        """Checked events of a block, without features if those are elsewhere."""
         columns, n = self.columns, block.n_rows
         y, process, ids = (
             None if c is None else block.columns[c] for c in (columns.label, columns.process, columns.ids)
         )
-        if self._by_process:
-            fill: Any = np.full if table is None else _repeat
-            process, y = fill(n, str(self._inputs[at].process)), fill(n, self._label_of(at))
+        if self._by_process:  # one text for many events, without memory for each
+            own = str(self._inputs[at].process)
+            label = SIGNAL if own in self._asked.signal else BACKGROUND
+            process, y = (np.broadcast_to(np.array(text), (n,)) for text in (own, label))
         knows = self._by_process or len(self._labels) == 2 or self._asked.signal is not None
         events = Events(
-            X=X,
+            X=np.empty((n, 0), dtype=np.float32) if X is None else X,
             y=np.full(n, None, dtype=object) if y is None else y,
-            weight=weight,
+            weight=block.columns[WEIGHT],
             signal=self.signal if knows else None,
-            feature_names=self.feature_names if X.shape[1] else (),
+            feature_names=() if X is None else self.feature_names,
             process=process,
             ids=ids,
             kept={name: block.columns[name] for name in columns.kept_names},
             columns=columns,
         )
-        return Chunk(events, at, np.arange(n) if block.passed is None else block.passed)
+        return Chunk(events, at, block.rows())
 
-    def _check(self, at: int, block: Block) -> Array:
-        """Check everything but the features of a block; weights with the factor of their process."""
-        columns, found = self.columns, block.columns
-        needed, features = frozenset(columns.named), frozenset(self.feature_names)
+    def _check(self, at: int, block: Block, columns: Columns) -> None:
+        """Check everything but the features of a block; weights get the factor of their process."""
+        found, needed, features = block.columns, frozenset(columns.named), frozenset(columns.feature_names)
         for name in (columns.label, columns.process, columns.ids, *columns.kept_names):
             if name is not None:
-                found[name] = plain_values(found[name], name, block.source, nan=name not in needed)
+                found[name] = check_values(found[name], name, block.source, nan=name not in needed)
                 if name in features and found[name].dtype.kind == "U":
                     where = f"column {name!r} of {block.source}"
                     raise InputError(f"{where} holds text and cannot be a feature; only keep it")
         if columns.label is not None:
-            self._note_labels(at, found[columns.label])
-        if columns.ids is not None:
-            self._note_ids(at, found[columns.ids])
+            self._count_labels(found[columns.label])
         weight = np.ones(block.n_rows) if columns.weight is None else finite_weights(block, columns.weight)
         factor = self._inputs[at].factor
-        return weight if factor == 1.0 else weight * factor
+        found[WEIGHT] = weight if factor == 1.0 else weight * factor
 
-    def _note_labels(self, at: int, y: AnyArray) -> None:
+    def _count_labels(self, y: AnyArray) -> None:
         """Count the labels, of which there must be two in the end."""
-        kind = "text" if y.dtype.kind == "U" else "numbers"
-        before = next((name for other, name in self._label_files.items() if other != kind), None)
-        if before is not None:
-            raise InputError(
-                f"column {self.columns.label!r} holds {kind} in {self.files[at]} and not in {before}; make them alike"
-            )
-        self._label_files[kind] = self.files[at]
         # A comparison for each known label finds a new one without sorting millions of labels.
-        rest = y
-        for label in self._labels:
+        known, rest = iter(self.labels), y
+        while rest.size and len(self._labels) <= 10:
+            label = next(known, None)
+            label = rest[0].item() if label is None else label
             other = rest[rest != label]
-            self._labels[label] += rest.size - other.size
+            self._labels[label] = self._labels.get(label, 0) + rest.size - other.size
             rest = other
-        while rest.size:
-            label = rest[0].item() if hasattr(rest[0], "item") else rest[0]
-            other = rest[rest != rest[0]]
-            self._labels[label] = rest.size - other.size
-            rest = other
-            if len(self._labels) > 2 and (not rest.size or len(self._labels) > 10):
-                raise InputError(self._two_labels(more=bool(rest.size)))
+        if len(self._labels) > 2:
+            raise InputError(self._two_labels(more=bool(rest.size)))
 
     def _two_labels(self, *, more: bool = False) -> str:
         by_name = sorted(self._labels, key=lambda label: (isinstance(label, str), label))
@@ -355,9 +311,6 @@ class EventStream:
     def _by_process(self) -> bool:
         """Whether files say what an event is."""
         return self._inputs[0].process is not None
-
-    def _label_of(self, at: int) -> str:
-        return SIGNAL if self._inputs[at].process in self._asked.signal else BACKGROUND
 
     @property
     def labelled(self) -> bool:
@@ -393,7 +346,7 @@ class EventStream:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was left out and how weights were normalised; the cut is among them after a pass over all events."""
-        notes = list(self._normalised)
+        notes = list(self._notes)
         n_read, n = (sum(counts[k] for counts in self.counts.values()) for k in (0, 1))
         if self.columns.cut is not None:
             cut = shortened(repr(self.columns.cut))
@@ -411,31 +364,13 @@ class EventStream:
             notes.append(f"{self._n_empty:,} empty or NaN feature values are read as missing.")
         return tuple(notes)
 
-    def refuse_repeated_ids(self) -> None:
-        """Refuse identifiers that a file has twice; a file whose identifiers ascend is not read for that."""
-        for at in sorted(self._unordered):
-            source, name = self._sources[at], str(self.columns.ids)
-            plan = Plan({name: "value"}, {}, self._plan(at).cut)
-            blocks = list(read_blocks(source, plan, self._rows))
-            ids = np.concatenate([plain_values(b.columns[name], name, b.source, nan=False) for b in blocks])
-            rows = [np.arange(block.n_rows) if block.passed is None else block.passed for block in blocks]
-            with self._of(at):
-                _refuse_duplicates(ids, np.concatenate(rows), name, source.name)
-
-    def _note_ids(self, at: int, ids: AnyArray) -> None:
-        """Remember whether identifiers ascend within a file."""
-        last = self._last_ids.get(at)
-        ascend = ids.dtype.kind in "iu" and bool((ids[1:] > ids[:-1]).all())
-        if not ascend or (last is not None and ids.size and not ids[0] > last):
-            self._unordered.add(at)
-        if ids.size:
-            self._last_ids[at] = ids[-1]
-
-    def refuse_empty(self, n: int) -> None:
-        """Refuse files of which no event is left."""
+    def check_all_read(self) -> None:
+        """After a pass, refuse files of which no event is left, and labels that are not two."""
+        n_read, n = (sum(counts[k] for counts in self.counts.values()) for k in (0, 1))
         if n == 0:
-            n_read = sum(counts[0] for counts in self.counts.values())
             raise InputError(f"none of {n_read:,} events passes the cut {shortened(repr(self.columns.cut))}")
+        if self.labelled:
+            _ = self.classes
 
     def _refuse_empty_process(self) -> None:
         """Every process needs events, and both classes too."""
@@ -449,69 +384,11 @@ class EventStream:
             raise InputError("every process is signal; at least one must be background")
 
 
-def _repeat(n: int, value: str) -> AnyArray:
-    """One text for many events, without memory for each."""
-    return np.broadcast_to(np.array(value), (n,))
-
-
 def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> BoolArray:
     """Events to hold out: those whose hash of (seed, position of the file, row) is below a fraction of its range."""
     start = hashed(hashed(np.array([seed])) ^ np.uint64(file))
     values = hashed(start ^ hashed(rows))
     return values < np.uint64(min(round(fraction * 2.0**64), 2**64 - 1))
-
-
-def plain_values(column: AnyArray, name: str, source: str, *, nan: bool) -> AnyArray:
-    """Turn a column into an array of text, whole numbers, numbers or truth; only what is kept may have NaN."""
-    gaps = np.zeros(len(column), dtype=bool)
-    if column.dtype.kind == "f" and not nan:
-        gaps = np.isnan(column)
-    elif column.dtype.kind == "O":
-        gaps = np.fromiter(map(_is_missing, column), bool)
-    if gaps.any():
-        row = int(np.argmax(gaps)) + 1
-        raise InputError(f"column {name!r} is empty in row {row:,} of {source}; every event needs a value there")
-    if column.dtype.kind == "O":
-        types = {type(v) for v in column}
-        if column.ndim != 1 or any(issubclass(kind, list | tuple | dict | np.ndarray) for kind in types):
-            raise InputError(f"column {name!r} of {source} does not hold one value per event")
-        column = np.array(column.tolist()) if len(types) == 1 else column
-    if column.dtype.kind not in "biufU":
-        raise InputError(
-            f"column {name!r} of {source} holds {column.dtype} values; give text or numbers, not a mixture"
-        )
-    return column
-
-
-def _is_missing(value: Any) -> bool:
-    """Whether it is None, pandas' NA, or unequal to itself as NaN and NaT are."""
-    if value is None or type(value).__name__ == "NAType":
-        return True
-    unequal = value != value  # noqa: PLR0124 - as NaN and NaT are; several of them for an array
-    return isinstance(unequal, bool | np.bool_) and bool(unequal)
-
-
-def finite_weights(block: Block, name: str) -> Array:
-    """Weights of a block, all of which must be finite."""
-    column = block.columns[WEIGHT if WEIGHT in block.columns else name]
-    bad = np.flatnonzero(~np.isfinite(column))
-    if len(bad):
-        rows = ", ".join(f"{column[i]} in {block.where(int(i))}" for i in bad[:3])
-        more = f" and in {len(bad) - 3:,} more rows" if len(bad) > 3 else ""
-        raise InputError(f"every event needs a finite weight, but {shortened(name)!r} is {rows}{more}")
-    return column.astype(np.float64, copy=False)
-
-
-def _refuse_duplicates(ids: AnyArray, rows: IntArray, name: str, source: str) -> None:
-    """Each identifier once in its file: several files may count their events alike."""
-    order = np.argsort(ids, kind="stable")
-    again = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
-    if len(again):
-        first, second = (f"row {rows[order[again[0] + step]] + 1:,} of {source}" for step in (0, 1))
-        raise InputError(
-            f"identifiers in {name!r} must be unique, but {ids[order[again[0]]]} is in {first} and in {second} "
-            f"({len(again):,} duplicates in all): rename the column or pass ids=None if it does not identify events"
-        )
 
 
 def has_changed(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -28,7 +27,8 @@ class _Table:
     """What the two formats share: a lazy frame with some columns cast, collected and handed over."""
 
     def __init__(self, path: Path) -> None:
-        self.polars = need("polars")
+        self.polars = pl = need("polars")
+        self._texts = (pl.String, pl.Categorical, pl.Enum)
         self.path = path
         self.name = path.name
         if path.stat().st_size == 0:
@@ -61,11 +61,9 @@ class _Table:
 
     def read(self, kinds: Mapping[str, Kind], first: int = 0, rows: int | None = None) -> dict[str, AnyArray]:
         """Read columns of all or of some rows as arrays, releasing polars' copy of each as it goes."""
-        for name, kind in kinds.items():
-            if self.schema[name].is_nested() and kind != "raw":
-                msg = f"column {name!r} of {self.name} does not hold one value per event ({self.schema[name]})"
-                raise InputError(msg)
         types = {"float32": self.polars.Float32, "float64": self.polars.Float64}
+        # What has several values per event is read as it is, and refused by whoever needs one.
+        kinds = {name: "raw" if self.schema[name].is_nested() else kind for name, kind in kinds.items()}
         wanted = [
             self._select[name].cast(types[kind]) if kind in types else self._select[name]
             for name, kind in kinds.items()
@@ -74,9 +72,14 @@ class _Table:
             with self._reading():
                 lazy = self._scan(kinds) if rows is None else self._scan(kinds).slice(first, rows)
                 frame = lazy.select(wanted).collect(engine="streaming", optimizations=self._plan())
-        except InputError:
+        except InputError as err:
             self._find_text(kinds)
-            self._find_cast(kinds, types)
+            for name in (name for name, kind in kinds.items() if kind in types):
+                if not (self.schema[name].is_numeric() or self.schema[name] in (self.polars.Boolean, *self._texts)):
+                    raise InputError(
+                        f"column {name!r} of {self.name} holds values of the type {self.schema[name]}, which are not "
+                        "numbers; leave the column out"
+                    ) from err
             raise
         arrays: dict[str, AnyArray] = {}
         # From the end, where a list gives up its items at once; looking each up by name would be quadratic.
@@ -113,7 +116,7 @@ class _Table:
         wide = series.dtype in (pl.Int128, pl.UInt128)  # which NumPy does not have
         if wide or (series.null_count() and not series.dtype.is_float()):
             return np.array(series.to_list(), dtype=object)
-        if series.dtype not in (pl.String, pl.Categorical, pl.Enum) or series.is_empty():
+        if series.dtype not in self._texts or series.is_empty():
             return np.asarray(series.to_numpy())
         series = series.cast(pl.String)
         words = series.unique()
@@ -129,35 +132,18 @@ class _Table:
         with self._reading():
             scanned = self._scan(dict.fromkeys(kinds, "value")).select(self._select[name] for name in kinds)
             schema = scanned.collect_schema()
-            texts = [name for name in numbers if schema[name] in (pl.String, pl.Categorical, pl.Enum)]
-            words = [pl.col(n).cast(pl.String) for n in texts]
-            bad = [(w.is_not_null() & w.cast(pl.Float64, strict=False).is_null()) for w in words]
-            rows = scanned.select(pl.when(b.any()).then(b.arg_max()).alias(n) for n, b in zip(texts, bad, strict=True))
-            found = rows.collect(optimizations=self._plan()).row(0) if texts else ()
-        for name, row in zip(texts, found, strict=True):
-            if row is not None:
-                with self._reading():
-                    value = scanned.select(pl.col(name).slice(row, 1)).collect(optimizations=self._plan()).item()
-                seen = f"row {row + 1:,} of {self.name} has {shortened(repr(value))}"
+            texts = [name for name in numbers if schema[name] in self._texts]
+            words = {name: pl.col(name).cast(pl.String) for name in texts}
+            bad = {name: w.is_not_null() & w.cast(pl.Float64, strict=False).is_null() for name, w in words.items()}
+            cells = (words[name].get(b.arg_max()).alias(name) for name, b in bad.items())
+            rows = (pl.when(b.any()).then(b.arg_max()).alias(f"row of {name}") for name, b in bad.items())
+            found = scanned.select(*cells, *rows).collect(optimizations=self._plan()).to_dicts() if texts else [{}]
+        for name in texts:
+            if (row := found[0][f"row of {name}"]) is not None:
                 raise InputError(
-                    f"column {name!r} should hold numbers, but {seen}: correct it, or leave the column out"
+                    f"column {name!r} should hold numbers, but row {row + 1:,} of {self.name} has "
+                    f"{shortened(repr(found[0][name]))}: correct it, or leave the column out"
                 )
-
-    def _find_cast(self, kinds: Mapping[str, Kind], types: Mapping[str, Any]) -> None:
-        """After a failed read, say which column is of a type that cannot become numbers."""
-        for name, kind in kinds.items():
-            if kind == "value":
-                continue
-            try:
-                with self._reading():
-                    self._scan(kinds).select(self._select[name].cast(types[kind])).head(1).collect()
-            except InputError as err:
-                if not re.search("cast|conver", str(err.__cause__)):
-                    return  # it is the file, not the type
-                raise InputError(
-                    f"column {name!r} of {self.name} holds values of the type {self.schema[name]}, which are not "
-                    "numbers; leave the column out"
-                ) from err
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.progress import GivenUpError, end_if_given_up, given_up_by, listener, steps
+from fivesigma._tools.progress import GivenUpError, end_if_given_up, given_up_by, listen, listener, steps
 from fivesigma._tools.threads import available_cores, note_threads, wanted_cores
 from fivesigma.cascade.rounds import Round
 
@@ -145,17 +145,14 @@ class PoolProgress:
         """Listen to one fit."""
         reported = 0
 
-        def listen(r: Round) -> None:
+        def hear(r: Round) -> None:
             nonlocal reported
             with self._lock:
                 reported += 1
                 self._advance(1, f"{key}  {_state(r)}")
 
-        token = listener.set(listen)
-        try:
+        with listen(hear):
             yield
-        finally:
-            listener.reset(token)
         with self._lock:
             self.finished += 1
             self._advance(self._rounds[key] - reported, f"{key}  done, {self.finished} of {len(self._rounds)} fits")

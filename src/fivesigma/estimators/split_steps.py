@@ -21,7 +21,7 @@ from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners.libraries import LIBRARIES, bind_grower
 from fivesigma.learners.protocols import Binding, Model
 from fivesigma.significance import Utility
-from fivesigma.yields import effective_count, signal_and_background, yields_of
+from fivesigma.yields import effective_count, signal_and_background
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ class TuningEvents:
 
     def at(self, selected: BoolArray) -> tuple[float, float, float]:
         """Yields s and b of a selection, and its effective background count."""
-        kept = yields_of(selected, self.signal, self.weight)
-        return kept.s, kept.b, kept.effective_b / self.copies
+        background = self.weight[selected & ~self.signal]
+        s = float(self.weight[selected & self.signal].sum())
+        return s, float(background.sum()), effective_count(background) / self.copies
 
     def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
         """Scan all cuts on P(signal)."""

@@ -68,7 +68,7 @@ def read_stream(
         held.append(held_out_rows(seed, chunk.file, chunk.rows, fraction))
     weight, is_first, mask = np.concatenate(weights), np.concatenate(same), np.concatenate(held)
     del weights, same, held
-    stream.refuse_empty(weight.size)
+    stream.check_all_read()
     classes = stream.classes
     if pos_label is not None:
         if pos_label not in classes:

@@ -17,7 +17,6 @@ from fivesigma.errors import InputError
 from fivesigma.yields import check_weights, name_rows, rescale, split_labels
 
 if TYPE_CHECKING:
-    from fivesigma.datasets.columns import Kind
     from fivesigma.datasets.events import Events
 
 __all__ = ["ScoredEvents"]
@@ -168,44 +167,24 @@ class ScoredEvents:
         ...     fivesigma.ScoredEvents.read(file)
         ScoredEvents: 2 events, s = 0.500, b = 2.000
         """
-        from fivesigma.datasets.blocks import read_columns
-        from fivesigma.datasets.columns import known_signal, require
-        from fivesigma.datasets.load import source_of
+        from fivesigma.datasets.sources import find_targets
+        from fivesigma.scored.scored_files import COLUMNS, ScoreFile, find_classes, find_labels
 
-        path = Path(path)
-        check_ending(path)
-        source = source_of(path)
-        for name in ("score", "label", "weight") if labelled else ("score",):
-            require(name, source)
-        numbers: dict[str, Kind] = {"score": "float64", "weight": "float64"}
-        others: dict[str, Kind] = dict.fromkeys(("label", "selected", "process", "id"), "value")
-        wanted = {name: kind for name, kind in (numbers | others).items() if name in source.names}
-        read = read_columns(source, wanted)
-        score, labels, selected = read["score"], read.get("label"), read.get("selected")
-        if score.size == 0:
-            raise InputError(f"{path.name} holds no events")
-        if not np.isfinite(score).all():
-            row = int(np.argmin(np.isfinite(score))) + 1
-            raise InputError(f"column 'score' of {path.name} is not finite in row {row:,}")
-        if selected is not None and selected.dtype.kind != "b":
-            raise InputError(f"column 'selected' of {path.name} must hold true or false")
-        is_signal, classes = None, cls.classes
+        check_ending(Path(path))
+        file = ScoreFile(find_targets(path)[0], COLUMNS[:3] if labelled else COLUMNS[:1])
+        read = file.read(COLUMNS)
+        labels, is_signal, classes = read.get("label"), None, cls.classes
         if labels is not None:
-            seen = np.unique(labels).tolist() if labels.dtype.kind != "O" else sorted(set(map(str, labels)))
-            if like is not None:
-                classes = like.classes
-                unknown = [label for label in seen if label not in classes]
-                if unknown:
-                    raise InputError(
-                        f"column 'label' of {path.name} holds {unknown[0]!r}; the nominal events have {list(classes)}"
-                    )
-            elif len(seen) != 2:
-                raise InputError(f"column 'label' of {path.name} must hold two labels; it holds {len(seen)}")
-            else:
-                meant = known_signal(seen, signal, path.name)
-                classes = (seen[1 - seen.index(meant)], meant)
+            seen = find_labels(labels)
+            classes = find_classes(seen, signal, file.name) if like is None else like.classes
+            unknown = [label for label in seen if label not in classes]
+            if unknown:
+                raise InputError(
+                    f"column 'label' of {file.name} holds {unknown[0]!r}; the nominal events have {list(classes)}"
+                )
             is_signal = np.asarray(labels == classes[1], dtype=bool)
-        found = cls(score, is_signal, read.get("weight"), selected, read.get("process"), read.get("id"), classes)
+        weight, selected, process, ids = map(read.get, COLUMNS[2:])
+        found = cls(read["score"], is_signal, weight, selected, process, ids, classes)
         return found if yields is None else found.scaled_to(*yields)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
@@ -246,26 +225,6 @@ class ScoredEvents:
             lacking = "labels" if self.signal is None else "weights"
             raise InputError(f"these scored events have no {lacking}; significance needs labels and weights")
         return self.score, self.signal, self.weight
-
-    def signal_in(self, labels: ArrayLike) -> BoolArray:
-        """Which of other events are signal, by the labels of these; booleans say it themselves.
-
-        Parameters
-        ----------
-        labels : array-like of shape (n_others,)
-            One of the two `classes` for each event, such as those of a variation with a sample of its own.
-        """
-        given = np.asarray(labels)
-        if given.ndim != 1 or given.size == 0:
-            raise InputError(f"y must be one label per event, got shape {given.shape}")
-        if given.dtype == np.bool_:
-            return given
-        unknown = ~np.isin(given, np.array(self.classes))
-        if unknown.any():
-            raise InputError(
-                f"y has the label {given[unknown].tolist()[0]!r}; the nominal events have {list(self.classes)}"
-            )
-        return np.asarray(given == self.classes[1], dtype=np.bool_)
 
     def scaled_to(self, s: float, b: float) -> ScoredEvents:
         """Scale the weights of each class to its full yield, if these events stand for the whole.
@@ -309,11 +268,14 @@ def as_scored(
         if _look_swapped(score, y):
             raise InputError(f"{error}; the scores have two values only: are score and y swapped?") from None
         raise
-    found: Any = {"process": process, "classes": tuple(classes.tolist())}
-    return ScoredEvents(_check_score(score, signal.size), signal, check_weights(sample_weight, signal.size), **found)
+    given = _check_score(score)
+    if given.size != signal.size:
+        raise InputError(f"score has shape {given.shape} for {signal.size} events")
+    others: Any = {"weight": sample_weight, "process": process, "classes": tuple(classes.tolist())}
+    return ScoredEvents(given, signal, **others)
 
 
-def _check_score(score: Any, n_events: int | None = None) -> AnyArray:
+def _check_score(score: Any) -> AnyArray:
     """Scores as floats, of their own precision if they are floats of 32 or 16 bits."""
     given = np.asarray(score)
     if given.ndim == 2 and given.shape[1] == 2:
@@ -322,8 +284,6 @@ def _check_score(score: Any, n_events: int | None = None) -> AnyArray:
         )
     if given.ndim != 1 or given.dtype.kind not in "biuf":
         raise InputError(f"score must be one number per event, got {given.dtype} of shape {given.shape}")
-    if n_events is not None and given.size != n_events:
-        raise InputError(f"score has shape {given.shape} for {n_events} events")
     if given.size == 0:
         raise InputError("score is empty: there are no events")
     if np.isnan(given.min()):  # one pass, and no array of flags unless there is something to say

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,19 +15,69 @@ from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_with_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.columns import known_signal, require
-from fivesigma.datasets.sources import Paths, find_targets
+from fivesigma.datasets.sources import Paths, Target, find_targets
 from fivesigma.datasets.stream import EventStream, has_changed
-from fivesigma.datasets.tables import ParquetFile
+from fivesigma.datasets.tables import CsvFile, ParquetFile
 from fivesigma.errors import InputError
 from fivesigma.scored.scored_events import ScoredEvents, check_ending
 from fivesigma.yields import ProcessYields, number_processes, process_yields, scale_factor
 
 if TYPE_CHECKING:
-    from fivesigma.datasets.columns import Kind, Source
+    from fivesigma.datasets.columns import Kind
 
 __all__ = ["ScoredFiles"]
 
+COLUMNS = ("score", "label", "weight", "selected", "process", "id")  # of a file; the first three are those of a scan
 ROWS = 1 << 20  # events of a part
+
+#: Some of the events: scores without NaN, which of them are signal, and their physics weights.
+Part = tuple[AnyArray, BoolArray, Array]
+
+
+class ScoreFile:
+    """One file of scores, whose columns are checked as they are read."""
+
+    def __init__(self, target: Target, needed: Sequence[str]) -> None:
+        check_ending(Path(target.name))
+        self.name, self._target, self._state = target.name, target, target.state()
+        self.source = cast("CsvFile | ParquetFile", target.open())  # by its ending
+        for name in needed:
+            require(name, self.source)
+
+    def read(self, names: Sequence[str], first: int = 0, rows: int | None = None) -> dict[str, AnyArray]:
+        """Read some columns, those that there are, of all or of some rows."""
+        kinds: dict[str, Kind] = {
+            name: "float64" if name in ("score", "weight") else "value" for name in names if name in self.source.names
+        }
+        self._refuse_change()
+        read = self.source.read(kinds, first, rows)
+        self._refuse_change()
+        for name, column in read.items():
+            if not column.size:
+                raise InputError(f"{self.name} holds no events")
+            if kinds[name] == "float64" and not np.isfinite(column).all():
+                row = first + int(np.argmin(np.isfinite(column))) + 1
+                raise InputError(f"column {name!r} of {self.name} is not finite in row {row:,}")
+        if "selected" in read and read["selected"].dtype.kind != "b":
+            raise InputError(f"column 'selected' of {self.name} must hold true or false")
+        return read
+
+    def _refuse_change(self) -> None:
+        if self._target.state() != self._state:
+            raise InputError(has_changed(self.name))
+
+
+def find_labels(column: AnyArray) -> list[Any]:
+    """Distinct labels, ascending."""
+    return np.unique(column).tolist() if column.dtype.kind != "O" else sorted(set(map(str, column)))
+
+
+def find_classes(labels: Sequence[Any], signal: Any, where: str) -> tuple[Any, Any]:
+    """(background, signal), of which there must be two."""
+    if len(labels) != 2:
+        raise InputError(f"column 'label' of {where} must hold two labels; it holds {len(labels)}")
+    meant = known_signal(sorted(labels), signal, where)
+    return labels[1 - labels.index(meant)], meant
 
 
 class ScoredFiles:
@@ -71,137 +121,73 @@ class ScoredFiles:
         *,
         rows: int = ROWS,
     ) -> None:
-        self._targets = find_targets(path)
-        for target in self._targets:
-            check_ending(Path(target.name))
         self._signal, self._yields = signal, yields
-        self._states = [target.state() for target in self._targets]
-        self._sources: list[Source] = [target.open() for target in self._targets]
-        self._parts: list[tuple[int, int, int | None]] = []  # file, first row, rows
-        for at, source in enumerate(self._sources):
-            for name in ("score", "label", "weight"):
-                require(name, source)
-            if isinstance(source, ParquetFile):
-                if source.n_rows == 0:
-                    raise InputError(f"{source.name} holds no events")
-                self._parts += [(at, first, rows) for first in range(0, source.n_rows, rows)]
+        self._files = [ScoreFile(target, COLUMNS[:3]) for target in find_targets(path)]
+        self._parts: list[tuple[ScoreFile, int, int | None]] = []  # file, first row, rows
+        for file in self._files:
+            if isinstance(file.source, ParquetFile):
+                self._parts += [(file, first, rows) for first in range(0, max(1, file.source.n_rows), rows)]
             else:
-                self._parts.append((at, 0, None))
+                self._parts.append((file, 0, None))
 
     def __len__(self) -> int:
         return len(self._parts)
 
-    def __getitem__(self, at: int) -> tuple[AnyArray, BoolArray, Array]:
+    def __getitem__(self, at: int) -> Part:
         return self.part(at)[0]
 
-    def part(self, at: int, *others: str) -> tuple[tuple[AnyArray, BoolArray, Array], dict[str, AnyArray]]:
+    def part(self, at: int, *others: str) -> tuple[Part, dict[str, AnyArray]]:
         """Read a part, and other columns of it, those that its file has."""
         if not 0 <= at < len(self):
             raise IndexError(at)
-        classes, factors = self._looked
-        read, source, first = self._read(at, "score", "label", "weight", *others)
-        score, weight = read.pop("score"), read.pop("weight")
-        for name, values in (("score", score), ("weight", weight)):
-            if not np.isfinite(values).all():
-                row = first + int(np.argmin(np.isfinite(values))) + 1
-                raise InputError(f"column {name!r} of {source.name} is not finite in row {row:,}")
-        signal = np.asarray(read.pop("label") == classes[1], dtype=np.bool_)
-        if self._yields is not None:
-            weight = weight * np.where(signal, *factors)
-        return (score, signal, weight), read
-
-    def _read(self, at: int, *names: str) -> tuple[dict[str, AnyArray], Source, int]:
+        classes, factors = self._classes_and_factors
         file, first, rows = self._parts[at]
-        source = self._sources[file]
-        numbers = ("score", "weight")
-        kinds: dict[str, Kind] = {
-            name: "float64" if name in numbers else "value" for name in names if name in source.names
-        }
-        self._refuse_change(file)
-        read: dict[str, AnyArray]
-        if isinstance(source, ParquetFile):
-            read = source.read(kinds, first, rows)
-        else:
-            (read,) = source.chunks(kinds)
-        self._refuse_change(file)
-        return read, source, first
-
-    def _refuse_change(self, file: int) -> None:
-        if self._targets[file].state() != self._states[file]:
-            raise InputError(has_changed(self._sources[file].name))
+        read = file.read((*COLUMNS[:3], *others), first, rows)
+        score, weight = read.pop("score"), read.pop("weight")
+        signal = np.asarray(read.pop("label") == classes[1], dtype=np.bool_)
+        return (score, signal, weight if factors is None else weight * np.where(signal, *factors)), read
 
     @cached_property
-    def _looked(self) -> tuple[tuple[Any, Any], tuple[float, float]]:
+    def _classes_and_factors(self) -> tuple[tuple[Any, Any], tuple[float, float] | None]:
         """The labels (background, signal), and the factors of signal and background: one look at all files."""
-        labels: list[Any] = []
+        names = ("label",) if self._yields is None else ("label", "weight")
         sums: dict[Any, float] = {}
-        for at in range(len(self)):
-            read, source, _ = self._read(at, "label", *(["weight"] if self._yields is not None else []))
-            found = read["label"]
-            for label in np.unique(found).tolist() if found.dtype.kind != "O" else sorted(set(map(str, found))):
-                if label not in sums:
-                    labels.append(label)
-                if self._yields is not None:
-                    sums[label] = sums.get(label, 0.0) + float(read["weight"][found == label].sum())
-                else:
-                    sums[label] = 0.0
-            if len(labels) > 2:
-                raise InputError(f"column 'label' must hold two labels; {source.name} has a third one, {labels[2]!r}")
-        where = self._sources[0].name if len(self._sources) == 1 else f"{len(self._sources)} files"
-        if len(labels) != 2:
-            raise InputError(f"column 'label' of {where} must hold two labels; it holds {len(labels)}")
-        signal = known_signal(sorted(labels), self._signal, where)
-        background = labels[1 - labels.index(signal)]
+        for file, first, rows in self._parts:
+            read = file.read(names, first, rows)
+            for label in find_labels(read["label"]):
+                own = read["weight"][read["label"] == label] if "weight" in read else np.zeros(1)
+                sums[label] = sums.get(label, 0.0) + float(own.sum())
+        where = self._files[0].name if len(self._files) == 1 else f"{len(self._files)} files"
+        background, signal = find_classes(list(sums), self._signal, where)
         if self._yields is None:
-            return (background, signal), (1.0, 1.0)
-        totals = self._yields
-        return (background, signal), (
-            scale_factor("signal", sums[signal], totals[0]),
-            scale_factor("background", sums[background], totals[1]),
-        )
+            return (background, signal), None
+        totals = zip(("signal", "background"), (signal, background), self._yields, strict=True)
+        s, b = (scale_factor(name, sums[label], total) for name, label, total in totals)
+        return (background, signal), (s, b)
 
-    def by_process(self, edges: Array) -> dict[str, ProcessYields]:
-        """What each process has in the intervals between ascending edges, of which the last is infinity."""
-        n = edges.size - 1
+    def by_process(self, edges: Array | None) -> dict[str, ProcessYields]:
+        """What each process has in the intervals between ascending edges, of which the last is infinity.
+
+        Without edges, among the events that are not marked as selected, and among those that are.
+        """
+        n = 2 if edges is None else edges.size - 1
         found: dict[str, ProcessYields] = {}
-        for (score, signal, weight), read in self._with("process"):
-            category: IntArray = np.minimum(np.searchsorted(edges, score, side="right") - 1, n - 1)
-            self._add(found, process_yields(category, n, weight, number_processes(signal, read.get("process"))))
-        return found
-
-    def selected(self, cut: float | None) -> tuple[dict[str, ProcessYields], dict[str, ProcessYields]]:
-        """What each process has in all, and above a cut or, without one, among the events marked as selected."""
-        every: dict[str, ProcessYields] = {}
-        kept: dict[str, ProcessYields] = {}
-        for (score, signal, weight), read in self._with("process", "selected"):
-            marked = read.get("selected")
-            if cut is None and (marked is None or marked.dtype.kind != "b"):
-                raise InputError("the files have no column 'selected' of true and false: give --cut or --fraction")
-            chosen: BoolArray = score >= cut if cut is not None else np.asarray(marked, dtype=np.bool_)
-            processes = number_processes(signal, read.get("process"))
-            for sums, category in ((every, np.zeros(chosen.size, dtype=np.intp)), (kept, chosen.astype(np.intp) - 1)):
-                self._add(sums, process_yields(category, 1, weight, processes))
-        return every, kept
-
-    def _with(self, *names: str) -> Iterator[tuple[tuple[AnyArray, BoolArray, Array], dict[str, AnyArray]]]:
         for at in range(len(self)):
-            yield self.part(at, *names)
-
-    @staticmethod
-    def _add(sums: dict[str, ProcessYields], more: dict[str, ProcessYields]) -> None:
-        for name, rows in more.items():
-            known = sums.get(name)
-            if known is None:
-                sums[name] = rows
-                continue
-            if known.signal != rows.signal and known.events.any() and rows.events.any():
-                raise InputError(f"process {name!r} has both signal and background events; give them two names")
-            sums[name] = ProcessYields(
-                known.signal if known.events.any() else rows.signal,
-                known.sum_of_weights + rows.sum_of_weights,
-                known.sum_of_squares + rows.sum_of_squares,
-                known.events + rows.events,
-            )
+            (score, signal, weight), read = self.part(at, "process", *(["selected"] if edges is None else []))
+            if edges is not None:
+                category: IntArray = np.minimum(np.searchsorted(edges, score, side="right") - 1, n - 1)
+            elif "selected" in read:
+                category = read["selected"].astype(np.intp)
+            else:
+                raise InputError("the files have no column 'selected' of true and false: give --cut or --fraction")
+            processes = number_processes(signal, read.get("process"))
+            for name, rows in process_yields(category, n, weight, processes).items():
+                known = found.get(name)
+                if known is not None and known.signal != rows.signal:
+                    raise InputError(f"process {name!r} has both signal and background events; give them two names")
+                sums = rows[1:] if known is None else (a + b for a, b in zip(known[1:], rows[1:], strict=True))
+                found[name] = ProcessYields(rows.signal, *sums)
+        return found
 
 
 class Written(NamedTuple):
@@ -228,10 +214,7 @@ def write_scores(model: Any, stream: EventStream, path: str | os.PathLike[str]) 
             counts[0] += len(scored)
             counts[1] += 0 if scored.selected is None else int(scored.selected.sum())
             yield frame.with_columns(label=chunk.events.y) if stream.labelled else frame
-        stream.refuse_empty(counts[0])
-        if stream.labelled:
-            _ = stream.classes  # there must be two
-        stream.refuse_repeated_ids()
+        stream.check_all_read()
 
     with written_with_digest(path) as beside:
         _sink(frames(), beside, csv=path.suffix.lower() == ".csv")

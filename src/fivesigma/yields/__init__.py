@@ -5,7 +5,6 @@ from __future__ import annotations
 from fivesigma.yields.checks import KNOWN_PAIRS, check_counts, check_size, check_weights, name_rows, split_labels
 from fivesigma.yields.selection import (
     Processes,
-    ProcessYield,
     ProcessYields,
     Yields,
     class_sums,
@@ -20,14 +19,12 @@ from fivesigma.yields.selection import (
     standard_errors,
     valid_yields,
     yields,
-    yields_of,
 )
 from fivesigma.yields.weights import NEGATIVE_WEIGHTS, balanced_class_weights, learner_weights, rescale, scale_factor
 
 __all__ = [
     "KNOWN_PAIRS",
     "NEGATIVE_WEIGHTS",
-    "ProcessYield",
     "ProcessYields",
     "Processes",
     "Yields",
@@ -52,5 +49,4 @@ __all__ = [
     "standard_errors",
     "valid_yields",
     "yields",
-    "yields_of",
 ]

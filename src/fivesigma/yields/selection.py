@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,19 +18,6 @@ _NO_BACKGROUND = 1e-75  # no utility takes less
 _CHUNK = 1 << 16  # yields evaluated at once, so that the temporaries stay in the cache
 
 
-class ProcessYield(NamedTuple):
-    """Yield of one process in a selection."""
-
-    sum_of_weights: float
-    effective_count: float
-    events: int
-
-    @classmethod
-    def of(cls, weight: Array) -> ProcessYield:
-        """Sum up the weights of the selected events of a process."""
-        return cls(float(weight.sum()), effective_count(weight), weight.size)
-
-
 @dataclass(frozen=True)
 class Yields:
     """Expected signal and background events of a selection.
@@ -41,8 +28,6 @@ class Yields:
         Sums of the physics weights; b holds no b_reg.
     effective_s, effective_b : float
         Effective counts (sum of w)^2 / sum of w^2: how many unweighted events would be as precise.
-    by_process : mapping of str to ProcessYield
-        Empty if no processes were given.
 
     Examples
     --------
@@ -56,7 +41,6 @@ class Yields:
     b: float
     effective_s: float
     effective_b: float
-    by_process: Mapping[str, ProcessYield] = field(default_factory=dict)
 
 
 def effective_count(weight: Array) -> float:
@@ -83,15 +67,7 @@ def signal_and_background(weight: Array, signal: BoolArray, selected: BoolArray 
     return float(weight[selected & signal].sum()), float(weight[selected & ~signal].sum())
 
 
-def yields_of(selected: BoolArray, signal: BoolArray, weight: Array) -> Yields:
-    """Yields of a selection of checked events."""
-    w_s, w_b = weight[selected & signal], weight[selected & ~signal]
-    return Yields(float(w_s.sum()), float(w_b.sum()), effective_count(w_s), effective_count(w_b))
-
-
-def yields(
-    selected: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, process: ArrayLike | None = None, pos_label: Any = None
-) -> Yields:
+def yields(selected: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, pos_label: Any = None) -> Yields:
     """Yields of a selection.
 
     Parameters
@@ -100,8 +76,6 @@ def yields(
         True for events that are kept.
     y, sample_weight : array-like of shape (n_events,)
         Labels and physics weights, negative ones included with their sign.
-    process : array-like of shape (n_events,), optional
-        Name of the process of each event.
     pos_label : label, optional
         The signal, as in `split_labels`.
 
@@ -117,14 +91,8 @@ def yields(
     chosen = np.asarray(selected)
     if chosen.dtype != np.bool_ or chosen.shape != signal.shape:
         raise InputError(f"selected must be {signal.size} booleans, got {chosen.dtype} of shape {chosen.shape}")
-    found = yields_of(chosen, signal, weight)
-    if process is None:
-        return found
-    names = np.asarray(process).astype(np.str_)
-    if names.shape != signal.shape:
-        raise InputError(f"process has {names.size} entries for {signal.size} events")
-    by_process = {name: ProcessYield.of(weight[chosen & (names == name)]) for name in np.unique(names).tolist()}
-    return Yields(found.s, found.b, found.effective_s, found.effective_b, by_process)
+    w_s, w_b = weight[chosen & signal], weight[chosen & ~signal]
+    return Yields(float(w_s.sum()), float(w_b.sum()), effective_count(w_s), effective_count(w_b))
 
 
 def valid_yields(s: Any, b: Any) -> BoolArray:

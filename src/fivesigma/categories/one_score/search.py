@@ -195,7 +195,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             if name in whole:
                 raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
             raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
-        ranking, fill_with = BinnedRanking(score).purest(), partial(fill_files, score)
+        ranking, fill_with = BinnedRanking(score).cuts(), partial(fill_files, score)
     else:
         ratio = None
         if not isinstance(score, ScoredEvents) and np.ndim(score) == 2:
