@@ -30,8 +30,8 @@ from fivesigma.fair_universe.comparison import (
     split_events,
     vary,
 )
+from fivesigma.likelihood.profile import interpolate
 from fivesigma.likelihood.shifts import yield_shifts
-from fivesigma.likelihood.terms import interpolate
 
 RESULTS = Path(__file__).with_suffix(".json")
 N_EVENTS, LUMINOSITY, SEED = 1_500_000, 0.1, 0
