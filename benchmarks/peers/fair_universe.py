@@ -20,8 +20,16 @@ import numpy as np
 
 from fivesigma._types import Array
 from fivesigma.estimators.profiled import ProfiledClassifier
-from fivesigma.fair_universe import Templates, read_events, score_intervals
-from fivesigma.fair_universe.comparison import ARMS, Arm, Run, make_arms, split_events, vary
+from fivesigma.fair_universe import Templates, load, score_intervals
+from fivesigma.fair_universe.comparison import (
+    ARMS,
+    Arm,
+    fit_experiments,
+    judge_intervals,
+    make_arms,
+    split_events,
+    vary,
+)
 from fivesigma.likelihood.shifts import yield_shifts
 from fivesigma.likelihood.terms import interpolate
 
@@ -42,7 +50,7 @@ def trained(folder: Path) -> tuple[dict[str, Arm], Any, Any, float]:
     file = folder / "arms.pkl"
     if not file.exists():
         started = time.process_time()
-        events = read_events(f"toy:{N_EVENTS}", luminosity=LUMINOSITY, random_state=SEED)
+        events = load(f"toy:{N_EVENTS}", luminosity=LUMINOSITY, random_state=SEED)
         *parts, test = split_events(events, SEED)
         train, choose, fill = (vary(part, seed=k) for k, part in enumerate(parts))
         model = ProfiledClassifier(goal="measurement", cv=2, random_state=SEED, n_jobs=1)
@@ -56,17 +64,13 @@ def trained(folder: Path) -> tuple[dict[str, Arm], Any, Any, float]:
 def run(folder: Path) -> None:
     """Fit the sets that are missing."""
     arms, _, test, seconds = trained(folder)
-    done = Run.read(folder / "intervals.json", SETTINGS)
-    started, before = time.process_time(), len(done.found)
-    for k in done.missing(arms, test):
-        print("set", k, flush=True)
-        of_all = (time.process_time() - started) * SETTINGS["sets"] / (k + 1 - before)
-        widths = {
-            name: [float(np.mean(np.subtract(one[name]["high"], one[name]["low"]))) for one in done.found]
-            for name in ARMS
-        }
-        judged = done.judge(arms, {"training and templates": seconds, "experiments": of_all})
-        save(comparison=asdict(judged), widths=widths)
+    started = time.process_time()
+    found = fit_experiments(arms, test, SETTINGS, folder / "intervals.json", verbose=1)
+    widths = {
+        name: [float(np.mean(np.subtract(one[name]["high"], one[name]["low"]))) for one in found] for name in ARMS
+    }
+    seconds_of = {"training and templates": seconds, "experiments": time.process_time() - started}
+    save(comparison=asdict(judge_intervals(arms, found, seconds_of)), widths=widths)
 
 
 def eliminate(folder: Path, n: int = 1000) -> None:
@@ -81,13 +85,14 @@ def eliminate(folder: Path, n: int = 1000) -> None:
 
     truth, few = templates(test), templates(fill.split(FEW, random_state=SEED)[1])
     mu = rng.uniform(0.1, 3.0, n)
-    theta = rng.normal(size=(n, len(truth.up_b)))
+    assert truth.shifts_b is not None
+    theta = rng.normal(size=(n, truth.shifts_b.shape[1]))
 
     def expected(of: Templates, pulls: Array) -> Array:
         at, theta = mu[:, None], pulls[..., None]
-        s, b = (
-            interpolate(theta, up, down)[0].sum(axis=1) for up, down in ((of.up_s, of.down_s), (of.up_b, of.down_b))
-        )
+        assert of.shifts_s is not None
+        assert of.shifts_b is not None
+        s, b = (interpolate(theta, *shifts)[0].sum(axis=1) for shifts in (of.shifts_s, of.shifts_b))
         out: Array = at * (of.s + s) + of.b + b
         return out
 

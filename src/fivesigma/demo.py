@@ -7,16 +7,14 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from typing import Any
 
 import fivesigma
 from fivesigma import plot
 from fivesigma._tools.extras import installed, need
-from fivesigma._types import Array, BoolArray
+from fivesigma._tools.files import refuse_special
+from fivesigma._tools.summary import Summary
+from fivesigma._types import BoolArray
 from fivesigma.challenge import B_REG
 from fivesigma.cut.bootstrap import Paired, paired_difference
 from fivesigma.datasets import Events, make_htautau
@@ -33,103 +31,60 @@ __all__ = ["run_demo"]
 MARK = ".fivesigma-demo"  # what shows that a folder may be replaced
 
 
-class DemoModel(NamedTuple):
-    """A model, the time it took, and what it says of the test events."""
-
-    name: str
-    model: GrownCascadeClassifier
-    seconds: float
-    probability: Array
-
-    @property
-    def selected(self) -> BoolArray:
-        """Test events above the model's cut."""
-        return self.probability >= self.model.cut_
-
-
 def run_demo(
     folder: Path, *, n_events: int = 100_000, n_trees: int = 30, random_state: int = 0, n_jobs: int | None = None
 ) -> Paired:
     """Simulate, train, compare, write."""
     _check_folder(folder)
-    console = Console(markup=False, highlight=False)
     # Where bars are not seen, or not beside the results, a line says what is under way.
     piped = not (sys.stdout.isatty() and sys.stderr.isatty())
 
     def step(what: str) -> None:
         if piped:
-            console.print(f"[{time.perf_counter() - start:.0f} s] {what}", soft_wrap=True)
-            sys.stdout.flush()
+            print(f"[{time.perf_counter() - start:.0f} s] {what}", flush=True)
 
     start = time.perf_counter()
     step(f"simulating {n_events:,} events")
     events = make_htautau(n_events, random_state=random_state)
     train, test = events.split(0.5, random_state=random_state)
-    console.print(
-        f"{len(events):,} simulated events (a toy of H → ττ): half to train on, of which a quarter is held out to "
+    print(
+        f"{len(events):,} simulated events (a toy of H → ττ): half to train on, of which a quarter is held out to\n"
         "drive the cascade and tune the cuts, and half to test on and for nothing else."
     )
     library = next((name for name in ("xgboost", "lightgbm") if installed(name)), "xgboost")
-    shared: dict[str, Any] = {
-        "n_trees": n_trees,
-        "b_reg": B_REG,
-        "random_state": random_state,
-        "n_jobs": n_jobs,
-        "verbose": int(sys.stderr.isatty()),
-    }
-    trained = []
-    for name, words in (("plain", "the plain model"), ("cascade", "the cascade")):
+    shared: dict[str, Any] = {"n_trees": n_trees, "b_reg": B_REG, "random_state": random_state, "n_jobs": n_jobs}
+    models: list[GrownCascadeClassifier] = []
+    kept: list[BoolArray] = []
+    seconds: list[float] = []
+    for words, cascade in (("the plain model", False), ("the cascade", True)):
         step(f"training {words}: {n_trees} {library} trees on {len(train):,} events")
-        trained.append(_fit(name, GrownCascadeClassifier(library, cascade=name == "cascade", **shared), train, test))
-    plain, cascade = trained
+        begun = time.perf_counter()
+        models.append(GrownCascadeClassifier(library, cascade=cascade, verbose=int(sys.stderr.isatty()), **shared))
+        models[-1].fit(train)
+        seconds.append(time.perf_counter() - begun)
+        kept.append(models[-1].predict_proba(test)[:, 1] >= models[-1].cut_)
     step(f"comparing both on {len(test):,} test events")
-    utility = AMS2(b_reg=B_REG)
-    result = paired_difference(plain.selected, cascade.selected, test.is_signal, test.weight, utility)
-    console.print(_table((plain, cascade), result, test.is_signal, test.weight))
-    console.print(compare_models(result))
-    console.print("The default of 30 trees was chosen because a cascade gains with few; with 200 it gains nothing.")
+    result = paired_difference(kept[0], kept[1], test.is_signal, test.weight, AMS2(b_reg=B_REG))
+    rows: list[tuple[str, ...]] = []
+    values = (("plain", result.first, result.first_interval), ("cascade", result.second, result.second_interval))
+    for (name, z, interval), model, selected, took in zip(values, models, kept, seconds, strict=True):
+        s, b = signal_and_background(test.weight, test.is_signal, selected)
+        yields = (f"{model.cut_:.4f}", f"{selected.mean():.1%}", f"{s:.1f}", f"{b:.0f}", f"{took:.1f} s")
+        rows.append((name, f"{z:.3f} {_interval(interval)}", *yields))
+    rows.append(("difference", f"{result.difference:+.3f} {_interval(result.difference_interval, '+')}", *[""] * 5))
+    title = f"\n{n_trees} {library} trees each, AMS2 with b_reg = {B_REG:g}, test events only"
+    head = ("model", "significance [68 %]", "cut", "kept", "s", "b", "time")
+    print(Summary(title, head, rows, ["", compare_models(result)]).text())
+    print("The default of 30 trees was chosen because a cascade gains with few; with 200 it gains nothing.")
     step("making the report")
     again = ["fivesigma", "demo", "-o", str(folder), "--events", str(n_events), "--trees", str(n_trees)]
     again += ["--seed", str(random_state), *([] if n_jobs in (None, -1) else ["--jobs", str(n_jobs)])]
-    page = fivesigma.report(cascade.model, test, baseline=plain.model, trained_on=train, command=shlex.join(again))
-    _write(folder, cascade, test, page)
-    console.print(f"Model, scores of the test events and figure of the cascade in {folder}/. Open the report:")
-    console.print(f"{(folder / 'report.html').resolve()}", soft_wrap=True)
-    console.print(f"{time.perf_counter() - start:.0f} s in all.")
+    page = fivesigma.report(models[1], test, baseline=models[0], trained_on=train, command=shlex.join(again))
+    _write(folder, models[1], test, page)
+    print(f"Model, scores of the test events and figure of the cascade in {folder}/. Open the report:")
+    print((folder / "report.html").resolve())
+    print(f"{time.perf_counter() - start:.0f} s in all.")
     return result
-
-
-def _fit(name: str, model: GrownCascadeClassifier, train: Events, test: Events) -> DemoModel:
-    """Train a model and score the test events."""
-    start = time.perf_counter()
-    model.fit(train)
-    seconds = time.perf_counter() - start
-    return DemoModel(name, model, seconds, model.predict_proba(test)[:, 1])
-
-
-def _table(trained: tuple[DemoModel, DemoModel], result: Paired, signal: BoolArray, weight: Array) -> Table:
-    """Side by side: significance on the test events, cut, yields, time."""
-    model = trained[0].model
-    title = f"{model.n_trees} {model.library} trees each, AMS2 with b_reg = {B_REG:g}, test events only"
-    out = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    out.add_column("model")
-    for heading in ("significance [68 %]", "cut", "kept", "s", "b", "time"):
-        out.add_column(heading, justify="right", no_wrap=True)
-    values = ((result.first, result.first_interval), (result.second, result.second_interval))
-    for each, (z, interval) in zip(trained, values, strict=True):
-        kept = each.selected
-        s, b = signal_and_background(weight, signal, kept)
-        out.add_row(
-            each.name,
-            f"{z:.3f} {_interval(interval)}",
-            f"{each.model.cut_:.4f}",
-            f"{kept.mean():.1%}",
-            f"{s:.1f}",
-            f"{b:.0f}",
-            f"{each.seconds:.1f} s",
-        )
-    out.add_row("difference", f"{result.difference:+.3f} {_interval(result.difference_interval, '+')}")
-    return out
 
 
 def compare_models(result: Paired) -> str:
@@ -137,8 +92,8 @@ def compare_models(result: Paired) -> str:
     verdict = result.ahead("the plain model", "the cascade")
     interval = _interval(result.difference_interval, "+")
     return (
-        f"Paired difference {result.difference:+.3f}, 68 % interval {interval}: {verdict}. The "
-        "intervals hold the statistics of the test events alone; another training sample would move both models."
+        f"Paired difference {result.difference:+.3f}, 68 % interval {interval}: {verdict}.\n"
+        "The intervals hold the statistics of the test events alone; another training sample would move both models."
     )
 
 
@@ -148,21 +103,20 @@ def _interval(interval: tuple[float, float], sign: str = "") -> str:
 
 def _check_folder(folder: Path) -> None:
     """Refuse to replace what no demo has written."""
-    if not folder.parent.is_dir():
-        raise InputError(f"there is no folder {folder.parent} to write {folder.name} to")
+    refuse_special(folder)
     if folder.exists() and not (folder / MARK).exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"{folder} is there already and is not of an earlier demo; name another with -o")
 
 
-def _write(folder: Path, cascade: DemoModel, test: Events, page: Report) -> None:
+def _write(folder: Path, model: GrownCascadeClassifier, test: Events, page: Report) -> None:
     """Write beside, then rename."""
     beside = folder.with_name(f".{folder.name}-new")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     try:
         (beside / MARK).touch()
-        save(cascade.model, beside / "model")
-        ScoredEvents.of(cascade.model, test).write(beside / "scores.csv")
+        save(model, beside / "model")
+        ScoredEvents.of(model, test).write(beside / "scores.csv")
         page.write(beside / "report.html")
         figure = need("matplotlib.figure").Figure(figsize=(14, 4.5), layout="constrained")
         for draw, ax in zip((plot.rounds, plot.u_path, plot.progress), figure.subplots(1, 3), strict=True):

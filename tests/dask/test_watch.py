@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from fivesigma.dask.share import _distinct
+from fivesigma.dask.share import EventParts, Partition
 from fivesigma.dask.watch import ClusterError, Member, ask, gather, wait_for
 from fivesigma.errors import InputError
 
@@ -91,6 +91,7 @@ def test_errors_of_partitions_are_one_line() -> None:
 
 
 def test_labels_that_are_nan_are_refused() -> None:
-    assert _distinct([np.array([1, 0, 1]), np.array([0])]) == [1, 0]
-    with pytest.raises(InputError, match=r"y is NaN in 1 of 2 rows \(at 0\) of a worker's events"):
-        _distinct([np.array([np.nan, 1.0])])
+    parts = EventParts([Partition(0, np.zeros((2, 1)), np.array([np.nan, 1.0]), np.ones(2))], ("x",))
+    assert len(list(parts.described())) == 1
+    with pytest.raises(InputError, match=r"y is NaN"):
+        _ = parts.classes

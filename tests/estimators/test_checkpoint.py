@@ -489,8 +489,8 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda body: body["files"]["booster-0"].update(file="../keep/booster-0"),
         "not the name of a file of a checkpoint",
     ),
-    "an entry of a wrong type": (lambda body: body["files"].update({"booster-0": None}), "booster-0 in .* cannot be"),
-    "a size of a wrong type": (lambda body: body["files"]["booster-0"].update(bytes="x"), "booster-0 in .* cannot be"),
+    "an entry of a wrong type": (lambda body: body["files"].update({"booster-0": None}), "cannot be resumed"),
+    "a size of a wrong type": (lambda body: body["files"]["booster-0"].update(bytes="x"), "cannot be resumed"),
     "another size": (lambda body: body["files"]["booster-0"].update(bytes=1 << 40), "checksum"),
     "no booster": (lambda body: body.update(files={}), "cannot be resumed"),
 }

@@ -37,7 +37,7 @@ from fivesigma.blend import Blend, _rank
 from fivesigma.cli import main
 from fivesigma.datasets import make_htautau, write_events
 from fivesigma.errors import InputError
-from fivesigma.exporting.check import TOLERANCE, run_onnx, simulated_table
+from fivesigma.exporting import TOLERANCE, run_onnx, simulated_table
 from fivesigma.exporting.graph import Graph
 from fivesigma.exporting.operators import rank
 from fivesigma.exporting.trees import Forest, _exponential, _parts, lightgbm_forest, xgboost_forest
@@ -172,7 +172,7 @@ def test_every_kind_scores_as_the_library_does(kind: str, tmp_path: Path) -> Non
     written = export(model, path)
     assert written.simulated
     assert written.largest_difference <= tolerance
-    assert written.comparison.n_moved == 0
+    assert written.n_moved == 0
     new, _, _ = make_events(3000, seed=1)
     score, selected = run(path, new)
     np.testing.assert_allclose(score, model.predict_proba(new)[:, 1], rtol=0, atol=tolerance)
@@ -182,7 +182,7 @@ def test_every_kind_scores_as_the_library_does(kind: str, tmp_path: Path) -> Non
     # The same model for programs that have single precision: its score is a rounding of float32 off, no more.
     rounded, half = new.astype(np.float32).astype(np.float64), tolerance + 2.0**-24
     written = export(model, path, precision="float32", force=True)
-    assert (written.precision, written.comparison.n_moved) == ("float32", 0)
+    assert (written.precision, written.n_moved) == ("float32", 0)
     assert written.largest_difference <= half
     score, selected = run(path, new, "float32")
     assert score.dtype == np.float32
@@ -404,7 +404,7 @@ def test_metadata(tmp_path: Path) -> None:
     categories = categorise(score, y, w, 2)
     written = export(model, tmp_path / "model.onnx", events=frame, categories=categories)
     assert (written.path, written.format, written.simulated) == (tmp_path / "model.onnx", "onnx", False)
-    assert written.comparison.n_events == len(X)
+    assert written.n_events == len(X)
     read = onnx.load(tmp_path / "model.onnx")
     onnx.checker.check_model(read, full_check=True)
     found = {entry.key: entry.value for entry in read.metadata_props}
@@ -431,7 +431,7 @@ def test_metadata(tmp_path: Path) -> None:
 def test_events_are_found_by_name(tmp_path: Path) -> None:
     events = make_htautau(3000, random_state=0)
     model = GrownCascadeClassifier(n_trees=10, **ONE).fit(events)
-    assert export(model, tmp_path / "model.onnx", events=events).comparison.n_events == len(events)
+    assert export(model, tmp_path / "model.onnx", events=events).n_events == len(events)
 
 
 def xgboost_model(**options: Any) -> GrownCascadeClassifier:

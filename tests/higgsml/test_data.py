@@ -30,12 +30,6 @@ def test_every_public_name_resolves_and_is_documented(name: str) -> None:
     assert name in dir(higgsml)
 
 
-def test_all_names_have_a_home() -> None:
-    assert sorted(higgsml._HOME) == sorted(higgsml.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'loda'"):
-        _ = higgsml.loda
-
-
 def test_the_census_adds_up() -> None:
     assert CERN.total == 818_238
     assert CERN.scaled(818_238) == CERN

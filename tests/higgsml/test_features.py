@@ -291,9 +291,9 @@ def test_what_is_refused() -> None:
         engineer(events, ["mases"])
     renamed = replace(events, feature_names=tuple(n.replace("lep_phi", "lepton_phi") for n in events.feature_names))
     for turn in (engineer, transform):
-        with pytest.raises(InputError, match=r"column 'PRI_lep_phi', which .* did you mean 'PRI_lepton_phi'"):
+        with pytest.raises(InputError, match=r"no feature 'PRI_lep_phi' among .* did you mean 'PRI_lepton_phi'"):
             turn(renamed)
-    with pytest.raises(InputError, match=r"'PRI_lep_eta' and 8 more"):
+    with pytest.raises(InputError, match=r"no feature 'PRI_lep_eta' among"):
         engineer(engineer(events))
     with pytest.raises(InputError, match=r"already have engineered columns, such as 'mass_tau_jet1'"):
         engineer(engineer(events, ("masses", "raw")), ("masses", "raw"))

@@ -51,9 +51,8 @@ def test_what_is_no_part_of_categories_is_refused() -> None:
     packed, files = to_parts(found(), "model")
     text = json.dumps(packed)
     for old, new, sentence in (
-        ('"Floors"', '"Popen"', "is a 'Popen', which is no part of categories"),
+        ('"Floors"', '"Popen"', "is a 'Popen'; known are"),
         ('"min_background"', '"shell"', "has not the fields of a Floors"),
-        ('"shape": [4]', '"shape": [2, 2]', "model"),
     ):
         assert old in text
         with pytest.raises(StoreError, match=sentence):

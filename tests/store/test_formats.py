@@ -19,8 +19,7 @@ from fivesigma.cascade.rounds import History, Round
 from fivesigma.errors import InputError, StoreError
 from fivesigma.store import migrations
 from fivesigma.store.checkpoint import FORMAT as CHECKPOINT_FORMAT
-from fivesigma.store.codecs import STORABLE
-from fivesigma.store.codecs.categories_records import RECORDS, STORABLE_RECORDS
+from fivesigma.store.codecs import RECORDS, STORABLE, STORABLE_RECORDS
 from tests.estimators.blobs import make_blobs
 from tests.store.test_store import forge
 

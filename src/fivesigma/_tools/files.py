@@ -47,7 +47,9 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse to replace what is there and is neither a plain file nor a folder, and a name that no file can have."""
+    """Refuse a target that no file can be written to: no folder, no possible name, or something special is there."""
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     if len(os.fsencode(path.name)) > 255:
         raise InputError(f"the name {shortened(path.name)} is longer than 255 bytes; choose a shorter one")
     if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
@@ -115,6 +117,7 @@ def written_with_digest(path: Path) -> Iterator[Path]:
     The file gets its name before the digest does, and an older digest goes first: whatever happens in between, a file
     never has the digest of another.
     """
+    refuse_special(path)
     with written_whole(digest_path(path)) as digest, written_whole(path) as beside:
         yield beside
         digest.write_text(f"{_sha256(beside)}  {path.name}\n", encoding="utf-8")

@@ -11,9 +11,19 @@ from typing import Any
 # Somebody who listens to the rounds of a fit, as a pool does to its members; they then draw no bar of their own.
 listener: ContextVar[Callable[[Any], None] | None] = ContextVar("listener", default=None)
 
+
+@contextmanager
+def listen(hear: Callable[[Any], None]) -> Iterator[None]:
+    """Call a function with each round of what is fitted inside."""
+    token = listener.set(hear)
+    try:
+        yield
+    finally:
+        listener.reset(token)
+
+
 # Set when the work that this thread is part of was given up; work within work has several.
 given_up_by: ContextVar[tuple[threading.Event, ...]] = ContextVar("given_up_by", default=())
-
 
 # What a signal raised; Python drops an exception that falls into the clean-up of an object, so it is raised again.
 signalled: list[BaseException] = []

@@ -56,10 +56,9 @@ def export(
             files, features=trained.features, label=None, weight=None, missing=trained.missing, tree=tree
         )
     written = fivesigma.export(fitted, output, kind, events, edges, **settings)
-    seen = written.comparison
     click.echo(
-        f"largest difference of a score {seen.largest_difference:.2g} on {seen.n_events:,} "
-        f"{'simulated' if written.simulated else 'given'} events, {seen.n_moved:,} of which change sides of the cut"
+        f"largest difference of a score {written.largest_difference:.2g} on {written.n_events:,} "
+        f"{'simulated' if written.simulated else 'given'} events, {written.n_moved:,} of which change sides of the cut"
     )
     if written.format == "xgboost-json":
         print_notes(["RBDT of ROOT sends a missing value to the right, whatever the tree says"])

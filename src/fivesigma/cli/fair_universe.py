@@ -47,8 +47,8 @@ def run(
 
     Give many times as many events as an experiment has: chance in few of them moves all fits to the same side.
     """
-    from fivesigma.fair_universe import compare, read_events
+    from fivesigma.fair_universe import compare, load
 
-    events = read_events(data, luminosity=luminosity, random_state=random_state)
+    events = load(data, luminosity=luminosity, random_state=random_state)
     found = compare(events, output, random_state=random_state, verbose=int(sys.stderr.isatty()), **settings)
     click.echo(json.dumps(dataclasses.asdict(found)) if as_json else repr(found))

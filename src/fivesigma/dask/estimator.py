@@ -12,7 +12,7 @@ import numpy as np
 
 from fivesigma.cut.binned import RULES_OF_BINS
 from fivesigma.cut.rules import RULES
-from fivesigma.dask.launch import Listener, connect, run_group
+from fivesigma.dask.launch import connect, run_group
 from fivesigma.dask.watch import Member, find_workers
 from fivesigma.dask.worker import SAMPLE, Job
 from fivesigma.datasets.stream import EventStream
@@ -217,7 +217,7 @@ class GrownCascadeClassifier(Ordinary):
                     heard += 1
                     return report(r)
 
-                return run_group(client, job, shares, timeout=self.timeout, listener=Listener(hear, keep))
+                return run_group(client, job, shares, timeout=self.timeout, heard=hear, kept=keep)
         except KeyboardInterrupt:
             if checkpoint:
                 checkpoint.say_interrupted(heard, kept, "tree")

@@ -8,18 +8,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
 from functools import partial
 from logging import CRITICAL
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fivesigma._tools.extras import need
 from fivesigma._tools.threads import available_cores
 from fivesigma.cascade.rounds import Round
 from fivesigma.dask.group import Group, said_of
 from fivesigma.dask.share import EventParts, LocalEvents
-from fivesigma.dask.watch import Member, Watch, ask
+from fivesigma.dask.watch import Member, ask, watch
 from fivesigma.dask.worker import GIVE_UP, KEEP_ON, SILENT, STOP, Channel, Job, Trained, train_share
 from fivesigma.errors import InputError
 
@@ -85,15 +84,8 @@ def _start_tracker(n_workers: int, timeout: int, dask_scheduler: Any) -> dict[st
     return dict(tracker.worker_args())
 
 
-class _Talk(NamedTuple):
-    """Names of the queue and of the variable by which the first worker and the client speak."""
-
-    said: str
-    wish: str
-
-
 def _run(  # noqa: PLR0917 - arguments of a task
-    job: Job, events: LocalEvents | tuple[Any, ...], member: Member, at: int, tracker: dict[str, Any], talk: _Talk
+    job: Job, events: LocalEvents | tuple[Any, ...], member: Member, at: int, tracker: dict[str, Any], run: str
 ) -> Trained | None:
     """The task of one worker."""
     distributed = need("distributed")
@@ -104,80 +96,70 @@ def _run(  # noqa: PLR0917 - arguments of a task
         with redirect_stdout(None):  # XGBoost prints the rank
             stack.enter_context(group_of_all)
         group = Group(f"worker {member.name} at {member.address}")
-        channel = _Sender(talk).channel() if group.leads else SILENT
+        channel = _speak(run) if group.leads else SILENT
         scratch = Path(distributed.get_worker().local_directory)
         return train_share(job, events, group, channel=channel, scratch=scratch)
 
 
-class _Sender:
+def _talk(run: str, **of: Any) -> tuple[Any, Any]:
+    """Queue of what the first worker of a run says, and variable of what the client wishes."""
+    distributed = need("distributed")
+    return distributed.Queue(f"fivesigma-said-{run}", **of), distributed.Variable(f"fivesigma-wish-{run}", **of)
+
+
+def _speak(run: str) -> Channel:
     """What the first worker says to the client; rounds go in batches."""
+    queue, wish = _talk(run)
+    rounds: list[Round] = []
+    sent = time.monotonic()
 
-    def __init__(self, talk: _Talk) -> None:
-        distributed = need("distributed")
-        self._queue, self._wish = distributed.Queue(talk.said), distributed.Variable(talk.wish)
-        self._rounds: list[Round] = []
-        self._sent = time.monotonic()
+    def hear(r: Round) -> None:
+        nonlocal rounds, sent
+        rounds.append(r)
+        if time.monotonic() - sent > _EVERY:
+            queue.put(pickle.dumps(("rounds", rounds)))
+            rounds, sent = [], time.monotonic()
 
-    def channel(self) -> Channel:
-        """The same as functions."""
-        return Channel(self._heard, self._kept, self._wanted)
+    def keep(state: dict[str, Any], files: dict[str, bytes]) -> None:
+        queue.put(pickle.dumps(("checkpoint", (state, files))))
 
-    def _heard(self, r: Round) -> None:
-        self._rounds.append(r)
-        if time.monotonic() - self._sent > _EVERY:
-            self._send("rounds", self._rounds)
-            self._rounds, self._sent = [], time.monotonic()
-
-    def _kept(self, state: dict[str, Any], files: dict[str, bytes]) -> None:
-        self._send("checkpoint", (state, files))
-
-    def _wanted(self) -> int:
+    def ask_wish() -> int:
         try:
-            return int(self._wish.get(timeout=_PATIENCE))
+            return int(wish.get(timeout=_PATIENCE))
         except TimeoutError:  # whoever asked is gone
             return GIVE_UP
 
-    def _send(self, kind: str, content: Any) -> None:
-        self._queue.put(pickle.dumps((kind, content)))
-
-
-@dataclass
-class Listener:
-    """What the client does with what it hears."""
-
-    heard: Callable[[Round], bool]  # True asks to stop
-    kept: Callable[[dict[str, Any], dict[str, bytes]], None]
+    return Channel(hear, keep, ask_wish)
 
 
 def run_group(
-    client: Any, job: Job, shares: Sequence[tuple[Member, Any]], *, timeout: float, listener: Listener
+    client: Any,
+    job: Job,
+    shares: Sequence[tuple[Member, Any]],
+    *,
+    timeout: float,
+    heard: Callable[[Round], bool],
+    kept: Callable[[dict[str, Any], dict[str, bytes]], None],
 ) -> Trained:
-    """Run the worker function on some workers with the events, or the futures of `EventParts`, of each."""
-    distributed = need("distributed")
-    talk = _Talk(f"fivesigma-said-{uuid.uuid4().hex}", f"fivesigma-wish-{uuid.uuid4().hex}")
-    queue, wish = distributed.Queue(talk.said, client=client), distributed.Variable(talk.wish, client=client)
+    """Run the worker function on some workers with the events, or the futures of `EventParts`, of each.
+
+    The client calls `heard` with each round, which returns True to stop, and `kept` with each checkpoint.
+    """
+    run = uuid.uuid4().hex
+    queue, wish = _talk(run, client=client)
     ask(timeout, wish.set, KEEP_ON)
     tracker = ask(timeout, client.run_on_scheduler, _start_tracker, len(shares), int(timeout))
     tracker["dmlc_timeout"] = int(timeout)
     members = [member for member, _ in shares]
     futures = [
         client.submit(
-            _run,
-            job,
-            events,
-            member,
-            at,
-            tracker,
-            talk,
+            *(_run, job, events, member, at, tracker, run),
             workers=[member.address],
-            allow_other_workers=False,
             pure=False,
-            retries=0,
-            key=f"fivesigma-{at:06d}-{uuid.uuid4().hex}",
+            key=f"fivesigma-{at:06d}-{run}",
         )
         for at, (member, events) in enumerate(shares)
     ]
-    watch = Watch(client, members, futures, timeout)
     n_heard = job.n_done
 
     def listen() -> None:
@@ -185,22 +167,21 @@ def run_group(
         for message in ask(timeout, partial(queue.get, batch=True)):  # what is there, without waiting for more
             kind, content = pickle.loads(message)
             if kind == "checkpoint":
-                listener.kept(*content)
+                kept(*content)
                 continue
             for r in content:
                 n_heard += 1
-                if listener.heard(r):
+                if heard(r):
                     ask(timeout, wish.set, STOP)
 
     try:
-        while not watch.all_done():
+        for _ in watch(client, members, futures, timeout):
             listen()
             time.sleep(_POLL)
         listen()
-        watch.raise_cause()
         trained: Trained = ask(timeout, futures[0].result)
         for r in trained.fitted["history_"][n_heard:]:
-            listener.heard(r)
+            heard(r)
     except BaseException:
         with suppress(Exception):
             listen()  # a checkpoint may have come before the end

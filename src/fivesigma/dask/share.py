@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,36 +12,11 @@ from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.dask.group import Group
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.folds import hashed
-from fivesigma.datasets.stream import Chunk, held_out_rows
+from fivesigma.datasets.stream import Chunk, EventStream, held_out_rows
 from fivesigma.errors import InputError
-from fivesigma.yields import check_size, check_weights, learner_weights, name_rows, scale_factor, split_labels
+from fivesigma.yields import check_size, check_weights, learner_weights, scale_factor, split_labels
 
 _BINS = 1  # of the hash that draws the sample: any number but those of splits, which are not combined with it
-
-
-class LocalEvents(Protocol):
-    """Events that a worker reads again and again: an `EventStream` of its own files, or parts in its memory."""
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features."""
-
-    @property
-    def labels(self) -> list[Any]:
-        """Labels that were seen so far."""
-
-    def add_labels(self, labels: list[Any]) -> None:
-        """Take note of labels that other workers have seen."""
-
-    @property
-    def classes(self) -> tuple[Any, Any]:
-        """(background, signal), known when all labels are."""
-
-    def described(self) -> Iterator[Chunk]:
-        """Read everything but the features, chunk by chunk."""
-
-    def tables(self) -> Iterator[AnyArray]:
-        """Read the features alone, chunk by chunk, in the same order."""
 
 
 class Partition(NamedTuple):
@@ -54,7 +29,7 @@ class Partition(NamedTuple):
 
 
 class EventParts:
-    """Partitions of a worker, of which there may be none, as `LocalEvents`."""
+    """Partitions of a worker, of which there may be none, with the methods of an `EventStream` that workers use."""
 
     def __init__(self, parts: Sequence[Partition], feature_names: tuple[str, ...], named: bool = True) -> None:
         # `named`: whether the names are the user's
@@ -87,15 +62,20 @@ class EventParts:
                     )
             self.add_labels(np.unique(part.y).tolist())
             weight = check_weights(part.weight, n) if n else np.empty(0)
-            events = Events(
-                X=np.empty((n, 0), dtype=np.float32), y=part.y, weight=weight, signal=None, feature_names=()
-            )
-            yield Chunk(events, part.number, np.arange(n))
+            yield _chunk(part.number, part.y, weight)
 
     def tables(self) -> Iterator[AnyArray]:
         """The features alone, in the same order."""
         for part in self._parts:
             yield part.X
+
+
+def _chunk(number: int, y: AnyArray, weight: Array) -> Chunk:
+    X = np.empty((y.size, 0), dtype=np.float32)
+    return Chunk(Events(X=X, y=y, weight=weight, signal=None, feature_names=()), number, np.arange(y.size))
+
+
+LocalEvents = EventStream | EventParts  # what a worker reads again and again: its own files, or parts in its memory
 
 
 def as_partition(number: int, X: Any, y: Any, weight: Any) -> Partition:
@@ -151,11 +131,10 @@ class Share:
     sums: list[float]  # counts and sums of weights of all workers: they tell the events of two runs apart
 
 
-@dataclass
-class _Described:
+class _Described(NamedTuple):
     """All but the features, as one pass found it."""
 
-    is_label: dict[Any, BoolArray]
+    y: AnyArray
     weight: Array
     held: BoolArray
     key: AnyArray
@@ -178,7 +157,7 @@ def read_share(
     Which events are held out, and which decide the bins, depends on their file and row alone, not on how files are
     spread over workers.
     """
-    found = group.agree(lambda: _described(events, fraction, seed))
+    found = group.agree(lambda: _describe(events, fraction, seed))
 
     def named() -> tuple[Any, Any]:
         events.add_labels([label for labels in labels_of_all for label in labels])
@@ -193,8 +172,7 @@ def read_share(
     if group.sum(float(found.weight.size)) == 0:
         raise InputError("no event is left on any worker: none passes the cut")
     classes = group.agree(named)
-    signal = found.is_label.get(classes[1], np.zeros(found.weight.size, dtype=np.bool_))
-    weight = found.weight
+    signal, weight = np.asarray(found.y == classes[1], dtype=np.bool_), found.weight
 
     def refused() -> None:
         if weight.size and weight.min() < 0 and negative == "error":
@@ -238,42 +216,15 @@ def read_share(
     )
 
 
-def _described(events: LocalEvents, fraction: float, seed: int) -> _Described:
-    labels: list[AnyArray] = []
-    weights: list[Array] = []
-    held: list[BoolArray] = []
-    keys: list[AnyArray] = []
-    places: list[IntArray] = []
-    for chunk in events.described():
-        labels.append(np.asarray(chunk.events.y))
-        weights.append(chunk.events.weight)
-        held.append(held_out_rows(seed, chunk.file, chunk.rows, fraction))
-        keys.append(_keys(seed, chunk.file, chunk.rows))
-        places.append((np.int64(chunk.file) << 40) + chunk.rows.astype(np.int64))
-    none = np.empty(0)
+def _describe(events: LocalEvents, fraction: float, seed: int) -> _Described:
+    chunks = [*events.described()] or [_chunk(0, np.empty(0), np.empty(0))]
     return _Described(
-        {label: np.concatenate([y == label for y in labels]) for label in _distinct(labels)},
-        np.concatenate(weights) if weights else none,
-        np.concatenate(held) if held else none.astype(np.bool_),
-        np.concatenate(keys) if keys else none.astype(np.uint64),
-        np.concatenate(places) if places else none.astype(np.int64),
+        np.concatenate([np.asarray(chunk.events.y) for chunk in chunks]),
+        np.concatenate([chunk.events.weight for chunk in chunks]),
+        np.concatenate([held_out_rows(seed, chunk.file, chunk.rows, fraction) for chunk in chunks]),
+        np.concatenate([_keys(seed, chunk.file, chunk.rows) for chunk in chunks]),
+        np.concatenate([(np.int64(chunk.file) << 40) + chunk.rows.astype(np.int64) for chunk in chunks]),
     )
-
-
-def _distinct(several: list[AnyArray]) -> list[Any]:
-    """Labels of some arrays, without sorting them."""
-    found: list[Any] = []
-    for values in several:
-        unknown = values != values  # noqa: PLR0124 - NaN
-        if np.any(unknown):
-            raise InputError(f"y is NaN in {name_rows(np.asarray(unknown, dtype=np.bool_))} of a worker's events")
-        rest = values
-        for label in found:
-            rest = rest[rest != label]
-        while rest.size:
-            found += rest[:1].tolist()
-            rest = rest[rest != rest[0]]
-    return found
 
 
 def _keys(seed: int, file: int, rows: IntArray) -> AnyArray:

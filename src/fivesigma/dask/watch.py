@@ -5,9 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma.dask.group import PeerError, said_of
@@ -123,105 +125,73 @@ class SeenWorker(NamedTuple):
         return f"is frozen or cannot be reached: it has given no sign of life for {self.silent:.0f} s"
 
 
-def _look(dask_scheduler: Any) -> dict[str, tuple[Any, ...]]:
-    now = time.time()
+def _look(dask_scheduler: Any) -> dict[str, SeenWorker]:
+    now = time.time()  # of the scheduler's clock, as `last_seen`
     return {
-        address: (
-            state.name,
-            state.nthreads,
-            now - state.last_seen,
-            float(state.metrics.get("memory", 0)),
-            float(state.memory_limit or 0),
-        )
-        for address, state in dask_scheduler.workers.items()
+        address: SeenWorker(s.name, s.nthreads, now - s.last_seen, s.metrics.get("memory", 0), s.memory_limit or 0)
+        for address, s in dask_scheduler.workers.items()
     }
 
 
 def seen_workers(client: Any, timeout: float) -> dict[str, SeenWorker]:
     """What the scheduler knows of each worker, by address."""
-    return {address: SeenWorker(*found) for address, found in ask(timeout, client.run_on_scheduler, _look).items()}
+    return ask(timeout, client.run_on_scheduler, _look)
 
 
-class Watch:
-    """Looks after the tasks of a group, and says why one failed."""
+def watch(client: Any, members: Sequence[Member], futures: Sequence[Any], timeout: float) -> Iterator[None]:
+    """Look after the tasks of a group, one of each member, until all have succeeded; say why if they cannot.
 
-    def __init__(self, client: Any, members: list[Member], futures: list[Any], timeout: float) -> None:
-        self._client, self._members, self._futures, self._timeout = client, members, futures, timeout
-        self._looked = self._failed_at = -1.0
-        self._seen: dict[str, SeenWorker] = {}
-        self._lost: dict[int, str] = {}
-
-    def all_done(self) -> bool:
-        """Whether all tasks are done, or it is known why they never will be."""
-        if all(future.done() for future in self._futures):
-            return True
-        now = time.monotonic()
-        if now - self._looked > _LOOK:
-            self._looked = now
-            self._look()
-        failed = [future for future in self._futures if future.status in ("error", "lost", "cancelled")]
-        if failed and self._failed_at < 0:
-            self._failed_at = now
-        waited = failed and now - self._failed_at > min(_GRACE * self._timeout, 30.0)
-        return bool(self._lost or waited or any(self._own_error(future) for future in failed))
-
-    def _look(self) -> None:
-        seen = seen_workers(self._client, self._timeout)
-        for at, (member, future) in enumerate(zip(self._members, self._futures, strict=True)):
-            if future.done():
-                continue
-            state = seen.get(member.address)
-            if state is None:
-                self._lost[at] = f"was lost: {self._why_gone(member)}"
-            elif state.is_frozen(self._timeout):
-                self._lost[at] = state.frozen
-            else:
-                self._seen[member.address] = state
-
-    def _why_gone(self, member: Member) -> str:
-        with suppress(Exception):  # a cluster without nannies has no such events
-            for _, event in self._client.get_events("worker-restart-memory"):
-                if event.get("worker") == member.address:
-                    return (
-                        f"it ran out of memory when it used {event['rss'] / 1e9:.2f} GB; give workers more, use more "
-                        "workers, or memory='disk'"
-                    )
-        last = self._seen.get(member.address)
-        if last is not None and last.limit and last.memory > _FULL * last.limit:
-            return f"it used {last.memory / 1e9:.2f} GB of its limit of {last.limit / 1e9:.2f} GB of memory"
-        return "its process ended, killed by somebody or by the system when memory ran out"
-
-    @staticmethod
-    def _own_error(future: Any) -> BaseException | None:
-        """The error of a task if it is its own, and not the echo of another's."""
-        if future.status != "error":
-            return None
-        err: BaseException = future.exception()
-        echo = isinstance(err, PeerError) or type(err).__name__ in ("XGBoostError", "KilledWorker")
-        return None if echo else err
-
-    def raise_cause(self) -> None:
-        """Raise what went wrong, if anything did."""
-        errors = [self._own_error(future) for future in self._futures]
+    XGBoost's own error on a worker tells only that another one is gone, so for some time its cause is looked for.
+    """
+    last: dict[str, SeenWorker] = {}
+    looked = failed_at = -np.inf
+    while unfinished := [at for at, future in enumerate(futures) if future.status != "finished"]:
+        errors = [_own_error(future) for future in futures]
         if isinstance(errors[0], InputError) and len({str(err) for err in errors}) == 1:
             raise errors[0]  # of all events together
-        for member, err in zip(self._members, errors, strict=True):
+        for member, err in zip(members, errors, strict=True):
             if err is not None:
                 raise ClusterError(f"{member}: {said_of(err)}") from err
-        pending = [at for at, future in enumerate(self._futures) if not future.done()]
-        if pending and not self._lost:
-            self._look()
-        for at, why in self._lost.items():
-            raise ClusterError(f"{self._members[at]} {why}")
-        failed = [at for at, future in enumerate(self._futures) if future.status != "finished"]
-        if pending:
-            raise ClusterError(
-                f"{self._members[pending[0]]} has not answered the others for {self._timeout:g} s, the timeout"
-            )
-        if failed:
-            self._look()
-            for member in (self._members[at] for at in failed):
-                if member.address not in seen_workers(self._client, self._timeout):
-                    raise ClusterError(f"{member} was lost: {self._why_gone(member)}")
-            err = self._futures[failed[0]].exception()
-            raise ClusterError(f"{self._members[failed[0]]}: {said_of(err)}") from err
+        now = time.monotonic()
+        pending = [at for at in unfinished if futures[at].status == "pending"]
+        if now - looked > _LOOK or not pending:
+            looked, seen = now, seen_workers(client, timeout)
+            for member in (members[at] for at in unfinished):
+                if member.address not in seen:
+                    raise ClusterError(f"{member} was lost: {_why_gone(client, member, last)}")
+            for member in (members[at] for at in pending):
+                if seen[member.address].is_frozen(timeout):
+                    raise ClusterError(f"{member} {seen[member.address].frozen}")
+            last |= seen
+        if not pending:
+            first = unfinished[0]
+            err = futures[first].exception() if futures[first].status == "error" else None
+            raise ClusterError(f"{members[first]}: {said_of(err) if err else 'its task was lost'}") from err
+        if len(pending) < len(unfinished):
+            failed_at = now if failed_at < 0 else failed_at
+            if now - failed_at > min(_GRACE * timeout, 30.0):
+                raise ClusterError(f"{members[pending[0]]} has not answered the others for {timeout:g} s, the timeout")
+        yield
+
+
+def _own_error(future: Any) -> BaseException | None:
+    """The error of a task if it is its own, and not the echo of another's."""
+    if future.status != "error":
+        return None
+    err: BaseException = future.exception()
+    echo = isinstance(err, PeerError) or type(err).__name__ in ("XGBoostError", "KilledWorker")
+    return None if echo else err
+
+
+def _why_gone(client: Any, member: Member, last: dict[str, SeenWorker]) -> str:
+    with suppress(Exception):  # a cluster without nannies has no such events
+        for _, event in client.get_events("worker-restart-memory"):
+            if event.get("worker") == member.address:
+                return (
+                    f"it ran out of memory when it used {event['rss'] / 1e9:.2f} GB; give workers more, use more "
+                    "workers, or memory='disk'"
+                )
+    before = last.get(member.address)
+    if before is not None and before.limit and before.memory > _FULL * before.limit:
+        return f"it used {before.memory / 1e9:.2f} GB of its limit of {before.limit / 1e9:.2f} GB of memory"
+    return "its process ended, killed by somebody or by the system when memory ran out"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._tools.progress import listener
+from fivesigma._tools.progress import listen
 from fivesigma._tools.threads import note_threads
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade.rounds import ClassWeights, Round
@@ -39,28 +39,14 @@ KEEP_ON, STOP, GIVE_UP = 0, 1, 2
 
 @dataclass(frozen=True)
 class Job:
-    """What a group is asked to do.
+    """What a group is asked to do."""
 
-    Attributes
-    ----------
-    parameters : dict
-        Of `fivesigma.GrownCascadeClassifier`.
-    split_seed, seed : int
-        Of the split and of the trees.
-    threads : int
-        Of each worker.
-    most : int
-        Training events that decide the bins.
-    resume : (dict, dict of str to bytes), optional
-        State and files of a checkpoint.
-    """
-
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # of `fivesigma.GrownCascadeClassifier`
     split_seed: int
-    seed: int
-    threads: int = 1
-    most: int = SAMPLE
-    resume: tuple[dict[str, Any], dict[str, bytes]] | None = None
+    seed: int  # of the trees
+    threads: int = 1  # of each worker
+    most: int = SAMPLE  # training events that decide the bins
+    resume: tuple[dict[str, Any], dict[str, bytes]] | None = None  # state and files of a checkpoint
 
     @property
     def n_done(self) -> int:
@@ -70,21 +56,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Channel:
-    """How the first worker of a group speaks with whoever asked; by default it does not.
+    """How the first worker of a group speaks with whoever asked; by default it does not."""
 
-    Attributes
-    ----------
-    heard : callable
-        Called with each `Round`.
-    kept : callable
-        Called with state and files, to be kept as a checkpoint.
-    wanted : callable
-        Says whether to keep on (0), to stop with the trees that there are (1) or to give up (2).
-    """
-
-    heard: Callable[[Round], None] = lambda _: None
-    kept: Callable[[dict[str, Any], dict[str, bytes]], None] = lambda _, __: None
-    wanted: Callable[[], int] = lambda: KEEP_ON
+    heard: Callable[[Round], None] = lambda _: None  # called with each round
+    kept: Callable[[dict[str, Any], dict[str, bytes]], None] = lambda _, __: None  # with state and files to be kept
+    wanted: Callable[[], int] = lambda: KEEP_ON  # whether to keep on, to STOP with the trees there are, or to GIVE_UP
 
 
 SILENT = Channel()
@@ -92,21 +68,11 @@ SILENT = Channel()
 
 @dataclass(frozen=True)
 class Trained:
-    """What a group has trained.
+    """What a group has trained."""
 
-    Attributes
-    ----------
-    fitted : dict of str to object
-        Fitted attributes of `fivesigma.GrownCascadeClassifier`.
-    warnings : list of str
-        What was said on the way.
-    counts : dict of int to (int, int)
-        Events read and kept of each file.
-    """
-
-    fitted: dict[str, Any]
-    warnings: list[str] = field(default_factory=list)
-    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    fitted: dict[str, Any]  # fitted attributes of `fivesigma.GrownCascadeClassifier`
+    warnings: list[str] = field(default_factory=list)  # what was said on the way
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # events read and kept of each file
 
 
 def train_share(
@@ -159,7 +125,7 @@ def train_share(
                 start = model._schedule(growth.gauge.floor).at(float(model.u_init))
             growth.gauge.warn_if_small()
             relay = _Relay(job.resume, channel if group.leads else SILENT, share.sums)
-            with _listening(channel.heard if group.leads else lambda _: None):
+            with listen(channel.heard if group.leads else lambda _: None):
                 model._train_and_tune(growth, start, share.totals[0], relay)  # type: ignore[arg-type]  # what it uses of a checkpoint
             del growth
     counts = group.gather(getattr(events, "counts", {}))
@@ -279,12 +245,3 @@ class _Relay:
 
     def say_interrupted(self, *_: Any) -> None:
         """Nobody is there to be told."""
-
-
-@contextmanager
-def _listening(hear: Callable[[Round], None]) -> Iterator[None]:
-    token = listener.set(hear)
-    try:
-        yield
-    finally:
-        listener.reset(token)

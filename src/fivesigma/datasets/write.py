@@ -53,8 +53,6 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     write = _WRITERS.get(path.suffix.lower())
     if write is None:
         raise InputError(f"{path.name} ends in none of {', '.join(_WRITERS)}: choose one of these formats")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     columns = _columns(events, missing)
     with written_with_digest(path) as beside:
         write(columns, beside)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fivesigma._tools.progress import end_if_given_up, listener, steps
+from fivesigma._tools.progress import end_if_given_up, listen, listener, steps
 from fivesigma.cascade.rounds import Round
 
 try:  # experimental, since scikit-learn 1.9
@@ -65,17 +65,14 @@ class PoolProgress:
         """Listen to one fit."""
         reported = 0
 
-        def listen(r: Round) -> None:
+        def hear(r: Round) -> None:
             nonlocal reported
             with self._lock:
                 reported += 1
                 self._advance(1, f"{key}  {_state(r)}")
 
-        token = listener.set(listen)
-        try:
+        with listen(hear):
             yield
-        finally:
-            listener.reset(token)
         with self._lock:
             self.finished += 1
             self._advance(self._rounds[key] - reported, f"{key}  done, {self.finished} of {len(self._rounds)} fits")

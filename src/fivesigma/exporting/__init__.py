@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 import fivesigma
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import refuse_special, written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.net_classifier import NetClassifier
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.exporting.check import Agreement, compare, given_table, library_score, run_onnx, simulated_table
-from fivesigma.exporting.graph import Graph
+from fivesigma.exporting.graph import FEATURES, SCORE, SELECTED, Graph
 from fivesigma.exporting.operators import add_score
 from fivesigma.exporting.trees import kept_booster, xgboost_forest
 from fivesigma.learners.xgboost import XGBoostModel
@@ -30,6 +31,9 @@ __all__ = ["FORMATS", "Exported", "export"]
 
 FORMATS = {".onnx": "onnx", ".json": "xgboost-json"}  # by the ending of the file
 PRECISIONS = ("float64", "float32")
+TOLERANCE = 1e-5  # largest difference of a score with which a file is written
+N_SIMULATED = 4096
+_MISSING = 0.1  # share of missing values among simulated ones
 
 
 class _Prepared(NamedTuple):
@@ -50,22 +54,23 @@ class Exported:
     format : str
     precision : str
         Of the features that the file takes and of the score that it gives.
-    comparison : Agreement
-        Largest difference of the scores, and events that changed sides of the cut.
+    largest_difference : float
+        Of the score of any event from the library's.
+    n_moved : int
+        Events that the cut selects in one of them only: their scores differ from the cut by rounding.
+    n_events : int
+        Events of the comparison.
     simulated : bool
-        Whether the events of the comparison were simulated.
+        Whether these were simulated.
     """
 
     path: Path
     format: str
     precision: str
-    comparison: Agreement
+    largest_difference: float
+    n_moved: int
+    n_events: int
     simulated: bool
-
-    @property
-    def largest_difference(self) -> float:
-        """Largest difference of a score from the library's."""
-        return self.comparison.largest_difference
 
 
 def export(
@@ -121,8 +126,6 @@ def export(
     format = _format(path, format)  # noqa: A001
     if precision not in PRECISIONS:
         raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     refuse_special(path)
     if path.exists() and not force:
         raise InputError(f"{path} is there already; choose another name, or replace it with force=True or --force")
@@ -135,10 +138,25 @@ def export(
     X = simulated_table(model, prepared.landmarks) if events is None else given_table(model, events)
     X = X.astype(precision).astype(np.float64, copy=False)
     score, selected = prepared.run(X)
-    comparison = compare(score, library_score(model, X), selected, cut)
+    expected = library_score(model, X)
+    largest = _compare(score, expected)
     with written_whole(path) as beside:
         beside.write_bytes(prepared.content)
-    return Exported(path, format, precision, comparison, simulated=events is None)
+    n_moved = int(np.sum(selected != (expected >= cut)))
+    return Exported(path, format, precision, largest, n_moved, score.size, simulated=events is None)
+
+
+def _compare(score: Array, expected: Array) -> float:
+    """Largest difference of two scores, which must be no more than rounding."""
+    difference = np.abs(score - expected)
+    largest = float(np.max(difference, initial=0.0))
+    if not largest <= TOLERANCE:
+        at = int(np.argmax(np.where(np.isnan(difference), np.inf, difference)))
+        raise InputError(
+            f"the exported model gives event {at} of {score.size:,} the score {score[at]:.8g} and the library gives it "
+            f"{expected[at]:.8g}; they may differ by {TOLERANCE:g}, so nothing was written"
+        )
+    return largest
 
 
 def _format(path: Path, asked: str | None) -> str:
@@ -220,3 +238,75 @@ def _edges(categories: Any) -> list[float | None]:
     if edges.ndim != 1 or edges.size < 2 or not (np.diff(edges) > 0).all():
         raise InputError(f"categories must be Categories or two or more ascending edges, got {categories!r}")
     return [float(e) if np.isfinite(e) else None for e in edges]
+
+
+def run_onnx(content: bytes, X: Array) -> tuple[Array, BoolArray]:
+    """Score and selection of each event by onnxruntime, on one thread."""
+    runtime = need("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    asked = np.float32 if session.get_inputs()[0].type == "tensor(float)" else np.float64
+    score, selected = session.run([SCORE, SELECTED], {FEATURES: X.astype(asked, copy=False)})
+    return score, selected
+
+
+def library_score(model: Any, X: Array) -> Array:
+    """P(signal) by the model itself."""
+    with warnings.catch_warnings():
+        # The table has the model's columns in their order; that it is not a frame does not matter here.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        if isinstance(model, SignificanceClassifier):
+            return np.asarray(model.__fivesigma_score__(X), dtype=np.float64)
+        return np.asarray(model.predict_proba(X)[:, 1], dtype=np.float64)
+
+
+def given_table(model: Any, events: Any) -> Array:
+    """Features of given events, as the model would see them."""
+    if isinstance(events, Events):
+        names = getattr(model, "feature_names_in_", None)
+        table: Any = events.X if names is None else events.table([str(name) for name in names])
+        if table.shape[1] != model.n_features_in_:
+            raise InputError(
+                f"the events have {table.shape[1]} features, and the model was trained with {model.n_features_in_}"
+            )
+    else:
+        table = validate_data(model, events, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+    if len(table) == 0:
+        raise InputError("there are no events on which the exported model could be compared")
+    return np.ascontiguousarray(table, dtype=np.float64)
+
+
+def simulated_table(model: Any, landmarks: Mapping[int, Sequence[Array]], n_events: int = N_SIMULATED) -> Array:
+    """Events at, just beside and between the values at which the model changes its mind, some of them missing."""
+    rng = np.random.default_rng(0)
+    X = np.empty((n_events, model.n_features_in_))
+    for k in range(X.shape[1]):
+        known = np.unique(np.concatenate(landmarks[k])) if k in landmarks else np.array([-1.0, 1.0])
+        X[:, k] = _around(known, n_events, rng)
+    if _takes_nan(model):
+        X[rng.random(X.shape) < _MISSING] = np.nan
+    return X
+
+
+def _takes_nan(model: Any) -> bool:
+    """Whether the model scores an event of which nothing is known; tags do not say it of a Pipeline that imputes."""
+    try:
+        library_score(model, np.full((1, model.n_features_in_), np.nan))
+    except ValueError:
+        return False
+    return True
+
+
+def _around(known: Array, n: int, rng: np.random.Generator) -> Array:
+    """Values of one feature, half of them anywhere in the range of its landmarks, the others where rounding matters."""
+    at = rng.choice(known, n)
+    single = at.astype(np.float32)
+    below, above = (np.nextafter(single, np.float32(end)).astype(np.float64) for end in (-np.inf, np.inf))
+    low, high = float(known[0]), float(known[-1])
+    width = high - low or abs(low) or 1.0
+    anywhere = rng.uniform(low - 0.1 * width, high + 0.1 * width, n)
+    # Midway between two numbers of single precision a value is rounded to one of them.
+    beside = [np.nextafter(at, -np.inf), np.nextafter(at, np.inf)]
+    special = [at, *beside, below, above, (single + below) / 2, (single + above) / 2]
+    return np.asarray(np.where(rng.random(n) < 0.5, anywhere, np.choose(rng.integers(len(special), size=n), special)))

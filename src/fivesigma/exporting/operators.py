@@ -103,31 +103,28 @@ def _logit(graph: Graph, probability: str, tiny: float) -> str:
 
 
 def _probability(graph: Graph, table: str, part: Any) -> str:
-    """P(signal) of one trained model."""
+    """P(signal), or of the second class, of a trained model or of a classifier with scikit-learn's interface."""
+    name = type(part).__name__
     if isinstance(part, XGBoostModel):
         return xgboost_probability(graph, table, part)
     if isinstance(part, LightGBMModel):
         return lightgbm_probability(graph, table, part.boosters)
     if isinstance(part, RatioModel):
         return _ratio(graph, table, part)
-    return _classifier(graph, table, part.estimator if isinstance(part, SklearnModel) else part)
-
-
-def _classifier(graph: Graph, table: str, classifier: Any) -> str:
-    """P(second class) of a classifier with scikit-learn's interface."""
-    name = type(classifier).__name__
-    if isinstance(classifier, NetClassifier):
-        return net_probability(graph, table, classifier)
+    if isinstance(part, SklearnModel):
+        return _probability(graph, table, part.estimator)
+    if isinstance(part, NetClassifier):
+        return net_probability(graph, table, part)
     if name == "Pipeline":
-        for _, step in classifier.steps[:-1]:
+        for _, step in part.steps[:-1]:
             table = apply_step(graph, table, step)
-        return _classifier(graph, table, classifier.steps[-1][1])
+        return _probability(graph, table, part.steps[-1][1])
     if name == "LogisticRegression":
-        return logistic_probability(graph, table, classifier)
+        return logistic_probability(graph, table, part)
     if name == "XGBClassifier":
-        return xgboost_probability(graph, table, XGBoostModel(classifier.get_booster(), classifier.missing))
+        return xgboost_probability(graph, table, XGBoostModel(part.get_booster(), part.missing))
     if name == "LGBMClassifier":
-        return lightgbm_probability(graph, table, [classifier.booster_], averaged=True)
+        return lightgbm_probability(graph, table, [part.booster_], averaged=True)
     raise InputError(
         f"a {name} cannot be exported; known are XGBoost, LightGBM, NetClassifier, LogisticRegression and Pipelines of "
         "them"

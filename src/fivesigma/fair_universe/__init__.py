@@ -1,47 +1,27 @@
 """A benchmark with nuisances in the manner of the FAIR-Universe HiggsML uncertainty challenge.
 
 The challenge asks for an interval of the signal strength mu from events whose energy scales, soft momentum and
-background yields are not known exactly. `load` reads its file, `from_higgsml` brings events with the columns of 2014
-into its form, `move_events` applies its nuisances, `make_experiments` draws pseudo-experiments, and `score_intervals`
-is its score.
+background yields are not known exactly. `load` reads its file, or events with the columns of 2014, `move_events`
+applies its nuisances, `make_experiments` draws pseudo-experiments, `Templates` fits them, and `score_intervals` is its
+score.
 """
 
 from __future__ import annotations
 
 from fivesigma.fair_universe.comparison import Comparison, compare
-from fivesigma.fair_universe.experiments import (
-    Experiment,
-    Score,
-    load,
-    make_experiments,
-    read_events,
-    score_intervals,
-)
-from fivesigma.fair_universe.nuisances import (
-    FEATURES,
-    NUISANCES,
-    Nuisances,
-    draw_nuisances,
-    from_higgsml,
-    move_events,
-)
-from fivesigma.fair_universe.strength import Interval, Templates
+from fivesigma.fair_universe.nuisances import FEATURES, Nuisances, load, make_experiments, move_events
+from fivesigma.fair_universe.strength import Interval, Score, Templates, score_intervals
 
 __all__ = [
     "FEATURES",
-    "NUISANCES",
     "Comparison",
-    "Experiment",
     "Interval",
     "Nuisances",
     "Score",
     "Templates",
     "compare",
-    "draw_nuisances",
-    "from_higgsml",
     "load",
     "make_experiments",
     "move_events",
-    "read_events",
     "score_intervals",
 ]

@@ -1,7 +1,8 @@
 """The whole benchmark: train, choose categories, fill templates, fit pseudo-experiments, and judge the intervals.
 
-Three models are compared on the same experiments: the score that knows the nuisances with its own categories, a plain
-score in categories of equal content, and the first one with a fit that ignores the nuisances.
+Three models are compared on the same experiments: the score that knows the nuisances with its own categories
+("profiled"), a plain score in categories of equal content ("plain"), and the first one with a fit that ignores the
+nuisances ("ignoring").
 
 Templates and experiments come from simulated events. Where these are not many times as many as an experiment has, what
 chance has made of them moves the fit of every experiment to the same side, and intervals cover too little.
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import write_text
 from fivesigma._tools.progress import steps
 from fivesigma._types import Array
 from fivesigma.categories import categorise
@@ -26,25 +27,16 @@ from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.profiled import ProfiledClassifier
-from fivesigma.fair_universe.experiments import MU_RANGE, Score, make_experiments, score_intervals
-from fivesigma.fair_universe.nuisances import NUISANCES, Nuisances, move_events
-from fivesigma.fair_universe.strength import Templates
+from fivesigma.fair_universe.nuisances import MU_RANGE, NUISANCES, SCALES, Nuisances, make_experiments, move_events
+from fivesigma.fair_universe.strength import Score, Templates, score_intervals
 from fivesigma.likelihood.shifts import Normalisation, Varied, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
-__all__ = ["ARMS", "Comparison", "compare"]
-
-#: The models that are compared, and what each is.
-ARMS = {
-    "profiled": "score and categories that know the nuisances, fit with pulls",
-    "plain": "plain score in categories of equal content, fit with pulls",
-    "ignoring": "score and categories that know the nuisances, fit without pulls",
-}
+ARMS = ("profiled", "plain", "ignoring")  # the models that are compared, as above
 MAX_TRANSVERSE_MASS = 70.0  # GeV, of lepton and missing momentum: above it are W bosons and top quarks
 SHARES = (0.15, 0.1, 0.35, 0.4)  # of the events: for training, for categories, for templates, for experiments
 MOST_NOISE = 0.2  # variance of the simulated events in that of an experiment's counts, above which it is said
 _SOFT = 1.0  # GeV, the median of soft_met, from which one standard deviation is a factor of e
-_SCALES = {"ttbar_scale": "ttbar", "diboson_scale": "diboson"}
 
 
 class Sample(NamedTuple):
@@ -85,7 +77,7 @@ def vary(events: Events, seed: int) -> Sample:
     ends["soft_met"] = (_SOFT * np.e, _SOFT / np.e)
     nominal = selected()
     backgrounds = sorted(set(np.asarray(nominal.process)[~nominal.is_signal].tolist()))
-    scales = {"bkg_scale": backgrounds} | {k: [v] for k, v in _SCALES.items() if v in backgrounds}
+    scales = {"bkg_scale": backgrounds} | {k: [v] for k, v in SCALES.items() if v in backgrounds}
     return Sample(
         nominal,
         {name: (selected(**{name: up}), selected(**{name: down})) for name, (up, down) in ends.items()}
@@ -177,66 +169,64 @@ class Comparison:
         return "\n".join(lines)
 
 
-@dataclass
-class Run:
-    """Settings of a run, and the intervals of the sets that are done, by model; each is written to `output`."""
+Found = list[dict[str, dict[str, list[float]]]]  # of each set, by model: mu, low and high of its experiments
 
-    output: Path | None
-    settings: dict[str, int]
-    found: list[dict[str, dict[str, list[float]]]] = field(default_factory=list)
 
-    @classmethod
-    def read(cls, output: Path | None, settings: dict[str, int]) -> Run:
-        """Take up what an earlier run with the same settings has done."""
-        if output is None or not output.exists():
-            return cls(output, settings)
-        try:
-            saved = json.loads(output.read_text(encoding="utf-8"))
-            known, found = saved["settings"], saved["found"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(f"{output} is not a file of intervals; choose another name") from None
-        if known != settings:
-            raise InputError(f"{output} holds a run with other settings; choose another name or remove it")
-        return cls(output, settings, found)
-
-    def missing(self, arms: Mapping[str, Arm], events: Events, verbose: int = 0) -> Iterator[int]:
-        """Fit the sets that are not done, and yield the number of each."""
-        seed, sets, experiments = (self.settings[name] for name in ("seed", "sets", "experiments"))
-        truths = np.random.default_rng([seed, 1]).uniform(*MU_RANGE, sets)
-        models = {id(arm.model): arm.model for arm in arms.values()}
-        with steps(sets * experiments, bool(verbose), "experiments", done=len(self.found) * experiments) as advance:
-            for k in range(len(self.found), sets):
-                counts: dict[str, list[Array]] = {name: [] for name in arms}
-                for one in make_experiments(events, truths[k], experiments, np.random.default_rng([seed, 2, k])):
-                    kept = _low_mass(one.events)
-                    score = {key: model.decision_function(kept) for key, model in models.items()}
-                    for name, arm in arms.items():
-                        counts[name].append(np.histogram(score[id(arm.model)], bins=arm.edges)[0])
-                    advance(1, f"mu = {truths[k]:.2f}")
-                self.found.append({})
+def fit_experiments(
+    arms: Mapping[str, Arm], events: Events, settings: Mapping[str, int], output: Path | None = None, verbose: int = 0
+) -> Found:
+    """Fit all sets of experiments; each is added to `output`, from which a run with the same settings resumes."""
+    found = read_intervals(output, settings)
+    seed, sets, experiments = (settings[name] for name in ("seed", "sets", "experiments"))
+    truths = np.random.default_rng([seed, 1]).uniform(*MU_RANGE, sets)
+    models = {id(arm.model): arm.model for arm in arms.values()}
+    with steps(sets * experiments, bool(verbose), "experiments", done=len(found) * experiments) as advance:
+        for k in range(len(found), sets):
+            counts: dict[str, list[Array]] = {name: [] for name in arms}
+            for drawn, _ in make_experiments(events, truths[k], experiments, np.random.default_rng([seed, 2, k])):
+                kept = _low_mass(drawn)
+                score = {key: model.decision_function(kept) for key, model in models.items()}
                 for name, arm in arms.items():
-                    fitted = arm.templates.fit(np.stack(counts[name]))
-                    # No strength is negative: what is below zero can be cut off without a loss of coverage.
-                    low, high = (np.maximum(end, 0.0).tolist() for end in (fitted.low, fitted.high))
-                    self.found[-1][name] = {"mu": [truths[k]] * experiments, "low": low, "high": high}
-                if self.output is not None:
-                    with written_whole(self.output) as beside:
-                        beside.write_text(json.dumps({"settings": self.settings, "found": self.found}), "utf-8")
-                yield k
+                    counts[name].append(np.histogram(score[id(arm.model)], bins=arm.edges)[0])
+                advance(1, f"mu = {truths[k]:.2f}")
+            found.append({})
+            for name, arm in arms.items():
+                fitted = arm.templates.fit(np.stack(counts[name]))
+                # No strength is negative: what is below zero can be cut off without a loss of coverage.
+                low, high = (np.maximum(end, 0.0).tolist() for end in (fitted.low, fitted.high))
+                found[-1][name] = {"mu": [truths[k]] * experiments, "low": low, "high": high}
+            if output is not None:
+                write_text(output, json.dumps({"settings": settings, "found": found}))
+    return found
 
-    def judge(self, arms: Mapping[str, Arm], seconds: Mapping[str, float]) -> Comparison:
-        """Width, coverage and score of each model."""
-        scores, errors = {}, {}
-        for name in ARMS:
-            ends = {key: [one[name][key] for one in self.found] for key in ("mu", "low", "high")}
-            scores[name] = score_intervals(*map(np.concatenate, ends.values()))
-            each = [score_intervals(*one) for one in zip(*ends.values(), strict=True)]
-            root = max(len(each) - 1, 1) ** 0.5
-            width, coverage = (float(np.std([e[i] for e in each]) / root) for i in (0, 1))
-            errors[name] = width, coverage
-        templates = arms["profiled"].templates
-        noise = 0.0 if templates.variance is None else float(templates.variance.sum() / templates.b.sum())
-        return Comparison(scores, errors, {name: arm.expected for name, arm in arms.items()}, noise, seconds)
+
+def read_intervals(output: Path | None, settings: Mapping[str, int]) -> Found:
+    """Intervals that an earlier run with the same settings has found."""
+    if output is None or not output.exists():
+        return []
+    try:
+        saved = json.loads(output.read_text(encoding="utf-8"))
+        known, found = saved["settings"], saved["found"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{output} is not a file of intervals; choose another name") from None
+    if known != settings:
+        raise InputError(f"{output} holds a run with other settings; choose another name or remove it")
+    return list(found)
+
+
+def judge_intervals(arms: Mapping[str, Arm], found: Found, seconds: Mapping[str, float]) -> Comparison:
+    """Width, coverage and score of each model."""
+    scores, errors = {}, {}
+    for name in ARMS:
+        ends = {key: [one[name][key] for one in found] for key in ("mu", "low", "high")}
+        scores[name] = score_intervals(*map(np.concatenate, ends.values()))
+        each = [score_intervals(*one) for one in zip(*ends.values(), strict=True)]
+        root = max(len(each) - 1, 1) ** 0.5
+        width, coverage = (float(np.std([e[i] for e in each]) / root) for i in (0, 1))
+        errors[name] = width, coverage
+    templates = arms["profiled"].templates
+    noise = 0.0 if templates.variance is None else float(templates.variance.sum() / templates.b.sum())
+    return Comparison(scores, errors, {name: arm.expected for name, arm in arms.items()}, noise, seconds)
 
 
 def compare(
@@ -256,7 +246,7 @@ def compare(
     Parameters
     ----------
     events : Events
-        As `load` or `from_higgsml` give them. They are split at random: 15 % train, 10 % choose categories, 35 % fill
+        As `load` gives them. They are split at random: 15 % train, 10 % choose categories, 35 % fill
         templates, 40 % make experiments. The last two should be many times what an experiment has.
     output : path, optional
         JSON file with every interval; it is written after each set, and a run that broke off resumes there.
@@ -277,7 +267,8 @@ def compare(
     """
     if events.process is None:
         raise InputError("these events have no processes, which the nuisances need")
-    run = Run.read(output, {"sets": sets, "experiments": experiments, "seed": random_state, "n_events": len(events)})
+    settings = {"sets": sets, "experiments": experiments, "seed": random_state, "n_events": len(events)}
+    read_intervals(output, settings)  # refuses another run's file before anything is trained
     started = time.perf_counter()
     *parts, test = split_events(events, random_state)
     train, choose, fill = (vary(part, seed=k) for k, part in enumerate(parts))
@@ -286,10 +277,9 @@ def compare(
     )
     arms = make_arms(train, choose, fill, model, n_categories)
     between = time.perf_counter()
-    for _ in run.missing(arms, test, verbose):
-        pass
+    found = fit_experiments(arms, test, settings, output, verbose)
     seconds = {"training and templates": between - started, "experiments": time.perf_counter() - between}
-    return run.judge(arms, seconds)
+    return judge_intervals(arms, found, seconds)
 
 
 def split_events(events: Events, seed: int) -> list[Events]:

@@ -1,4 +1,4 @@
-"""The six nuisances of the FAIR-Universe challenge, applied to measured columns; derived columns follow.
+"""Events of the FAIR-Universe challenge: its six nuisances, applied to measured columns, and pseudo-experiments.
 
 Scales of energies move the missing transverse momentum by the opposite of what they add, as in a real detector. The
 selection is applied after them, because events enter and leave it.
@@ -6,19 +6,23 @@ selection is applied after them, because events enter and leave it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from fivesigma._types import AnyArray, Array
+from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.datasets.events import Events
+from fivesigma.datasets.htautau import make_htautau
 from fivesigma.datasets.htautau.kinematics import DERIVED, MEASURED, derive
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.datasets.load import column_names, load_events
+from fivesigma.errors import InputError
 
-__all__ = ["FEATURES", "NUISANCES", "Nuisances", "draw_nuisances", "from_higgsml", "move_events"]
-
+MISSING = -25.0  # what the challenge's file has in place of NaN
+MU_RANGE = (0.1, 3.0)
+SCALES = {"ttbar_scale": "ttbar", "diboson_scale": "diboson"}  # nuisances that scale one process
 TAU_MASS = 0.8  # GeV, visible
 MIN_TAU, MIN_LEPTON, MIN_JET = 26.0, 20.0, 26.0  # GeV, after the energy scales
 MAX_SOFT = 5.0  # GeV
@@ -55,11 +59,6 @@ class Nuisances(NamedTuple):
     diboson_scale: float = 1.0
     bkg_scale: float = 1.0
 
-    def factors(self, process: object) -> float:
-        """Factor of the yield of one background process."""
-        own = {"ttbar": self.ttbar_scale, "diboson": self.diboson_scale}
-        return self.bkg_scale * own.get(str(process), 1.0)
-
 
 #: Mean, width and bounds of the nuisances that are Gaussian; the logarithm of soft_met is a Gaussian of width one.
 NUISANCES: Mapping[str, tuple[float, float, float, float]] = {
@@ -72,15 +71,7 @@ NUISANCES: Mapping[str, tuple[float, float, float, float]] = {
 
 
 def draw_nuisances(rng: np.random.Generator) -> Nuisances:
-    """Draw all nuisances of one pseudo-experiment, as the challenge does.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fivesigma.fair_universe import draw_nuisances
-    >>> 0.9 <= draw_nuisances(np.random.default_rng(0)).tes <= 1.1
-    True
-    """
+    """Draw all nuisances of one pseudo-experiment, as the challenge does."""
     drawn = {name: min(max(rng.normal(mean, width), low), high) for name, (mean, width, low, high) in NUISANCES.items()}
     return Nuisances(soft_met=min(rng.lognormal(0.0, 1.0), MAX_SOFT), **drawn)
 
@@ -104,9 +95,8 @@ def move_events(events: Events, nuisances: Nuisances, rng: np.random.Generator |
 
     Examples
     --------
-    >>> from fivesigma.datasets import make_htautau
-    >>> from fivesigma.fair_universe import Nuisances, from_higgsml, move_events
-    >>> events = from_higgsml(make_htautau(2000))
+    >>> from fivesigma.fair_universe import Nuisances, load, move_events
+    >>> events = load("toy:2000")
     >>> louder = move_events(events, Nuisances(tes=1.05))
     >>> len(louder) > len(move_events(events, Nuisances()))
     True
@@ -116,12 +106,21 @@ def move_events(events: Events, nuisances: Nuisances, rng: np.random.Generator |
     selected = (columns["PRI_had_pt"] >= MIN_TAU) & (columns["PRI_lep_pt"] >= MIN_LEPTON)
     columns = _derive(_remove_soft_jets({name: values[selected] for name, values in columns.items()}))
     kept = events[selected]
-    weight = kept.weight
-    if kept.process is not None:
-        names, codes = np.unique(kept.process.astype(str), return_inverse=True)
-        factor = np.array([nuisances.factors(name) for name in names])[codes]
-        weight = weight * np.where(kept.is_signal, 1.0, factor)
+    weight = kept.weight * _yield_factor(nuisances, _scaled_rows(kept), len(kept))
     return replace(kept, X=_table(columns), weight=weight, feature_names=FEATURES)
+
+
+def _scaled_rows(events: Events) -> dict[str, BoolArray]:
+    """Rows that each nuisance of a yield scales."""
+    process = np.asarray(events.process)  # of no process if there are none
+    return {"bkg_scale": ~events.is_signal} | {name: process == own for name, own in SCALES.items()}
+
+
+def _yield_factor(nuisances: Nuisances, rows: Mapping[str, BoolArray], n: int) -> Array:
+    factor = np.ones(n)
+    for name, members in rows.items():
+        factor[members] *= getattr(nuisances, name)
+    return factor
 
 
 def _table(columns: Mapping[str, Array]) -> AnyArray:
@@ -169,32 +168,107 @@ def _derive(columns: dict[str, Array]) -> dict[str, Array]:
 
 
 def from_higgsml(events: Events) -> Events:
-    """Bring events with the columns of 2014 into the challenge's form: its names and its processes.
+    """Bring events with the columns of 2014 into the challenge's form: its names and its processes, before a selection.
 
-    Parameters
-    ----------
-    events : Events
-        With the measured columns of the 2014 challenge, as `make_htautau` and `fivesigma.higgsml.load` give them.
-
-    Returns
-    -------
-    Events
-        With `FEATURES`, before the selection, which `move_events` applies. Both production modes are called htautau.
-        The likelihood mass and the sum of transverse energies are left out, because they cannot be computed again
-        after an energy scale.
-
-    Examples
-    --------
-    >>> from fivesigma.datasets import make_htautau
-    >>> from fivesigma.fair_universe import from_higgsml
-    >>> len(from_higgsml(make_htautau(200, random_state=0)).feature_names)
-    28
+    Both production modes are called htautau. The likelihood mass and the sum of transverse energies are left out: they
+    cannot be computed again after an energy scale.
     """
-    known = dict.fromkeys(events.feature_names)
-    for name in (name for name in MEASURED if name not in (*known, *_LEFT_OUT)):
-        raise InputError(f"these events have no column {name!r}{did_you_mean(name, known)}")
     measured = {_renamed(name): events.column(name).astype(np.float64) for name in MEASURED if name not in _LEFT_OUT}
     process = events.process
     if process is not None:
         process = np.where(events.is_signal, "htautau", process.astype(str))
     return replace(events, X=_table(_derive(measured)), feature_names=FEATURES, process=process)
+
+
+def load(data: str | os.PathLike[str], *, luminosity: float = 1.0, random_state: int = 0) -> Events:
+    """Read events of the challenge, or such as can stand for them.
+
+    Parameters
+    ----------
+    data : path or str
+        The challenge's Parquet file, FAIR_Universe_HiggsML_data.parquet (28 features, weights, labels,
+        detailed_labels); a Parquet or CSV file with the columns of 2014 and processes; or ``"toy:N"`` for N events of
+        `make_htautau`.
+    luminosity : float, default=1.0
+        Factor of all weights.
+    random_state : int, default=0
+        Seed of the toy.
+
+    Returns
+    -------
+    Events
+        With `FEATURES` and processes: htautau is the signal; ztautau, ttbar and diboson, or wjets in the toy.
+
+    Examples
+    --------
+    >>> from fivesigma.fair_universe import load
+    >>> len(load("toy:500"))
+    500
+    """
+    name = str(data)
+    if name.startswith("toy:"):
+        number = name.removeprefix("toy:")
+        if not number.isdecimal():
+            raise InputError(f"a toy needs a number of events, such as toy:400000; got {name!r}")
+        events = from_higgsml(make_htautau(int(number), random_state=random_state))
+    elif "PRI_had_pt" in column_names(data):
+        events = load_events(
+            data,
+            features=list(FEATURES),
+            label="labels",
+            signal=1,
+            weight="weights",
+            process="detailed_labels",
+            ids=None,
+            missing=MISSING,
+        )
+    else:
+        events = from_higgsml(load_events(data, signal="s", weight="Weight", process="Process"))
+    return replace(events, weight=luminosity * events.weight)
+
+
+def make_experiments(
+    events: Events, mu: float, n: int, random_state: int | np.random.Generator = 0
+) -> Iterator[tuple[Events, Nuisances]]:
+    """Draw pseudo-experiments from simulated events.
+
+    Parameters
+    ----------
+    events : Events
+        Test events with `FEATURES` and processes; weights are the expected counts at mu = 1.
+    mu : float
+        Signal strength.
+    n : int
+        How many.
+    random_state : int or numpy Generator, default=0
+        Seed.
+
+    Yields
+    ------
+    events : Events
+        Each event is taken as often as a Poisson number with its expected count, then moved by nuisances that are drawn
+        anew; all weights are one.
+    nuisances : Nuisances
+        What was drawn.
+
+    Examples
+    --------
+    >>> from fivesigma.fair_universe import load, make_experiments
+    >>> events = load("toy:2000").scaled_to(s=20.0, b=200.0)
+    >>> drawn, nuisances = next(make_experiments(events, mu=1.0, n=1, random_state=1))
+    >>> 150 < len(drawn) < 300
+    True
+    """
+    if not mu >= 0:
+        raise InputError(f"mu must be >= 0, got {mu!r}")
+    if events.process is None:
+        raise InputError("these events have no processes, which the scales of yields need")
+    rng = np.random.default_rng(random_state)
+    rows = _scaled_rows(events)
+    for _ in range(n):
+        nuisances = draw_nuisances(rng)
+        expected = events.weight * np.where(events.is_signal, mu, _yield_factor(nuisances, rows, len(events)))
+        drawn = events[np.repeat(np.arange(len(events)), rng.poisson(np.maximum(expected, 0.0)))]
+        # Yields have their factors already; what is left moves momenta.
+        moved = nuisances._replace(ttbar_scale=1.0, diboson_scale=1.0, bkg_scale=1.0)
+        yield move_events(replace(drawn, weight=np.ones(len(drawn))), moved, rng), nuisances

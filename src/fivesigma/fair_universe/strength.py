@@ -1,4 +1,4 @@
-"""A binned fit of the signal strength mu and the pulls, for many pseudo-experiments at once."""
+"""A binned fit of the signal strength mu and the pulls, for many pseudo-experiments at once, and what it is worth."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fivesigma.likelihood.profile import Counts, profile
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.yields import class_sums
 
-__all__ = ["Interval", "Templates"]
-
+LEVEL = 0.6827
 _MU_MAX = 20.0
 _LEAST_BACKGROUND = 0.05  # share of the background that a negative mu leaves in every category
 _EMPTY = 1e-9  # a count in place of zero, whose logarithm does not matter
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 _SEARCH_STEPS = 40  # the bracket of the minimum shrinks by 4e9
 _ROOT_STEPS = 50
+_OFFSET = 0.001  # of the width, in the challenge's score
 
 
 class Interval(NamedTuple):
@@ -41,8 +41,8 @@ class Templates:
     ----------
     s, b : arrays of shape (n_categories,)
         Signal at mu = 1, and background.
-    up_s, down_s, up_b, down_b : arrays of shape (n_nuisances, n_categories)
-        Shifts of both.
+    shifts_s, shifts_b : arrays of shape (2, n_nuisances, n_categories), optional
+        How far each nuisance moves both, up and down; by default there are no nuisances.
     variance : array of shape (n_categories,), optional
         Sum of the squared weights of the background, for the statistics of the simulation.
 
@@ -50,26 +50,18 @@ class Templates:
     --------
     >>> import numpy as np
     >>> from fivesigma.fair_universe import Templates
-    >>> none = np.zeros((0, 1))
-    >>> counting = Templates(np.array([50.0]), np.array([100.0]), none, none, none, none)
-    >>> found = counting.fit([[150.0]])
+    >>> found = Templates(np.array([50.0]), np.array([100.0])).fit([[150.0]])
     >>> bool(abs(found.mu[0] - 1) < 1e-6), bool(abs(found.high[0] - found.mu[0] - 150**0.5 / 50) < 0.01)
     (True, True)
     """
 
     s: Array
     b: Array
-    up_s: Array
-    down_s: Array
-    up_b: Array
-    down_b: Array
+    shifts_s: Array | None = None
+    shifts_b: Array | None = None
     variance: Array | None = None
 
     def __post_init__(self) -> None:
-        shape = (len(self.up_s), self.s.size)
-        for name in ("up_s", "down_s", "up_b", "down_b"):
-            if getattr(self, name).shape != shape:
-                raise InputError(f"{name} must have the shape {shape}, got {getattr(self, name).shape}")
         if not (self.b > 0).all():
             raise InputError(f"every category needs background, got {self.b.min():g} in one; ask for fewer categories")
 
@@ -77,23 +69,21 @@ class Templates:
     def of(cls, shifts: YieldShifts) -> Self:
         """Templates of filled categories."""
         b, variance = class_sums(shifts.nominal, signal=False)
-        up_s, down_s, up_b, down_b = (
-            np.array([pair[side] for pair in shifts.shifts_of(signal=signal)]).reshape(-1, b.size)
-            for signal in (True, False)
-            for side in (0, 1)
+        shifts_s, shifts_b = (
+            np.reshape(shifts.shifts_of(signal=signal), (-1, 2, b.size)).swapaxes(0, 1) for signal in (True, False)
         )
-        return cls(shifts.yields(signal=True), b, up_s, down_s, up_b, down_b, variance)
+        return cls(shifts.yields(signal=True), b, shifts_s, shifts_b, variance)
 
     def without_nuisances(self) -> Templates:
         """The same counts as if nothing moved them."""
-        none = np.zeros((0, self.s.size))
-        return replace(self, up_s=none, down_s=none, up_b=none, down_b=none)
+        return replace(self, shifts_s=None, shifts_b=None)
 
     def objective(self, counts: Array, mu: Array) -> Array:
         """F of each experiment, a row of counts, at its mu, profiled over the pulls."""
-        at = mu[:, None]
-        m = at * self.s + self.b
-        up, down = (at[:, None] * s + b for s, b in ((self.up_s, self.up_b), (self.down_s, self.down_b)))
+        m = mu[:, None] * self.s + self.b
+        none = np.zeros((2, 0, self.s.size))
+        of_s, of_b = (none if shifts is None else shifts for shifts in (self.shifts_s, self.shifts_b))
+        up, down = (mu[:, None, None] * s + b for s, b in zip(of_s, of_b, strict=True))
         relative = None if self.variance is None else self.variance / (m * m)
         return profile(Counts(counts, m, up, down, relative)).objective
 
@@ -142,3 +132,41 @@ class Templates:
             if np.abs(outside - inside).max() < 1e-6:
                 break
         return (inside + outside) / 2
+
+
+class Score(NamedTuple):
+    """Mean width of the intervals, their coverage, and the challenge's score (larger is better)."""
+
+    width: float
+    coverage: float
+    score: float
+    n: int
+
+
+def score_intervals(mu: ArrayLike, low: ArrayLike, high: ArrayLike) -> Score:
+    """Judge 68 % intervals as the challenge does.
+
+    The score is -log((width + 0.001) f(coverage)). The penalty f is one within two standard errors of 68.27 %; beyond
+    it grows with the fourth power of the distance below, and with the third above.
+
+    Parameters
+    ----------
+    mu, low, high : array-like of shape (n_experiments,)
+        The truth, and the ends of each interval.
+
+    Examples
+    --------
+    >>> from fivesigma.fair_universe import score_intervals
+    >>> found = score_intervals([1.0, 1.0, 1.0], [0.5, 0.8, 1.1], [1.5, 1.2, 2.0])
+    >>> round(found.width, 3), round(found.coverage, 3), round(found.score, 3)
+    (0.767, 0.667, 0.264)
+    """
+    truth, left, right = (np.asarray(values, dtype=np.float64) for values in (mu, low, high))
+    if not truth.shape == left.shape == right.shape or truth.size == 0:
+        raise InputError(f"mu, low and high must be alike, got shapes {truth.shape}, {left.shape}, {right.shape}")
+    width = float(np.mean(right - left))
+    coverage = float(np.mean((left <= truth) & (truth <= right)))
+    error = float(np.sqrt(LEVEL * (1 - LEVEL) / truth.size))
+    beyond = max(abs(coverage - LEVEL) / error - 2, 0.0)  # in standard errors
+    penalty = 1 + beyond ** (4 if coverage < LEVEL else 3)
+    return Score(width, coverage, -float(np.log((width + _OFFSET) * penalty)), truth.size)

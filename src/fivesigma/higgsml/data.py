@@ -103,7 +103,7 @@ class ChallengeEvents(Events):
         """
         members = np.asarray(self.kaggle_set == name, dtype=bool)
         if not members.any():
-            raise InputError(f"these events have no set {name!r}; they have {_listed(self.sets)}")
+            raise InputError(f"these events have no set {name!r}; they have {list_sets(self.sets)}")
         part = self[members]
         return replace(part, weight=rescale(part.weight, part.is_signal, TOTALS)) if part.labelled else part
 
@@ -113,7 +113,7 @@ class ChallengeEvents(Events):
         notes = [f"note: {note}" for note in self.notes]
         more = ("features", ", ".join(self.feature_names))
         if not self.labelled:
-            return Summary(head, notes=[f"sets {_listed(self.sets)}, no labels", *notes], more=more)
+            return Summary(head, notes=[f"sets {list_sets(self.sets)}, no labels", *notes], more=more)
         signal, rows = self.is_signal, []
         for name in self.sets:
             parts = [self.weight[(self.kaggle_set == name) & members] for members in (signal, ~signal)]
@@ -188,31 +188,25 @@ def _read(path: str | os.PathLike[str]) -> tuple[ChallengeEvents, dict[str, int]
     )
     sets, original = np.full(len(events), next(iter(expected))), None
     if keep:
-        sets, original = _checked(events, Path(path).name)
+        sets, original = events.kept["KaggleSet"], events.kept["OriginalWeight"]
+        _check(sets, np.isin(sets.astype(str), list(CERN.events)), "KaggleSet", "t, b, v or u", Path(path).name)
+        _check(original, np.isfinite(original), "Weight", "a number", Path(path).name)
     same = {field.name: getattr(events, field.name) for field in fields(Events)}
     same |= {"kept": {}, "columns": None if events.columns is None else replace(events.columns, keep=())}
     return ChallengeEvents(**same, kaggle_set=sets, original_weight=original), expected
 
 
-def _checked(events: Events, name: str) -> tuple[AnyArray, Array]:
-    sets, original = events.kept["KaggleSet"], events.kept["OriginalWeight"]
-    known = np.isin(sets.astype(str), list(CERN.events))
-    for column, values, right, what in (
-        ("KaggleSet", sets, known, "t, b, v or u"),
-        ("Weight", original, np.isfinite(original), "a number"),
-    ):
-        if not right.all():
-            row = int(np.argmin(right))
-            seen = repr(values.tolist()[row])
-            raise InputError(f"{column} is {seen} in row {row + 1:,} of {name}; it must be {what}")
-    return sets, original
+def _check(values: AnyArray, right: BoolArray, column: str, what: str, name: str) -> None:
+    if not right.all():
+        row = int(np.argmin(right))
+        raise InputError(f"{column} is {values.tolist()[row]!r} in row {row + 1:,} of {name}; it must be {what}")
 
 
 def _difference(events: ChallengeEvents, expected: Mapping[str, int]) -> str | None:
     """How the events differ from the full file, in half a sentence."""
     if events.sets != dict(expected):
         full = sum(expected.values())
-        return f"it has {len(events):,} events ({_listed(events.sets)}), not {full:,} ({_listed(expected)})"
+        return f"it has {len(events):,} events ({list_sets(events.sets)}), not {full:,} ({list_sets(expected)})"
     if not events.labelled:
         return None
     signal = events.is_signal
@@ -230,11 +224,11 @@ def _difference(events: ChallengeEvents, expected: Mapping[str, int]) -> str | N
 def _as_sample(events: ChallengeEvents) -> ChallengeEvents:
     """Give a sample its test sets if it has none, and scale each set to the yields."""
     signal, sets = events.is_signal, events.kaggle_set
-    notes = [f"A sample of {len(events):,} events ({_listed(events.sets)}); the full file has {CERN.total:,}."]
+    notes = [f"A sample of {len(events):,} events ({list_sets(events.sets)}); the full file has {CERN.total:,}."]
     scaled = [name for name in "tbv" if name in events.sets]
     if not events.in_test.any():
         scaled, sets = list("tbv"), _deal(signal, sets)
-        dealt = _listed(replace(events, kaggle_set=sets).sets)
+        dealt = list_sets(replace(events, kaggle_set=sets).sets)
         notes.append(f"It has no test events, so its training events are dealt to train and test within it: {dealt}.")
     weight = events.weight.copy()
     for name in scaled:
@@ -258,5 +252,6 @@ def _deal(signal: BoolArray, sets: AnyArray) -> AnyArray:
     return out
 
 
-def _listed(sets: Mapping[str, int]) -> str:
+def list_sets(sets: Mapping[str, int]) -> str:
+    """Sets and how many events each has, in words."""
     return ", ".join(f"{name} {count:,}" for name, count in sets.items())

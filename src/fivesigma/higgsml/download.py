@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import fivesigma
 from fivesigma._tools.extras import need
+from fivesigma._tools.files import refuse_special
 from fivesigma.errors import InputError, shortened
 from fivesigma.higgsml.data import load
 
@@ -104,8 +105,7 @@ def _target(path: Path) -> Path:
         path /= FILE
     if not path.name.lower().endswith(_ENDING):
         raise InputError(f"{path.name} does not end in {_ENDING}, as the challenge's file does")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
+    refuse_special(path)
     return path
 
 

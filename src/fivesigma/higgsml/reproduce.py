@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import write_text
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.blend import Blend
 from fivesigma.challenge import B_REG
@@ -28,7 +28,7 @@ from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.pool import CascadePool
 from fivesigma.estimators.retrained import CascadeClassifier
-from fivesigma.higgsml.data import ChallengeEvents
+from fivesigma.higgsml.data import ChallengeEvents, list_sets
 from fivesigma.higgsml.features import MOMENTA
 from fivesigma.higgsml.submission import write_submission
 from fivesigma.learners import default_regressor
@@ -79,10 +79,6 @@ def _boosted(n: int, effort: float, *, cascade: bool) -> Members:
     return [(f"{name}-{k}", GrownCascadeClassifier(cascade=cascade, **shared)) for k in range(1, n + 1)]
 
 
-def _plain(_columns: Sequence[str], effort: float) -> Members:
-    return _boosted(1, effort, cascade=False)
-
-
 def _paper_ten(_columns: Sequence[str], effort: float) -> Members:
     return [*_boosted(5, effort, cascade=False), *_boosted(5, effort, cascade=True)]
 
@@ -122,7 +118,7 @@ def _scaled(n: int, effort: float) -> int:
 
 
 RECIPES = (
-    Recipe("plain", "one plain XGBoost model of 500 trees", 0.25, "even", _plain),
+    Recipe("plain", "one plain XGBoost model of 500 trees", 0.25, "even", lambda _, e: _boosted(1, e, cascade=False)),
     Recipe("paper-ten", "five plain and five grown XGBoost models of 500 trees", 0.25, "even", _paper_ten),
     Recipe("paper-full", f"retrained and grown cascades {_BESIDE}", 0.25, "even", _paper_full),
     Recipe("best", "a net and decomposed trees, bagged over five folds, weights fitted", 5, "fit", _best),
@@ -234,7 +230,12 @@ def reproduce(
     """
     start = time.perf_counter()
     summary = recipe.summary + (f", {QUICK:.0%} of the trees and epochs" if quick else "")
-    _check_sets(data)
+    if "t" not in data.sets or not any(name in data.sets for name in SETS):
+        raise InputError(
+            "a recipe needs training events (set t) and test events with labels (set b or v), and these are "
+            f"{list_sets(data.sets)}; use the CERN file, or training events with sample=True (--sample), which splits "
+            "them"
+        )
     _check_folder(folder, summary)
     folder.mkdir(parents=True, exist_ok=True)
     effort = QUICK if quick else 1.0
@@ -257,21 +258,9 @@ def reproduce(
         time.perf_counter() - start,
         [_score(seed, run, data, test_sets) for seed, run in zip(seeds, runs, strict=True)],
     )
-    with written_whole(folder / RESULTS) as beside:
-        beside.write_text(json.dumps(asdict(results), indent=2, allow_nan=False) + "\n")
-    with written_whole(folder / TABLE) as beside:
-        beside.write_text(f"{results}\n")
+    write_text(folder / RESULTS, json.dumps(asdict(results), indent=2, allow_nan=False) + "\n")
+    write_text(folder / TABLE, f"{results}\n")
     return results
-
-
-def _check_sets(data: ChallengeEvents) -> None:
-    """Refuse before training what could not be scored after it."""
-    if "t" not in data.sets or not any(name in data.sets for name in SETS):
-        seen = ", ".join(f"{name} {count:,}" for name, count in data.sets.items())
-        raise InputError(
-            f"a recipe needs training events (set t) and test events with labels (set b or v), and these are {seen}; "
-            "use the CERN file, or training events with sample=True (--sample), which splits them"
-        )
 
 
 def _check_folder(folder: Path, summary: str) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import gzip
 import operator
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import Any
 
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_with_digest
+from fivesigma._tools.files import refuse_special, written_with_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.events import Events
@@ -58,8 +56,7 @@ def write_simulated(path: str | os.PathLike[str], n_events: int = CERN.total, *,
     path, n_events = Path(path), operator.index(n_events)
     if not path.name.lower().endswith((".csv", ".csv.gz")):
         raise InputError(f"{path.name} ends in neither .csv nor .csv.gz, the formats of the challenge")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
+    refuse_special(path)
     if n_events < _FEWEST:
         raise InputError(f"n_events must be at least {_FEWEST:,}, so that every set has both classes, got {n_events}")
     events = make_htautau(n_events, random_state)
@@ -67,8 +64,13 @@ def write_simulated(path: str | os.PathLike[str], n_events: int = CERN.total, *,
     sets = _allot(events.is_signal, CERN.scaled(n_events), rng)
     # As in the CERN file: training events, then the test events of both sets mixed, then the unused.
     order = np.argsort(np.select([sets == "t", sets == "u"], [0, 2], 1), kind="stable")
-    with written_with_digest(path) as beside, _opened(beside, compressed=path.suffix.lower() == ".gz") as file:
-        _write(events, sets, _kaggle_weight(events, sets), order, file)
+    with written_with_digest(path) as beside, beside.open("wb") as file:
+        if path.suffix.lower() == ".gz":
+            # No time and no name inside, so that the same events are the same bytes.
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+                _write(events, sets, order, packed)
+        else:
+            _write(events, sets, order, file)
     return path
 
 
@@ -93,19 +95,8 @@ def _kaggle_weight(events: Events, sets: AnyArray) -> Array:
     return weight
 
 
-@contextmanager
-def _opened(path: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
-    with path.open("wb") as file:
-        if not compressed:
-            yield file
-            return
-        # No time and no name inside, so that the same events are the same bytes.
-        with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-            yield cast("IO[bytes]", packed)
-
-
-def _write(events: Events, sets: AnyArray, kaggle_weight: Array, order: IntArray, file: IO[bytes]) -> None:
-    pl = need("polars")
+def _write(events: Events, sets: AnyArray, order: IntArray, file: Any) -> None:
+    pl, kaggle_weight = need("polars"), _kaggle_weight(events, sets)
     for start in range(0, len(order), _PIECE):
         rows = order[start : start + _PIECE]
         X = np.where(np.isnan(events.X[rows]), np.float32(MISSING), events.X[rows]).round(3)

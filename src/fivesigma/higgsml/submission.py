@@ -120,8 +120,6 @@ def write_submission(
     path = Path(path)
     if path.suffix.lower() != ".csv":
         raise InputError(f"{path.name} does not end in .csv, the format of a submission")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} to")
     names, values = np.asarray(ids), np.asarray(score, dtype=np.float64)
     if names.ndim != 1 or names.dtype.kind not in "iu" or np.unique(names).size != names.size:
         raise InputError("ids must be whole numbers, one per event, each once")
@@ -229,19 +227,31 @@ def _is_challenge(events: ChallengeEvents) -> bool:
 
 def _read(path: Path, events: ChallengeEvents) -> tuple[IntArray, BoolArray]:
     """Identifiers of a submission that obeys the rules, and which of them are class s."""
-    source = source_of(path)
+    source, file = source_of(path), path.name
     if tuple(source.names) != COLUMNS:
         seen = ",".join(map(str, source.names))
-        raise InputError(f"the header of {path.name} must be {','.join(COLUMNS)}; it is {seen[:80]}")
+        raise InputError(f"the header of {file} must be {','.join(COLUMNS)}; it is {seen[:80]}")
     read = read_columns(source, dict.fromkeys(COLUMNS, "value"))
-    ids = _whole(read["EventId"], "EventId", path.name)
-    _check_ids(ids, events, path.name)
-    _check_ranks(_whole(read["RankOrder"], "RankOrder", path.name), path.name)
+    ids, rank = (_whole(read[name], name, file) for name in COLUMNS[:2])
+    _refuse_repeated(ids, "every EventId must appear once", file)
+    in_test, of_all = events.in_test, np.asarray(events.ids)
+    known = np.isin(ids, of_all[in_test])
+    if not known.all():
+        row = int(np.argmin(known))
+        other = np.asarray(events.kaggle_set)[of_all == ids[row]]
+        why = f"is of set {other[0]}, not of b or v" if other.size else "is not in the data"
+        raise InputError(f"EventId {ids[row]} in {_line(row, file)} {why}")
+    missing = np.setdiff1d(of_all[in_test], ids)
+    if missing.size:
+        raise InputError(
+            f"{file} must have all {in_test.sum():,} events of sets b and v; {missing.size:,} are missing, the first "
+            f"is EventId {missing[0]}"
+        )
+    rule = f"RankOrder must be 1 to {rank.size:,}, each once"
+    _refuse_first((rank < 1) | (rank > rank.size), rank, rule, file)
+    _refuse_repeated(rank, rule, file)
     classes = read["Class"].astype(str)
-    wrong = (classes != "s") & (classes != "b")
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(f"Class must be s or b; {_line(row, path.name)} has {str(read['Class'][row])!r}")
+    _refuse_first(~np.isin(classes, ["s", "b"]), classes, "Class must be s or b", file)
     return ids, np.asarray(classes == "s")
 
 
@@ -250,65 +260,34 @@ def _line(row: int, name: str) -> str:
     return f"line {row + 2:,} of {name}"
 
 
+def _refuse_first(wrong: BoolArray, values: AnyArray, rule: str, file: str) -> None:
+    """Name the first line that breaks a rule."""
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"{rule}; {_line(row, file)} has {values.tolist()[row]!r}")
+
+
+def _refuse_repeated(values: IntArray, rule: str, file: str) -> None:
+    """Name the first line with a value that was there before, and where it was."""
+    again = np.ones(values.size, dtype=np.bool_)
+    again[np.unique(values, return_index=True)[1]] = False
+    if again.any():
+        row = int(np.argmax(again))
+        first = int(np.argmax(values == values[row]))
+        raise InputError(f"{rule}; {values[row]} is in line {first + 2:,} and in {_line(row, file)}")
+
+
 def _whole(column: AnyArray, name: str, file: str) -> IntArray:
-    """Whole numbers, or the first line that has none."""
-    if column.dtype.kind not in "iuf" and column.size:
-        text = [str(value) for value in column.tolist()]
-        column = np.array([float(value) if value.lstrip("-").isdecimal() else np.nan for value in text])
+    """Whole numbers; a cell that holds something else is refused."""
+    if column.dtype.kind in "iuf":
+        numbers = column.astype(np.float64)
     else:
-        text = []
-    if column.dtype.kind == "f":
-        whole = (column == np.floor(column)) & (np.abs(column) < 2**53)
-        if not whole.all():
-            row = int(np.argmin(whole))
-            seen = text[row] if text else f"{column[row]:g}"
-            raise InputError(f"{name} must be a whole number; {_line(row, file)} has {seen!r}")
-    return column.astype(np.int64)
-
-
-def _check_ids(ids: IntArray, events: ChallengeEvents, file: str) -> None:
-    wanted = np.asarray(events.ids)[events.in_test]
-    again = _first_repeated(ids)
-    if again is not None:
-        raise InputError(
-            f"every EventId must appear once; {ids[again[1]]} is in line {again[0] + 2:,} and in "
-            f"{_line(again[1], file)}"
-        )
-    known = np.isin(ids, wanted)
-    if not known.all():
-        row = int(np.argmin(known))
-        other = np.asarray(events.kaggle_set)[np.asarray(events.ids) == ids[row]]
-        why = f"is of set {other[0]}, not of b or v" if other.size else "is not in the data"
-        raise InputError(f"EventId {ids[row]} in {_line(row, file)} {why}")
-    if ids.size < wanted.size:
-        missing = np.setdiff1d(wanted, ids)
-        raise InputError(
-            f"{file} must have all {wanted.size:,} events of sets b and v; {missing.size:,} are missing, the first "
-            f"is EventId {missing[0]}"
-        )
-
-
-def _check_ranks(rank: IntArray, file: str) -> None:
-    outside = (rank < 1) | (rank > rank.size)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise InputError(f"RankOrder must be 1 to {rank.size:,}, each once; {_line(row, file)} has {rank[row]}")
-    again = _first_repeated(rank)
-    if again is not None:
-        raise InputError(
-            f"RankOrder must be 1 to {rank.size:,}, each once; {rank[again[1]]} is in line {again[0] + 2:,} and in "
-            f"{_line(again[1], file)}"
-        )
-
-
-def _first_repeated(values: IntArray) -> tuple[int, int] | None:
-    """Rows of the first value that was there before, and of where it was."""
-    order = np.argsort(values, kind="stable")
-    same = np.flatnonzero(values[order[1:]] == values[order[:-1]])
-    if same.size == 0:
-        return None
-    k = same[np.argmin(order[same + 1])]
-    return int(order[k]), int(order[k + 1])
+        text = [str(value) for value in column.tolist()]
+        numbers = np.array([float(value) if value.lstrip("-").isdecimal() else np.nan for value in text])
+    whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < 2**53)
+    if not whole.all():
+        _refuse_first(~whole, column.astype(str), f"{name} must be a whole number", file)
+    return numbers.astype(np.int64)
 
 
 class Place(NamedTuple):

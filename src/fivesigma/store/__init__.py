@@ -14,14 +14,12 @@ from fivesigma.store.archive import (
     MANIFEST,
     check_target,
     file_entry,
-    open_archive,
-    read_files,
+    read_archive,
     read_manifest,
     render,
     write_archive,
 )
-from fivesigma.store.codecs import CODECS, STORABLE
-from fivesigma.store.codecs.estimators import ends_in_ours
+from fivesigma.store.codecs import CODECS, STORABLE, ends_in_ours
 from fivesigma.store.migrations import FORMAT, migrate
 from fivesigma.store.packing import Packer, Unpacker
 from fivesigma.store.probe import check_probe, rehearse, score_probe
@@ -162,9 +160,8 @@ def _read(path: Path, *, allow_pickle: bool) -> tuple[Any, dict[str, Any]]:
     for left in range(_REPLACED, -1, -1):
         seen = _identity(path)
         try:
-            archive = open_archive(path)
-            content = read_manifest(archive, str(path))
-            files = read_files(archive, content, str(path))
+            files = read_archive(path)
+            content = read_manifest(files, str(path))
             break
         except StoreError:
             if not left or _identity(path) == seen:

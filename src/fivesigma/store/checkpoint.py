@@ -138,42 +138,42 @@ class Checkpoint:
         path = self.folder / _NAME
         if not path.exists() and not path.is_symlink():
             return None
-        try:
-            manifest = _parsed(_content(path, _MOST), self.folder)
-            run, state, entries = manifest["run"], manifest["state"], manifest["files"]
-        except InputError:
-            raise
-        except Exception as err:  # whatever a file that is none raises
-            raise InputError(f"{path} cannot be read ({one_line(err)}); remove the folder to start anew") from err
+        with self.resuming():
+            text = _content(path, _MOST)
+            manifest = json.loads(text)
+            number = manifest["format"]
+        if number != FORMAT:
+            raise InputError(
+                f"the checkpoint in {self.folder} has format {str(number)[:20]}, and fivesigma {__version__} resumes "
+                f"format {FORMAT}: finish the run with the version that began it, or remove the folder to start anew"
+            )
+        with self.resuming():
+            run, state, entries = _check_digest(manifest, text)
+        versions = f"by other versions of the libraries ({run.get('versions')}; now {self._run.get('versions')})"
         for part, what in (
             ("settings", "of another configuration"),
             ("events", "of other events"),
-            (
-                "versions",
-                f"by other versions of the libraries ({run.get('versions')}; now {self._run.get('versions')})",
-            ),
+            ("versions", versions),
             ("interval", "of another interval"),
         ):
             if run.get(part) != self._run.get(part):
                 raise InputError(f"the checkpoint in {self.folder} is {what}; give another folder or remove it")
-        return state, {name: self._part(name, entry) for name, entry in entries.items()}
+        with self.resuming():
+            return state, {name: self._part(name, entry) for name, entry in entries.items()}
 
-    def _part(self, name: str, entry: Any) -> bytes:
+    def _part(self, name: str, entry: dict[str, Any]) -> bytes:
         """Read one file that the state names, and compare its checksum."""
-        try:
-            digest, n_bytes = entry["sha256"], entry["bytes"]
-            content = _content(self.folder / _file_name(name, entry), n_bytes)
-        except Exception as err:
-            raise InputError(
-                f"{name[:60]} in {self.folder} cannot be read ({one_line(err)}); remove the folder to start anew"
-            ) from err
-        if len(content) != n_bytes or hashlib.sha256(content).hexdigest() != digest:
-            raise InputError(f"{name} in {self.folder} does not match its checksum; remove the folder to start anew")
+        wanted = f"{name}.{entry['sha256'][:16]}"
+        if entry["file"] != wanted or not is_plain_name(wanted):
+            raise ValueError(f"{str(entry['file'])[:60]!r} is not the name of a file of a checkpoint")
+        content = _content(self.folder / wanted, entry["bytes"])
+        if len(content) != entry["bytes"] or hashlib.sha256(content).hexdigest() != entry["sha256"]:
+            raise ValueError(f"{name} does not match its checksum")
         return content
 
     @contextmanager
     def resuming(self) -> Iterator[None]:
-        """Say in a sentence that a state, though it was read, is none of this run."""
+        """Say in a sentence that what was read is no state of this run."""
         try:
             yield
         except Exception as err:
@@ -212,23 +212,14 @@ def _rendered(body: dict[str, Any]) -> bytes:
     return json.dumps({**body, "digest": digest}).encode()
 
 
-def _parsed(text: bytes, folder: Path) -> dict[str, Any]:
-    """Read the text of a state; rendering it again must give the same bytes."""
-    manifest = json.loads(text)
-    number = manifest["format"]
-    if type(number) is not int or number != FORMAT:
-        raise InputError(
-            f"the checkpoint in {folder} has format {str(number)[:20]}, and fivesigma {__version__} resumes format "
-            f"{FORMAT}: finish the run with the version that began it, or remove the folder to start anew"
-        )
+def _check_digest(manifest: dict[str, Any], text: bytes) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Run, state and files of a manifest; rendering it again must give the same bytes."""
     if _rendered({key: value for key, value in manifest.items() if key != "digest"}) != text:
-        raise InputError(
-            f"{_NAME} in {folder} does not match its own digest: it was changed after it was written; remove the "
-            "folder to start anew"
-        )
-    if not all(isinstance(manifest[key], dict) for key in ("run", "state", "files")):
-        raise InputError(f"{_NAME} in {folder} holds no state of a run; remove the folder to start anew")
-    return dict(manifest)
+        raise ValueError(f"{_NAME} does not match its own digest: it was changed after it was written")
+    parts = manifest["run"], manifest["state"], manifest["files"]
+    if not all(isinstance(part, dict) for part in parts):
+        raise ValueError(f"{_NAME} holds no state of a run")
+    return parts
 
 
 def _content(path: Path, most: int) -> bytes:
@@ -237,14 +228,6 @@ def _content(path: Path, most: int) -> bytes:
     if not stat.S_ISREG(info.st_mode) or info.st_size > most:
         raise ValueError(f"{path.name} is no plain file of at most {most:,} bytes")
     return path.read_bytes()
-
-
-def _file_name(name: str, entry: Mapping[str, Any]) -> str:
-    """Name under which `Checkpoint.write` wrote a file; no other is followed."""
-    wanted = f"{name}.{entry['sha256'][:16]}"
-    if entry["file"] != wanted or not is_plain_name(wanted):
-        raise ValueError(f"{str(entry['file'])[:60]!r} is not the name of a file of a checkpoint")
-    return wanted
 
 
 @contextmanager
@@ -265,18 +248,16 @@ def _refuse_if_running(path: Path) -> None:
     except ValueError:
         text = "?"
     pid, _, rest = text.partition(" ")
-    here = rest.partition(" ")[0] == socket.gethostname()
+    host = rest.partition(" ")[0]
     if not text:
         return
     if not (pid.isascii() and pid.isdigit() and len(pid) <= 10 and rest.isprintable()):
         raise InputError(f"{path} is not the lock of a run; remove it if no run uses the folder")
-    if here and int(pid) == os.getpid():
-        return
-    if here and not is_running(pid):
+    if host == socket.gethostname() and (int(pid) == os.getpid() or not is_running(pid)):
         return
     raise InputError(
-        f"process {pid} on {rest.partition(' ')[0]} uses the checkpoint in {path.parent}; wait for it, give another "
-        f"folder, or remove {path.name} if that run is over"
+        f"process {pid} on {host} uses the checkpoint in {path.parent}; wait for it, give another folder, or remove "
+        f"{path.name} if that run is over"
     )
 
 

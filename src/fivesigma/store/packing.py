@@ -1,14 +1,24 @@
-"""Turning what a model consists of into JSON and files, and back, one codec a kind of value."""
+"""Turning what a model consists of into JSON and files, and back, one codec a kind of value; codecs of plain values.
+
+A small array stands in the manifest, a larger one in a file of its own in NumPy's format, without pickle.
+"""
 
 from __future__ import annotations
 
+import io
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
+
 from fivesigma._tools.extras import version_of
+from fivesigma.cascade.rounds import History, Round
 from fivesigma.errors import StoreError
+from fivesigma.significance import UTILITIES
 
 TAG = "$"  # the key that marks a JSON object as something else than a dictionary
 
@@ -105,11 +115,20 @@ class Unpacker:
             raise StoreError(f"{where}.{name} in the manifest should be a {wanted}, not a {type(value).__name__}")
         return value
 
-    def file(self, fields: Mapping[str, Any], where: str, name: str = "file") -> bytes:
+    def named(self, fields: Mapping[str, Any], known: Mapping[str, Any], where: str) -> Any:
+        """What the field "class" names; no other class is ever made."""
+        name = self.typed(fields, "class", str, where)
+        if name not in known:
+            raise StoreError(f"{where} in the manifest is a {name[:40]!r}; known are {', '.join(known)}")
+        return known[name]
+
+    def file(self, fields: Mapping[str, Any], where: str) -> bytes:
         """Content of the file that a field names."""
-        wanted = self.typed(fields, name, str, where)
+        wanted = self.typed(fields, "file", str, where)
         if wanted not in self.files:
             raise StoreError(f"{where} in the manifest names the file {wanted[:60]!r}, which is not part of the model")
+        if not self.files[wanted]:  # at an empty booster XGBoost ends the process
+            raise StoreError(f"{where} names an empty file")
         return self.files[wanted]
 
 
@@ -117,3 +136,116 @@ def one_line(err: BaseException) -> str:
     """First line of an error's message, or its type."""
     lines = str(err).strip().splitlines()
     return lines[0][:200] if lines else type(err).__name__
+
+
+_NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
+_TEXT = re.compile(r"[<>]U\d{1,4}")
+_INLINE = 64  # numbers that may stand in the manifest
+_SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def _pack_array(packer: Packer, value: Any, where: str) -> dict[str, Any] | None:
+    array = np.asarray(value)
+    dtype = array.dtype.str
+    if array.dtype == object:
+        if not all(type(item) is str for item in array.ravel()):
+            return None
+        dtype = "text"  # column names are objects in scikit-learn
+    elif not (_NUMBERS.fullmatch(dtype) or _TEXT.fullmatch(dtype)):
+        return None
+    if array.size > _INLINE and dtype != "text":
+        stream = io.BytesIO()
+        np.lib.format.write_array(stream, array, allow_pickle=False)
+        return {"file": packer.add_file(stream.getvalue(), ".npy")}
+    data = packer.pack(array.ravel().tolist(), where)
+    return {"dtype": dtype, "shape": list(array.shape), "data": data}
+
+
+def _unpack_array(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
+    if "file" in fields:
+        return np.lib.format.read_array(io.BytesIO(unpacker.file(fields, where)), allow_pickle=False)
+    dtype = unpacker.typed(fields, "dtype", str, where)
+    shape = unpacker.typed(fields, "shape", list, where)
+    data = unpacker.typed(fields, "data", list, where)
+    text = dtype == "text" or bool(_TEXT.fullmatch(dtype))
+    if not (text or _NUMBERS.fullmatch(dtype)):
+        raise StoreError(f"{where}.dtype in the manifest is {dtype[:40]!r}, which no model needs")
+    if not all(isinstance(item, str if text else int | float) for item in data):
+        raise StoreError(f"{where}.data in the manifest does not hold {'text' if text else 'numbers'} only")
+    array = np.array(data, dtype=object if dtype == "text" else dtype).reshape([int(n) for n in shape])
+    return array if array.ndim or dtype == "text" else array[()]
+
+
+def _unpack_utility(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:
+    kind = unpacker.named(fields, {kind.__name__: kind for kind in UTILITIES.values()}, where)
+    return kind(**unpacker.typed(fields, "parameters", dict, where))
+
+
+def _pack_history(packer: Packer, value: History, where: str) -> dict[str, Any]:
+    columns = value.to_columns()
+    table = np.array(list(columns.values()), dtype=np.float64).reshape(len(columns), len(value))  # None becomes NaN
+    return {"columns": list(columns), "table": packer.pack(table, where)}
+
+
+def _unpack_history(unpacker: Unpacker, fields: dict[str, Any], where: str) -> History:
+    names, table = (
+        unpacker.typed(fields, name, kind, where) for name, kind in (("columns", list), ("table", np.ndarray))
+    )
+    return History.from_columns(dict(zip(names, table.tolist(), strict=True)))
+
+
+def _unpack_random_state(unpacker: Unpacker, fields: dict[str, Any], where: str) -> np.random.RandomState:
+    given = unpacker.typed(fields, "state", tuple, where)
+    if len(given) != 5 or given[0] != "MT19937" or type(given[2]) is not int or not 0 <= given[2] <= 624:
+        raise StoreError(f"{where}.state in the manifest is not the state of a random generator")
+    state = np.random.RandomState()
+    state.set_state(given)
+    return state
+
+
+PLAIN_CODECS = (
+    Codec(
+        "number",
+        lambda value: type(value) is float,  # finite ones are plain JSON
+        lambda _packer, value, _where: {"value": str(value)},
+        lambda _unpacker, fields, _where: _SPECIAL[fields["value"]],
+    ),
+    Codec(
+        "utility",
+        lambda value: type(value) in UTILITIES.values(),
+        lambda packer, value, where: {"class": type(value).__name__, "parameters": packer.pack(asdict(value), where)},
+        _unpack_utility,
+    ),
+    Codec("history", lambda value: type(value) is History, _pack_history, _unpack_history),
+    Codec(
+        "round",
+        lambda value: type(value) is Round,
+        lambda packer, value, where: _pack_history(packer, History([value]), where),
+        lambda unpacker, fields, where: _unpack_history(unpacker, fields, where)[0],
+    ),
+    Codec(
+        "tuple",
+        lambda value: type(value) is tuple,
+        lambda packer, value, where: {"items": packer.pack(list(value), where)},
+        lambda unpacker, fields, where: tuple(unpacker.typed(fields, "items", list, where)),
+    ),
+    Codec(
+        "mapping",
+        lambda value: type(value) is dict,  # keys that are not text, or that look like a tag
+        lambda packer, value, where: {"items": packer.pack([list(pair) for pair in value.items()], where)},
+        lambda unpacker, fields, where: dict(unpacker.typed(fields, "items", list, where)),
+    ),
+    Codec("array", lambda value: isinstance(value, np.ndarray | np.generic), _pack_array, _unpack_array),
+    Codec(
+        "path",
+        lambda value: isinstance(value, PurePath),
+        lambda _packer, value, _where: {"path": str(value)},
+        lambda unpacker, fields, where: Path(unpacker.typed(fields, "path", str, where)),
+    ),
+    Codec(
+        "random_state",
+        lambda value: type(value) is np.random.RandomState,
+        lambda packer, value, where: {"state": packer.pack(value.get_state(legacy=True), where)},
+        _unpack_random_state,
+    ),
+)

@@ -106,13 +106,7 @@ def _unpack_pickle(unpacker: Unpacker, fields: dict[str, Any], where: str) -> An
     return pickle.loads(content)
 
 
-CODECS = (
-    Codec(
-        "skops",
-        _is_scikit_learn,
-        _pack_skops,
-        _unpack_skops,
-        "sklearn",
-    ),
+SCIKIT_CODECS = (
+    Codec("skops", _is_scikit_learn, _pack_skops, _unpack_skops, "sklearn"),
     Codec("pickle", lambda _: True, _pack_pickle, _unpack_pickle),
 )
