@@ -57,7 +57,7 @@ class Reader:
         # A score that exists already needs no features; one column stands for them, and is not read.
         asked = Columns(features=list(settings.features) or None, label=None, weight=None, ids=None, keep=self._number)
         with _explained(first.trees[0], first.owner):
-            self.columns = asked.settled(self._source(first.trees[0]))[0]
+            self.columns = asked.settle(self._source(first.trees[0]))[0]
 
     @property
     def feature_names(self) -> tuple[str, ...]:
