@@ -9,17 +9,25 @@ categories. Profiled significance without the statistics of the simulation: in s
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fivesigma.analysis.configuration import AnalysisSettings
-from fivesigma.analysis.edge_choice import RegionEvents, choose_categories, cross_fitted, edges_of, shifts_in
+from fivesigma.analysis.edge_choice import (
+    RegionEvents,
+    change,
+    choose_categories,
+    edges_by_fold,
+    edges_of,
+    number_by_fold,
+    systematics_of,
+)
+from fivesigma.likelihood.shifts import YieldShifts, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
-SETTINGS = AnalysisSettings(
-    regions=("SR",), features=("x",), event_number="n", folds=5, categories=4, min_effective=25.0
-)
+SETTINGS = AnalysisSettings(region=("SR",), features=("x",), event_number="n", folds=5, number=4, min_effective=25.0)
 LARGE, SAMPLES = 300_000, 5
 
 
@@ -41,11 +49,23 @@ def sample(n: int, seed: int) -> RegionEvents:
     return RegionEvents(events(), moved)
 
 
+def shifts_in(edges: Any, events: RegionEvents) -> YieldShifts:
+    """Yields of categories, nominal and varied."""
+    return yield_shifts(edges, events.nominal, systematics=systematics_of(events.variations))
+
+
 def compare(n: int, seed: int, large: RegionEvents) -> tuple[float, ...]:
     """Significance in sample, cross-fitted, and of the same edges on the large sample."""
     own = sample(n, seed)
     edges = edges_of(choose_categories(own, SETTINGS))
-    quoted: Any = cross_fitted({"SR": own}, SETTINGS, {"SR": edges}, advance=lambda *_: None)["SR"]
+    n_bins = edges.size - 1
+    by_fold = edges_by_fold({"SR": own}, SETTINGS, {"SR": n_bins}, advance=lambda *_: None)["SR"]
+
+    def numbered(events: ScoredEvents) -> ScoredEvents:
+        return replace(events, score=number_by_fold(events, by_fold, n_bins))
+
+    held_out = RegionEvents(numbered(own.nominal), change(own.variations, numbered))
+    quoted = shifts_in(np.arange(n_bins + 1.0), held_out)
     seen, true = shifts_in(edges, own), shifts_in(edges, large)
     return seen.significance, quoted.significance, true.significance
 

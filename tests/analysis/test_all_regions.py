@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fivesigma.analysis.all_regions import combine, norm_widths, shifts_of_region
+from fivesigma.analysis.all_regions import norm_widths, shifts_of_regions
 from fivesigma.analysis.analysis_file import read_analysis
 from fivesigma.analysis.configuration import Analysis, acts
 from fivesigma.analysis.histograms import Histograms, read_histograms
@@ -32,7 +32,7 @@ def by_pyhf(analysis: Analysis, histograms: Histograms) -> float:
     """The same likelihood: variations as histosys, the statistics of the background alone."""
     channels, observations = [], []
     for region in analysis.regions:
-        shifts = shifts_of_region(analysis, region, histograms)
+        shifts = shifts_of_regions(analysis, histograms, [region])
         samples: list[dict[str, Any]] = []
         for sample in analysis.simulated:
             rows = shifts.nominal[sample["Name"]]
@@ -46,6 +46,7 @@ def by_pyhf(analysis: Analysis, histograms: Histograms) -> float:
                     },
                 }
                 for name in shifts.up
+                if name not in shifts.free
             ]
             modifiers += [
                 {"name": factor["Name"], "type": "normfactor", "data": None}
@@ -68,8 +69,7 @@ def by_pyhf(analysis: Analysis, histograms: Histograms) -> float:
 @pytest.mark.parametrize("factor", [{}, {"Nominal": 1}, {"Regions": "Signal_region"}, {"Nominal": 4}])
 def test_the_significance_of_all_regions_is_that_of_pyhf(small: Small, factor: dict[str, Any]) -> None:
     analysis, histograms = with_factor(small, **factor)
-    parts = {r["Name"]: shifts_of_region(analysis, r, histograms) for r in analysis.regions}
-    found = combine(analysis, parts, free_norms=True)
+    found = shifts_of_regions(analysis, histograms, analysis.regions)
     assert set(found.free) == ({"bkg"} if factor else set())
     assert found.waterfall()[-1][1] == pytest.approx(by_pyhf(analysis, histograms), abs=2e-3)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from fivesigma.analysis import analyse
-from fivesigma.analysis.configuration import numbers_in
-from fivesigma.analysis.yaml_file import read_yaml
+from fivesigma.analysis.analysis_file import read_yaml
 from fivesigma.cli import main
 from fivesigma.errors import InputError
 from tests.analysis.ntuples import branches, config, make, write
@@ -153,7 +153,7 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "two systematics move sample 'Background' in region 'Signal_region' by one modifier 'Modeling'",
     ),
     "a number of its own files": (
-        both(luminosity("2e3"), lambda c: systematic(c, {"Tree": "background", "SamplePath": "odd.root"})),
+        both(luminosity(2e3), lambda c: systematic(c, {"Tree": "background", "SamplePath": "odd.root"})),
         r"systematic 'Modeling' Up has files of its own, whose sum of weights is not the number",
     ),
     "cross section of nothing": (luminosity(1, Back=None), "unknown key 'Back'; did you mean 'Background'"),
@@ -176,7 +176,7 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
             lambda c: c["Samples"].append(c["Samples"][2] | {"Name": "Other", "Filter": "x > 99"}),
             lambda c: c["Systematics"][1].update(Samples=["Background", "Other"]),
         ),
-        r"sample 'Other' has no events in region 'Signal_region', so that systematic 'Modeling' has no relative size",
+        r"sample 'Other' has a yield of 0 in region 'Signal_region', so that systematic 'Modeling' has no relative",
     ),
     "a filter of data": (sample(0, Filter="x > 0"), "no region can be blinded"),
     "an expression": (block(Preselection="import os"), "Preselection"),
@@ -198,7 +198,7 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "a fixed parameter": (
         lambda c: c["General"].update(Fixed=[{"Name": "Lumi", "Value": 0}]),
-        "fixes the parameter 'Lumi', which is not there; did you mean 'Luminosity'",
+        "General fixes 'Lumi', which is not there; did you mean 'Luminosity'",
     ),
     "a fixed systematic elsewhere": (
         lambda c: c["General"].update(Fixed=[{"Name": "Luminosity", "Value": 1}]), "only 0 is supported"
@@ -231,19 +231,11 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "sample 'Background' has a yield of -.* in region 'Signal_region'",
     ),
     "an infinite feature of a variation": (
-        lambda c: systematic(c, {"Tree": "infinite", "SamplePath": "odd.root"}), "feature 'x' is infinite"
+        lambda c: systematic(c, {"Tree": "infinite", "SamplePath": "odd.root"}), "column 'x' is infinite"
     ),
     "a number of trees": (block(ModelOptions={"n_trees": -3}), "n_trees"),
     "far too many trees": (block(ModelOptions={"n_trees": 10**21}), "which is too large"),
-    "many trees": (block(ModelOptions={"n_trees": 10**9}), "n_trees of ModelOptions must be a number up to"),
-    "a parameter of files": (
-        block(ModelOptions={"library": "lightgbm", "params": {"forcedsplits_filename": "/etc/passwd"}}),
-        "params of ModelOptions has the key 'forcedsplits_filename', which it does not take; known are",
-    ),
-    "a parameter of machines": (
-        block(ModelOptions={"library": "lightgbm", "params": {"machines": "127.0.0.1:9999"}}), "the key 'machines'"
-    ),
-    "a long parameter": (block(ModelOptions={"params": {"grow_policy": "[" * 100_000}}), "params grow_policy"),
+    "a long parameter": (block(ModelOptions={"params": {"grow_policy": "[" * 100_000}}), "grow_policy"),
     "folds without end": (block(Folds=float("inf")), "the number inf is not finite"),
     "a normalisation that is none": (
         lambda c: c["Systematics"][0]["Up"].update(Normalization=float("nan")), "the number nan is not finite"
@@ -295,7 +287,7 @@ def test_an_infinite_feature_is_refused_only_where_it_is_used(file: Path, tmp_pa
     bad = given(file)
     odd("infinite")(bad)
     bad["Regions"] = [{"Name": "Signal_region"}]
-    sentence = r"feature 'x' is infinite .*eventNumber 10000000000000003 in odd\.root"
+    sentence = r"column 'x' is infinite .* in row 4 of odd\.root: .* \(tree 'infinite', sample 'Background'\)"
     with pytest.raises(InputError, match=sentence):
         analyse(bad, tmp_path / "out", say=None, n_jobs=1)
     bad["Fivesigma"]["Preselection"] = "x < 100"
@@ -312,10 +304,11 @@ def test_a_folder_of_something_else(file: Path, tmp_path: Path) -> None:
         analyse(config(file), tmp_path, say=None)
 
 
-def test_text_that_is_a_number() -> None:
-    text = yaml.safe_load("{a: 1.2e6, b: [1e3, h_sumw], c: 2.5}")
-    assert text["a"] == "1.2e6"
-    assert numbers_in(text) == {"a": 1.2e6, "b": [1000.0, "h_sumw"], "c": 2.5}
+def test_numbers_with_an_exponent(tmp_path: Path) -> None:
+    path = tmp_path / "a.yml"
+    path.write_text('{a: 1.2e6, b: [1e3, h_sumw, 1e3x, -1E-3], c: 2.5, d: "1e3"}')
+    assert yaml.safe_load(path.read_text())["a"] == "1.2e6"
+    assert read_yaml(path) == {"a": 1.2e6, "b": [1000.0, "h_sumw", "1e3x", -1e-3], "c": 2.5, "d": "1e3"}
 
 
 def test_a_pipe_is_no_configuration(tmp_path: Path) -> None:
@@ -336,7 +329,7 @@ def test_by_command_line(file: Path, tmp_path: Path) -> None:
     words = ["analyse", str(path), "-o", str(tmp_path / "out"), "--only", "read", "--jobs", "1"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
-    assert "Signal_region  Background " in done.output
+    assert re.search("Signal_region +Background ", done.output)
     assert "data in region 'Signal_region' are blinded" in done.output
     path.write_text("a: [")
     done = CliRunner().invoke(main, words)
@@ -352,12 +345,12 @@ def test_by_command_line(file: Path, tmp_path: Path) -> None:
             "a0: &a0 [x]\n" + "".join(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]\n" for k in range(1, 20)),
             "100,000",
         ),
-        ("&a [*a]\n", "100,000"),
+        ("&a [*a]\n", "must be a mapping"),
         ("&a {b: *a}\n", "100,000"),
         ("[" * 5_000, "nested too deeply"),
-        ("a: 2024-99-99\n", "has no block"),
+        ("a: 2024-99-99\n", "month must be in"),
+        ("a: 2024-12-01\n", "put it in quotes"),
         ("[" * 400_000 + "]" * 400_000, "nested too deeply"),
-        ("a: " + ":".join(["1"] * 200_000) + "\n", "has no block"),
         (
             "m0: &m0 {k: v}\n"
             + "".join(f"m{k}: &m{k} {{<<: [{', '.join([f'*m{k - 1}'] * 9)}]}}\n" for k in range(1, 25)),
@@ -365,15 +358,15 @@ def test_by_command_line(file: Path, tmp_path: Path) -> None:
         ),
         ("&a {<<: *a}\n", "nested too deeply|has no block"),
         ("a: [" + "a, " * 400_000 + "]\n", "more than 1,000,000 bytes"),
-        ("a: [" + "a, " * 200_000 + "]\n", "more than 100,000 items"),
+        ("a: [" + "a, " * 100_001 + "]\n", "more than 100,000 items"),
         ("Systematics: []\nSamples: []\nSystematics: [1]\n", "'Systematics' stands twice, in lines 1 and 3"),
         ("a: {b: 1, b: 2}\n", "'b' stands twice"),
-        ("a: !!set {x, y}\n", "line 1 has the tag"),
-        ("a: !!binary aGk=\n", "line 1 has the tag"),
-        ("? [a, b]\n: c\n", "a key that is not text"),
+        ("a: !!set {x, y}\n", "is neither text nor a number"),
+        ("a: !!binary aGk=\n", "is neither text nor a number"),
+        ("? [a, b]\n: c\n", "unhashable key.* line 1"),
         ("a: " + "9" * 5_000 + "\n", "integer string conversion|too large"),
         ("a: 0x" + "f" * 5_000 + "\n", "too large"),
-        ("!!python/object/apply:os.system [ls]\n", "has the tag"),
+        ("!!python/object/apply:os.system [ls]\n", "constructor for the tag .*os.system"),
     ],
 )
 def test_configurations_that_unfold_without_end(tmp_path: Path, text: str, message: str) -> None:

@@ -8,22 +8,25 @@ import numpy as np
 import pytest
 
 from fivesigma import Varied, categorise, yield_shifts
+from fivesigma._types import Array
 from fivesigma.analysis.configuration import AnalysisSettings
 from fivesigma.analysis.edge_choice import (
     RegionEvents,
     Variations,
     change,
     choose_categories,
-    cross_fitted,
+    edges_by_fold,
     edges_of,
+    number_by_fold,
     scale,
-    shifts_in,
+    systematics_of,
     take,
 )
+from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.scored.scored_events import ScoredEvents
 
 SETTINGS = AnalysisSettings(
-    regions=("SR",), features=("x",), event_number="n", folds=3, categories=3, min_effective=10.0, model="plain"
+    region=("SR",), features=("x",), event_number="n", folds=3, number=3, min_effective=10.0, model="plain"
 )
 
 
@@ -34,6 +37,20 @@ def events(n: int = 2000, shift: float = 0.0) -> ScoredEvents:
     weight = np.where(signal, 0.05, 1.0) * rng.uniform(0.5, 1.5, n)
     process = np.where(signal, "S", np.where(rng.random(n) < 0.5, "A", "B"))
     return ScoredEvents(score, signal, weight, None, process, ids=rng.integers(0, 3, n))
+
+
+def shifts_in(edges: Array, region: RegionEvents) -> YieldShifts:
+    return yield_shifts(edges, region.nominal, systematics=systematics_of(region.variations))
+
+
+def cross_fitted(region: RegionEvents, settings: AnalysisSettings, n: int) -> YieldShifts:
+    """Yields of categories whose edges were chosen without the fold of the events that fill them."""
+    edges = edges_by_fold({"SR": region}, settings, {"SR": n}, advance=lambda *_: None)["SR"]
+
+    def numbered(events: ScoredEvents) -> ScoredEvents:
+        return replace(events, score=number_by_fold(events, edges, n))
+
+    return shifts_in(np.arange(n + 1.0), RegionEvents(numbered(region.nominal), change(region.variations, numbered)))
 
 
 def yield_of(events: ScoredEvents, signal: bool) -> float:
@@ -57,8 +74,7 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
     nominal: ScoredEvents, variations: Variations, uncertain: bool
 ) -> None:
     given = variations if uncertain else {}
-    edges = edges_of(choose_categories(RegionEvents(nominal, given), SETTINGS))
-    found = cross_fitted({"SR": RegionEvents(nominal, given)}, SETTINGS, {"SR": edges}, advance=lambda *_: None)["SR"]
+    found = cross_fitted(RegionEvents(nominal, given), SETTINGS, 3)
     totals = {True: np.zeros(3), False: np.zeros(3)}
     for k in range(3):
         rest, own = take(nominal, nominal.ids != k), take(nominal, nominal.ids == k)
@@ -92,9 +108,7 @@ def test_cross_fitted_yields_are_those_of_each_fold_in_the_edges_of_the_others(
 
 def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: ScoredEvents, variations: Variations) -> None:
     edges = edges_of(choose_categories(RegionEvents(nominal, variations), SETTINGS))
-    quoted = cross_fitted({"SR": RegionEvents(nominal, variations)}, SETTINGS, {"SR": edges}, advance=lambda *_: None)[
-        "SR"
-    ]
+    quoted = cross_fitted(RegionEvents(nominal, variations), SETTINGS, 3)
     seen = shifts_in(edges, RegionEvents(nominal, variations))
     assert set(quoted.up) == {"shift", "A"}
     assert 0.5 * seen.significance < quoted.significance < seen.significance * 1.02
@@ -104,27 +118,11 @@ def test_what_no_fold_saw_is_not_above_what_was_seen(nominal: ScoredEvents, vari
     np.testing.assert_allclose(quoted.down["A"]["A"] / quoted.nominal["A"].sum_of_weights, 0.8)
 
 
-def test_shifts_are_those_of_yield_shifts(nominal: ScoredEvents, variations: Variations) -> None:
-    sides = [Varied(v.score, v.weight, v.signal, v.process) for v in variations["shift"]]  # type: ignore[union-attr]
-    direct = yield_shifts(
-        [0.3, 0.7, np.inf],
-        nominal.score,
-        nominal.signal,
-        nominal.weight,
-        {"shift": (sides[0], sides[1])},
-        process=nominal.process,
-    )
-    found = shifts_in(np.array([0.3, 0.7, np.inf]), RegionEvents(nominal, {"shift": variations["shift"]}))
-    assert found.significance == direct.significance
-
-
 @pytest.mark.parametrize("number", ["cut", "auto"])
 def test_numbers_of_categories(nominal: ScoredEvents, variations: Variations, number: str) -> None:
-    settings = replace(SETTINGS, categories=number)
+    settings = replace(SETTINGS, number=number)
     edges = edges_of(choose_categories(RegionEvents(nominal, variations), settings))
-    quoted = cross_fitted({"SR": RegionEvents(nominal, variations)}, settings, {"SR": edges}, advance=lambda *_: None)[
-        "SR"
-    ]
+    quoted = cross_fitted(RegionEvents(nominal, variations), settings, len(edges) - 1)
     assert edges[-1] == np.inf
     assert len(quoted.yields(signal=True)) == len(edges) - 1
     assert len(edges) == 2 or number == "auto"

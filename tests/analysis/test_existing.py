@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import pytest
 
 import fivesigma
 from fivesigma.analysis import Record, analyse
+from fivesigma.datasets.write import write_trees
 from fivesigma.errors import InputError
 from tests.analysis.conftest import Small
 from tests.analysis.ntuples import branches
 from tests.analysis.test_example import template_rows
 
 uproot = pytest.importorskip("uproot")
-pytest.importorskip("cabinetry")
+yaml = pytest.importorskip("yaml")
+cabinetry = pytest.importorskip("cabinetry")
 
 
 def run(given: dict[str, Any], out: Path, **options: Any) -> Record:
@@ -73,7 +76,7 @@ def test_edges_of_an_earlier_round(small: Small, tmp_path: Path) -> None:
     given = copy.deepcopy(small.config)
     given["Fivesigma"]["Categories"] = {"Edges": [0.1, 0.4, 0.8]}
     found = run(given, tmp_path / "out")["categorise"]
-    assert found["edges"] == {"Signal_region": ["0.1", "0.4", "0.8"]}
+    assert found["edges"] == {"Signal_region": [0.1, 0.4, 0.8]}
     assert found["cross_fitted"] == found["in_sample"]
     assert len(found["s"]["Signal_region"]) == 2
     assert any("at or above the last edge" in note for note in found["notes"])
@@ -110,6 +113,31 @@ def test_a_background_from_data(small: Small, tmp_path: Path) -> None:
     del given["Samples"][-1]["Filter"]
     with pytest.raises(InputError, match="data of the blinded region"):
         run(given, tmp_path / "blind", only="read")
+
+
+@pytest.mark.filterwarnings("ignore:jsonschema.RefResolver:DeprecationWarning")
+def test_a_background_by_abcd_as_the_guide_shows_it(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "analysis-file.md").read_text()
+    given = yaml.safe_load(guide.partition("by ABCD")[2].partition("```yaml")[2].partition("```")[0])
+    rng, n = np.random.default_rng(3), 6000
+    data = {"iso": rng.normal(-0.5, 1.0, n), "met": rng.exponential(50.0, n), "nn": rng.normal(0.0, 1.0, n)}
+    signal = {"iso": np.ones(n), "met": np.full(n, 80.0), "nn": rng.normal(2.0, 1.0, n), "weight": np.full(n, 0.02)}
+    write_trees(tmp_path / "n.root", [("data", data), ("signal", signal)])
+    general = {"Measurement": "abcd", "POI": "mu", "InputPath": str(tmp_path / "n.root"), "HistogramFolder": "h/"}
+    block = {"Region": "A", "Score": "nn", "Categories": {"Number": 3}, "Figures": False}
+    record = run(given | {"General": general, "Fivesigma": block}, tmp_path / "out")
+    isolated, far = data["iso"] > 0, data["met"] > 50
+    b, c, d = (int(rows.sum()) for rows in (isolated & ~far, ~isolated & far, ~isolated & ~far))
+    # The control regions know the product as well as their counts do, and the fit finds B C / D.
+    model, observed = cabinetry.model_utils.model_and_data(
+        json.loads((tmp_path / "out" / "workspace.json").read_text()), include_auxdata=True
+    )
+    fitted = dict(zip(model.config.par_names, cabinetry.fit.fit(model, observed).bestfit, strict=True))
+    product = (c + d) * fitted["multijet"] * fitted["pass_iso"] * fitted["pass_met"]
+    assert product == pytest.approx(b * c / d, rel=0.02)
+    assert set(record["read"]["norms"]) == {"multijet", "pass_iso", "pass_met"}
+    assert all(width is not None and width < 0.1 for width in record["read"]["norms"].values())
+    assert record["categorise"]["cross_fitted"]["significance"] > 1
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_stale_outputs_that_became_links_stay(small: Small, out: Path, tmp_path:
     "change",
     [
         lambda c: c["steps"]["categorise"]["found"]["cross_fitted"].update(significance=6.2),
-        lambda c: c["steps"]["categorise"]["found"]["edges"]["Signal_region"].__setitem__(0, "0.1"),
+        lambda c: c["steps"]["categorise"]["found"]["edges"]["Signal_region"].__setitem__(0, 0.1),
         lambda c: c["steps"]["read"]["found"]["yields"][0].update({"yield": 1.0}),
     ],
     ids=["significance", "edge", "yield"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def test_a_model_for_each_region(small: Small, tmp_path: Path) -> None:
     assert not np.allclose(few, many)
     events = branches("signal")
     rows = (events["lep_charge"] > 0) & (events["n_jets"] > 3)
-    edges = [float(edge) for edge in record["categorise"]["edges"][MANY]]
+    edges = record["categorise"]["edges"][MANY]
     by_hand, _ = np.histogram(many[rows], edges, weights=events["weight"][rows])
     np.testing.assert_allclose(record["categorise"]["s"][MANY], by_hand, rtol=1e-9)
     assert sorted(path.name for path in (tmp_path / "out" / "model").iterdir()) == sorted(scores)
@@ -118,6 +119,28 @@ def test_a_region_of_validation_is_not_fitted(
     given["Regions"][-1]["Filter"] = "n_jets > 4"
     with pytest.raises(InputError, match=r"data of the blinded regions 'SR few', 'SR-many' are in region 'VR' too"):
         run(given, tmp_path / "blind", only="read")
+
+
+def test_small_effects_are_dropped_and_a_submission_is_written(both: Record, small: Small, tmp_path: Path) -> None:
+    given = two(small, Prune=0.06, HEPData=True, Figures=False)
+    record = run(given, tmp_path / "out")
+    workspace = json.loads((tmp_path / "out" / "workspace.json").read_text())
+    left = {m["name"] for c in workspace["channels"] for s in c["samples"] for m in s["modifiers"]}
+    assert "Luminosity" not in left  # 5 %
+    assert "Weighting" in left
+    with (tmp_path / "out" / "pruned.csv").open() as file:
+        dropped = list(csv.DictReader(file))
+    assert {row["systematic"] for row in dropped} >= {"Luminosity"}
+    assert all(float(row["largest"]) < 0.06 for row in dropped)
+    assert any("effects below 0.06 of every bin were dropped" in note for note in record["workspace"]["notes"])
+    assert record["workspace"]["significance"] >= both["workspace"]["significance"]
+    names = {path.name for path in (tmp_path / "out" / "hepdata").iterdir()}
+    assert names >= {"submission.yaml", "workspace.json", "yields_SR-few.yaml"}
+    del given["Fivesigma"]["Prune"], given["Fivesigma"]["HEPData"]
+    again = run(given, tmp_path / "out")
+    assert [name for name, step in again.steps.items() if step.ran] == ["workspace", "report"]
+    assert not (tmp_path / "out" / "pruned.csv").exists()
+    assert again["workspace"]["significance"] == both["workspace"]["significance"]
 
 
 def test_a_measurement(small: Small, tmp_path: Path) -> None:
@@ -193,5 +216,5 @@ def test_names_that_no_datacard_can_have(small: Small) -> None:
 def test_edges_for_each_region(small: Small, tmp_path: Path) -> None:
     given = two(small, Categories={"Edges": {FEW: [-5, 1, 9], MANY: [0, 9]}})
     found = run(given, tmp_path / "out")["categorise"]
-    assert found["edges"] == {FEW: ["-5.0", "1.0", "9.0"], MANY: ["0.0", "9.0"]}
+    assert found["edges"] == {FEW: [-5.0, 1.0, 9.0], MANY: [0.0, 9.0]}
     assert found["cross_fitted"] == found["in_sample"]

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from fivesigma._types import Array
+from fivesigma.analysis.all_regions import shifts_of_regions
 from fivesigma.analysis.analysis_file import read_analysis
 from fivesigma.analysis.cabinetry_workspace import cabinetry_config
-from fivesigma.analysis.edge_choice import RegionEvents, events_of_region, shifts_in
+from fivesigma.analysis.edge_choice import events_of_region, systematics_of
+from fivesigma.analysis.histograms import fill_histogram
 from fivesigma.analysis.ntuple_reader import Reader
-from fivesigma.analysis.scoring import Scorer, ntuple_names
+from fivesigma.analysis.scoring import Scorer
 from fivesigma.analysis.templates import Template, templates_of
 from fivesigma.datasets.events import Events
+from fivesigma.likelihood.shifts import YieldShifts, yield_shifts
 from tests.analysis.ntuples import branches, config, make, write
 
 cabinetry = pytest.importorskip("cabinetry")
@@ -39,7 +42,7 @@ def given(tmp_path: Path) -> dict[str, Any]:
     for sample in out["Samples"]:
         sample["SamplePath"] = "ntuples.root"
     out["Fivesigma"] |= {
-        "Luminosity": "1e1",
+        "Luminosity": 1e1,
         "CrossSections": {"Signal": None, "Background": {"CrossSection": 0.2, "SumOfWeights": "h_sumw"}},
         "Preselection": "n_jets > 0",
     }
@@ -54,24 +57,35 @@ def planned(given: dict[str, Any]) -> list[Template]:
     return templates_of(analysis)
 
 
-def variations(given: dict[str, Any], folder: Path) -> RegionEvents:
+def variations(given: dict[str, Any], folder: Path) -> YieldShifts:
+    """Yields of the chosen region in two bins of the score."""
     analysis = read_analysis(given)
     templates = templates_of(analysis)
     nominal = [t for t in templates if t.region == "Signal_region" and t.systematic is None and not t.is_data]
-    scorer = Scorer(analysis, templates, Reader(analysis.settings, nominal[0]), hidden=["Signal_region"])
     (folder / "out").mkdir()
-    names = ntuple_names(templates)
-    scorer.write(folder / "out", names, {"fivesigma_score": Model()}, friends=False, advance=lambda *_: None)
-    scored = scorer.events
-    scorer.find(folder / "out", names, advance=lambda *_: None)
-    again = scorer.events
+    first, second = (
+        Scorer(analysis, templates, Reader(analysis.settings, nominal[0]), folder / "out") for _ in range(2)
+    )
+    first.write({"fivesigma_score": Model()}, friends=False, advance=lambda *_: None)
+    second.find(advance=lambda *_: None)
+    scored, again = first.events, second.events
     assert scored.keys() == again.keys()
-    assert scored is not again
-    assert not scorer.plain
+    assert not first.plain
     for key, events in scored.items():
         for name in ("score", "weight", "ids", "signal", "process"):
             np.testing.assert_array_equal(getattr(events, name), getattr(again[key], name))
-    return events_of_region(analysis, analysis.chosen[0], scored, {})
+    edges = np.array([0.0, 0.5, 1.01])
+    found = {key: fill_histogram(edges, events.score, events.arrays()[2]) for key, events in scored.items()}
+    shifts = shifts_of_regions(analysis, found, analysis.chosen)
+    # The events that choose the edges have the same yields.
+    region = events_of_region(analysis, analysis.chosen[0], scored, {})
+    direct = yield_shifts(edges, region.nominal, systematics=systematics_of(region.variations))
+    for ours, theirs in ((shifts.up, direct.up), (shifts.down, direct.down)):
+        assert list(ours) == list(theirs)
+        for name in ours:
+            for process in direct.nominal:
+                np.testing.assert_allclose(ours[name][process], theirs[name][process], rtol=1e-12)
+    return shifts
 
 
 def test_a_variation_with_files_of_its_own_has_its_own_factor(given: dict[str, Any]) -> None:
@@ -97,9 +111,8 @@ def test_filters_and_weights_replace_each_other_as_in_cabinetry(given: dict[str,
 
 
 def test_variations_are_the_templates_of_the_region(given: dict[str, Any], tmp_path: Path) -> None:
-    events = variations(given, tmp_path)
-    assert list(events.variations) == ["Luminosity", "Modeling", "Weighting"]
-    shifts = shifts_in(np.array([0.0, 0.5, 1.01]), events)
+    shifts = variations(given, tmp_path)
+    assert list(shifts.up) == ["Luminosity", "Modeling", "Weighting"]
     flat = branches("background")
     rows = flat["lep_charge"] > 0
     factor = 1000 * 10 * 0.2 / 2000
@@ -125,9 +138,8 @@ def test_systematics_of_one_modifier_move_together(given: dict[str, Any], tmp_pa
     """One of them mirrored, the other not."""
     given["Systematics"][0] |= {"Samples": "Signal", "ModifierName": "both"}
     given["Systematics"][1]["ModifierName"] = "both"
-    events = variations(given, tmp_path)
-    assert list(events.variations) == ["both", "Weighting"]
-    separate = shifts_in(np.array([0.0, 0.5, 1.01]), events)
+    separate = variations(given, tmp_path)
+    assert list(separate.up) == ["both", "Weighting"]
     up, down, unmoved = separate.up["both"], separate.down["both"], separate.nominal
     np.testing.assert_allclose(down["Background"], 2 * unmoved["Background"].sum_of_weights - up["Background"])
     np.testing.assert_allclose(down["Signal"], 0.95 * unmoved["Signal"].sum_of_weights)

@@ -34,7 +34,8 @@ def digits(value: float, significant: int = 4) -> str:
 
 def _escaped(text: str) -> str:
     """Text as LaTeX writes it."""
-    special = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
+    special = {c: f"\\{c}" for c in "&%$#_{}"}
+    special |= {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}", "±": r"$\pm$"}
     return "".join(special.get(letter, letter) for letter in text.strip())
 
 

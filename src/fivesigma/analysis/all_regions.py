@@ -1,107 +1,82 @@
-"""Regions together: what they are worth with shared parameters, and what control regions say of free norm factors."""
+"""Regions together: what their bins are worth with shared parameters, and what control regions say of norm factors."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fivesigma._types import Array
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, find_named, holds, modifier_of
+from fivesigma.analysis.configuration import Analysis, acts, holds
 from fivesigma.analysis.histograms import Histograms
 from fivesigma.likelihood.measurement import profile_measurement, uncertainty_of
 from fivesigma.likelihood.shifts import Normalisation, YieldShifts, counts_of, derivatives_of, profiled_value
 from fivesigma.significance import AMS2
 from fivesigma.yields import ProcessYields
 
-__all__ = ["combine", "norm_widths", "normalisations", "shifts_of_region", "value_as_pyhf"]
+__all__ = ["norm_widths", "normalisations", "shifts_of_regions", "value_as_pyhf"]
 
 _RIDGE = 1e-9  # a pull that nothing constrains gets a huge width, not an infinite one
 
 
-def shifts_of_region(analysis: Analysis, region: Mapping[str, Any], histograms: Histograms) -> YieldShifts:
-    """Yields of the bins of a region, nominal and varied, at the nominal norms."""
-    nominal: dict[str, ProcessYields] = {}
-    up: dict[str, dict[str, Array]] = {}
-    down: dict[str, dict[str, Array]] = {}
-    factors = {s["Name"]: analysis.norm_factor(region, s) for s in analysis.simulated if holds(region, s)}
-    for name, factor in factors.items():
-        filled = histograms[region["Name"], name, None, None]
-        is_signal = acts(analysis.poi, region, find_named(analysis.simulated, name))
-        nominal[name] = ProcessYields(
-            is_signal, factor * filled.yields, factor**2 * filled.squares, filled.entries.astype(int)
-        )
-    for systematic, sample in analysis.moved(region):
-        name, unmoved = modifier_of(systematic), nominal[sample].sum_of_weights
-        for side in (up, down):
-            side.setdefault(name, {other: rows.sum_of_weights for other, rows in nominal.items()})
-        for side, direction in zip((up, down), DIRECTIONS, strict=True):
-            if systematic["Type"] == "Normalization":
-                side[name][sample] = unmoved * (1.0 + systematic[direction]["Normalization"])
-            elif direction == "Down" and systematic["Down"].get("Symmetrize", False):
-                side[name][sample] = 2 * unmoved - up[name][sample]
-            else:
-                moved = histograms[region["Name"], sample, systematic["Name"], direction]
-                side[name][sample] = factors[sample] * moved.yields
-    n_bins = len(next(iter(nominal.values())).sum_of_weights)
-    return YieldShifts(np.arange(n_bins + 1.0), nominal, up, down)
+def shifts_of_regions(
+    analysis: Analysis,
+    histograms: Histograms,
+    regions: Sequence[Mapping[str, Any]],
+    widths: Mapping[str, float | None] | None = None,
+) -> YieldShifts:
+    """Yields of the bins of some regions, one region after the other, at the nominal norms; nominal and varied.
 
-
-def combine(analysis: Analysis, parts: Mapping[str, YieldShifts], *, free_norms: bool) -> YieldShifts:
-    """Bins of several regions as one set of categories whose parameters are shared.
-
-    With control regions among them the norm factors are free; without them they are as the parts have them, with the
-    widths that the control regions leave.
+    A sample is a process of its own in each region, and the parameters are shared. Norm factors of backgrounds are
+    free, or have the widths that the control regions leave them where these are not among the regions.
     """
-    sizes = {region: part.edges.size - 1 for region, part in parts.items()}
-    offsets = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
-    total = sum(sizes.values())
+    processes = {
+        (region["Name"], sample["Name"]): sample["Name"]
+        if len(regions) == 1
+        else f"{sample['Name']} in {region['Name']}"
+        for region in regions
+        for sample in analysis.simulated
+        if holds(region, sample)
+    }
+    sizes = {place[0]: len(histograms[*place, None, None].yields) for place in processes}
+    first = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
 
-    def placed(values: Any, region: str) -> Array:
-        out = np.zeros(total)
-        out[offsets[region] : offsets[region] + sizes[region]] = values
+    def placed(region: str, values: Array) -> Array:
+        """Values of the bins of a region among those of all."""
+        out = np.zeros(sum(sizes.values()))
+        out[first[region] : first[region] + sizes[region]] = values
         return out
 
-    nominal = {
-        (region, sample): rows._replace(
-            sum_of_weights=placed(rows.sum_of_weights, region),
-            sum_of_squares=placed(rows.sum_of_squares, region),
-            events=placed(rows.events, region).astype(int),
-        )
-        for region, part in parts.items()
-        for sample, rows in part.nominal.items()
-    }
-    factors: dict[str, dict[str, list[str]]] = {}
-    if free_norms:
-        factors = {region: analysis.free_factors(find_named(analysis.regions, region)) for region in parts}
-    names = dict.fromkeys(name for part in parts.values() for name in part.up)
-    names = dict.fromkeys(name for name in names if not any(name in own for own in factors.values()))
-    sides: list[dict[str, dict[str, Array]]] = []
-    for which in ("up", "down"):
-        side: dict[str, dict[str, Array]] = {}
-        for name in names:
-            side[name] = {}
-            for (region, sample), rows in nominal.items():
-                moved = getattr(parts[region], which).get(name)
-                values = rows.sum_of_weights if moved is None else placed(moved[sample], region)
-                side[name][_key(region, sample)] = values
-        sides.append(side)
-    free: dict[str, tuple[str, ...]] = {}
-    for region, part in parts.items():
-        for name in [name for name in part.free if name in names]:
-            free[name] = (*free.get(name, ()), *(_key(region, sample) for sample in part.free[name]))
-    for name in dict.fromkeys(name for found in factors.values() for name in found):
-        scaled = [key for key, rows in nominal.items() if key[1] in factors[key[0]].get(name, ()) and not rows.signal]
-        if scaled:
-            free[name] = tuple(_key(*key) for key in scaled)
-            for side, factor in zip(sides, (2.0, 0.0), strict=True):
-                side[name] = {
-                    _key(*key): rows.sum_of_weights * (factor if key in scaled else 1.0)
-                    for key, rows in nominal.items()
-                }
-    by_name = {_key(*key): rows for key, rows in nominal.items()}
-    return YieldShifts(np.arange(total + 1.0), by_name, sides[0], sides[1], free)
+    nominal, factors = {}, {}
+    free: dict[str, list[str]] = {}
+    for region in regions:
+        for sample in [sample for sample in analysis.simulated if holds(region, sample)]:
+            name, place = region["Name"], (region["Name"], sample["Name"])
+            factor = factors[place] = analysis.norm_factor(region, sample)
+            filled, is_signal = histograms[*place, None, None], acts(analysis.poi, region, sample)
+            sums = placed(name, factor * filled.yields), placed(name, factor**2 * filled.squares)
+            nominal[processes[place]] = ProcessYields(is_signal, *sums, placed(name, filled.entries).astype(int))
+            for norm, scaled in analysis.free_factors(region).items():
+                if sample["Name"] in scaled and not is_signal:
+                    free.setdefault(norm, []).append(processes[place])
+    unmoved = {process: rows.sum_of_weights for process, rows in nominal.items()}
+    up: dict[str, dict[str, Array]] = {}
+    down: dict[str, dict[str, Array]] = {}
+    for name, variation in analysis.variations(regions, processes).items():
+        for moved, side in zip((up, down), (variation.up, variation.down), strict=True):
+            parts: dict[str, list[Array]] = {}
+            for share, key in side:
+                values = placed(key[0], share * factors[key[:2]] * histograms[key].yields)
+                parts.setdefault(processes[key[:2]], []).append(values)
+            moved[name] = unmoved | {process: np.sum(own, axis=0) for process, own in parts.items()}
+    known = dict.fromkeys(free) if widths is None else {norm: widths[norm] for norm in free}
+    for norm, own in free.items():
+        for moved, sign in ((up, 1), (down, -1)):
+            factor = 1 + sign * (known[norm] or 1.0)
+            moved[norm] = {process: values * (factor if process in own else 1.0) for process, values in unmoved.items()}
+    unconstrained = {norm: tuple(own) for norm, own in free.items() if known[norm] is None}
+    return YieldShifts(np.arange(sum(sizes.values()) + 1.0), nominal, up, down, unconstrained)
 
 
 def value_as_pyhf(shifts: YieldShifts, goal: str, without: Collection[str]) -> float:
@@ -121,22 +96,17 @@ def value_as_pyhf(shifts: YieldShifts, goal: str, without: Collection[str]) -> f
     return profiled_value(counts_of(AMS2(), s, b, shifts, relative * own**2))
 
 
-def _key(region: str, sample: str) -> str:
-    return f"{sample} in {region}"
-
-
 def norm_widths(analysis: Analysis, control: Histograms) -> dict[str, float | None]:
     """How well control regions know the norm factors that are free in the chosen ones, by their Fisher information.
 
     The width is a share of the yield; None where the control regions leave the factor free.
     """
-    wanted = _free_backgrounds(analysis)
+    wanted = _free_backgrounds(analysis, analysis.chosen)
     inside = {key[0] for key in control}
-    regions = {region["Name"]: region for region in analysis.fitted if region["Name"] in inside}
+    regions = [region for region in analysis.fitted if region["Name"] in inside]
     if not wanted or not regions:
         return dict.fromkeys(wanted)
-    parts = {name: shifts_of_region(analysis, region, control) for name, region in regions.items()}
-    found = combine(analysis, parts, free_norms=True)
+    found = shifts_of_regions(analysis, control, regions)
     b = found.yields(signal=False)
     variance = b + np.sum([rows.sum_of_squares for rows in found.nominal.values() if not rows.signal], axis=0)
     slopes = np.array([(up - down) / 2 for up, down in found.background_shifts()]).reshape(-1, b.size)
@@ -156,13 +126,12 @@ def normalisations(
     return {name: Normalisation(samples, widths[name]) for name, samples in free.items()}
 
 
-def _free_backgrounds(analysis: Analysis, regions: Iterable[Mapping[str, Any]] | None = None) -> dict[str, list[str]]:
-    """Norm factors that are free in chosen regions, with the backgrounds that they scale."""
+def _free_backgrounds(analysis: Analysis, regions: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Norm factors that are free in some regions, with the backgrounds that they scale."""
     found: dict[str, list[str]] = {}
-    for region in analysis.chosen if regions is None else regions:
+    for region in regions:
         for name, samples in analysis.free_factors(region).items():
-            known = found.get(name, [])
-            own = [sample for sample in samples if sample not in analysis.signal and sample not in known]
-            if known or own:
-                found[name] = [*known, *own]
+            for sample in samples:
+                if sample not in analysis.signal and sample not in found.get(name, []):
+                    found.setdefault(name, []).append(sample)
     return found

@@ -1,4 +1,4 @@
-"""The workspace: cabinetry builds it from the histograms that we filled, and each number is compared with them."""
+"""The workspace: cabinetry builds it from the histograms that we filled, and fits it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fivesigma.analysis.histograms import Histograms
 from fivesigma.categories.workspace import discovery_significance
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["SafeNames", "build_workspace", "cabinetry_config", "config_text", "fit_workspace", "fitting"]
+__all__ = ["SafeNames", "build_workspace", "cabinetry_config", "config_text", "fit_workspace", "listening"]
 
 HISTOGRAMS = "histograms"
 _LONGEST = 60  # characters of a name within the name of a file
@@ -88,12 +88,11 @@ def cabinetry_config(analysis: Analysis, binning: Mapping[str, Array]) -> tuple[
     config = copy.deepcopy(analysis.config)
     config["General"]["HistogramFolder"] = f"{HISTOGRAMS}/"
     if analysis.data is None:
-        taken = [sample["Name"] for sample in config["Samples"]]
-        config["Samples"].append({"Name": name_of_data(taken), "Tree": "expected", "Data": True})
+        config["Samples"].append({"Name": name_of_data(config["Samples"]), "Tree": "expected", "Data": True})
     names = SafeNames.of(config)
     for region in config["Regions"]:
         region["Binning"] = binning[region["Name"]].tolist()
-        if region["Name"] in analysis.settings.regions:
+        if region["Name"] in analysis.settings.region:
             region["Variable"] = analysis.score_of(region["Name"])
         region["Name"] = names.regions[region["Name"]]
     for sample in config["Samples"]:
@@ -141,7 +140,7 @@ def config_text(config: dict[str, Any]) -> str:
 def build_workspace(
     config: dict[str, Any], names: SafeNames, histograms: Histograms, folder: Path
 ) -> tuple[dict[str, Any], list[str]]:
-    """Let cabinetry write the histograms that we filled to its folder, and make the workspace of them."""
+    """Let cabinetry write the histograms that we filled to its folder, and make the workspace of them; what it said."""
     cabinetry = need("cabinetry")
     here = copy.deepcopy(config)  # the folder of this process is not ours to change
     here["General"]["HistogramFolder"] = str(folder.resolve())
@@ -160,7 +159,7 @@ def build_workspace(
 
     for old in folder.glob("*.npz"):
         old.unlink()
-    with _listening() as said:
+    with listening() as said:
         try:
             cabinetry.configuration.validate(here)
             cabinetry.templates.build(here, router=router)
@@ -169,7 +168,8 @@ def build_workspace(
         except Exception as err:  # of cabinetry, pyhf or jsonschema
             why = shortened(" ".join(str(err).split()), 300)
             raise InputError(f"cabinetry cannot build the workspace ({type(err).__name__}: {why})") from err
-    return workspace, said
+    others = [text for text in said if "empty bins" not in text and "stat. unc." not in text]  # of which we speak
+    return workspace, [f"cabinetry: {text}" for text in dict.fromkeys(others)]
 
 
 def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:
@@ -181,7 +181,7 @@ def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:
         If the fit fails, with its cause.
     """
     cabinetry = need("cabinetry")
-    with fitting() as said:
+    with listening() as said:
         try:
             out = {"significance": discovery_significance(workspace)}
             model, data = cabinetry.model_utils.model_and_data(workspace)
@@ -204,21 +204,13 @@ def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:
 
 
 @contextmanager
-def fitting() -> Iterator[list[str]]:
-    """Collect warnings, and give pyhf its optimizer back: cabinetry sets its own, and leaves it when a fit fails."""
-    pyhf = need("pyhf")
+def listening() -> Iterator[list[str]]:
+    """Collect warnings of cabinetry and pyhf in place of printing them, and give pyhf its optimizer back.
+
+    cabinetry sets its own, and leaves it when a fit fails.
+    """
+    pyhf, said = need("pyhf"), list[str]()
     backend = pyhf.get_backend()
-    try:
-        with _listening() as said:
-            yield said
-    finally:
-        pyhf.set_backend(*backend)
-
-
-@contextmanager
-def _listening() -> Iterator[list[str]]:
-    """Collect cabinetry's and pyhf's warnings in place of printing them."""
-    said: list[str] = []
     handler, loggers = logging.Handler(logging.WARNING), [logging.getLogger(name) for name in ("cabinetry", "pyhf")]
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     before = [logger.propagate for logger in loggers]
@@ -230,6 +222,7 @@ def _listening() -> Iterator[list[str]]:
             warnings.simplefilter("ignore")
             yield said
     finally:
+        pyhf.set_backend(*backend)
         for logger, propagate in zip(loggers, before, strict=True):
             logger.removeHandler(handler)
             logger.propagate = propagate

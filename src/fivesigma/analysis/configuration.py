@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
+from functools import cache, cached_property
+from importlib.resources import files
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from fivesigma.analysis.schema import check_schema
+from fivesigma._tools.extras import need
 from fivesigma.datasets.expression import Expression
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.estimators.make import MODELS
@@ -24,43 +27,60 @@ QUANTITY = {"discovery": "significance", "measurement": "uncertainty"}  # that i
 SCORE, FOLD, PLAIN = "fivesigma_score", "fivesigma_fold", "fivesigma_plain"  # branches; the last before a region
 _LISTS = ("Region", "Validation", "Features", "Systematics")
 DIRECTIONS = ("Up", "Down")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+Place = tuple[str, str]  # region and sample
+Key = tuple[str, str, str | None, str | None]  # of a histogram: region, sample, systematic and direction
+Side = list[tuple[float, Key]]  # of a systematic: templates, and the factors with which they are added
+
+
+class MovedSamples(NamedTuple):
+    """Templates of which the samples consist that a systematic changes; whether down mirrors up in all of them."""
+
+    up: Side
+    down: Side
+    mirrored: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisSettings:
-    """What our block says."""
+    """What our block says, by its keys in lower case; those of Categories and Figures are beside the others."""
 
-    regions: tuple[str, ...]  # whose categories are made
-    features: tuple[str, ...]  # names, patterns or definitions, as in `load_events`
-    event_number: str  # branch, or "entry" for the number of the entry; a fold is this number modulo `folds`
+    region: tuple[str, ...]  # whose categories are made
+    features: tuple[str, ...] = ()  # names, patterns or definitions, as in `load_events`
+    event_number: str = ENTRY  # branch, or the number of the entry; a fold is this number modulo `folds`
     validation: tuple[str, ...] = ()  # regions that are shown and not fitted
-    patterns: tuple[str, ...] = ()  # of branches that hold systematics, as in `load_variations`
+    systematics: tuple[str, ...] = ()  # patterns of branches that hold some, as in `load_variations`
     preselection: str | None = None
     folds: int = 5
     luminosity: float | None = None  # in 1/fb
     # In pb, with the sum of weights or the name of its histogram, by sample; None where weights are right as they are.
-    cross_sections: Mapping[str, tuple[float, float | str] | None] = field(default_factory=dict)
+    cross_sections: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     goal: str = "discovery"
     model: str | None = None  # or the folder of a saved one; None before it is known whether there are systematics
-    options: Mapping[str, Any] = field(default_factory=dict)
-    each: bool = False  # a model for each region
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    train: str = "together"
     score: str | None = None  # expression in place of a model
-    edges: Mapping[str, tuple[float, ...]] | None = None  # by region, if they are given
-    categories: int | str = "auto"  # in all regions, or "cut"
+    edges: Mapping[str, Sequence[float]] | None = None  # by region, if they are given
+    number: int | str = "auto"  # of categories in all regions, or "cut"
     min_effective: float | None = None
     min_background: float | None = None
-    ntuples: str | None = None  # InputPath of events where that of General leads to histograms
+    input_path: str | None = None  # of events where that of General leads to histograms
     tree: str | None = None  # of samples that name none
     combine: bool = False  # write a datacard too
+    hepdata: bool = False  # and a submission
+    prune: float | None = None  # relative effect below which a systematic is dropped from a sample of a region
     figures: bool = True
     label: str = ""  # of the experiment, on figures
     blind_above: float | None = None  # score below which figures show data of a blinded region
 
+    @property
+    def each(self) -> bool:
+        """Whether there is a model for each region."""
+        return self.train == "each" and len(self.region) > 1
+
     @classmethod
     def read(cls, block: Any) -> AnalysisSettings:
         """Read the block of a configuration."""
-        block = numbers_in(block)
         if isinstance(block, dict):
             block = {key: value for key, value in block.items() if value is not None}
             block |= {key: [block[key]] for key in _LISTS if isinstance(block.get(key), str)}
@@ -72,40 +92,20 @@ class AnalysisSettings:
             block["Categories"] = categories
         check_schema(block, "block", BLOCK)
         _check_what_is_trained(block)
-        categories, number = block["Categories"], block["Categories"].get("Number", "auto")
-        figures = block.get("Figures", {})
-        figures = {} if figures is True else figures
         if "Preselection" in block:
             Expression(block["Preselection"], "Preselection")
-        return cls(
-            regions=tuple(block["Region"]),
-            features=tuple(block.get("Features", ())),
-            event_number=block.get("EventNumber", ENTRY),
-            validation=tuple(block.get("Validation", ())),
-            patterns=tuple(block.get("Systematics", ())),
-            preselection=block.get("Preselection"),
-            folds=int(block.get("Folds", 5)),
-            luminosity=block.get("Luminosity"),
-            cross_sections={
-                name: None if given is None else (float(given["CrossSection"]), given["SumOfWeights"])
-                for name, given in block.get("CrossSections", {}).items()
-            },
-            goal=block.get("Goal", "discovery"),
-            model=block.get("Model"),
-            options=block.get("ModelOptions", {}),
-            each=block.get("Train") == "each" and len(block["Region"]) > 1,
-            score=block.get("Score"),
-            edges=_edges_by_region(block["Region"], categories["Edges"]) if "Edges" in categories else None,
-            categories=number if isinstance(number, str) else int(number),
-            min_effective=categories.get("MinEffective"),
-            min_background=categories.get("MinBackground"),
-            ntuples=block.get("InputPath"),
-            tree=block.get("Tree"),
-            combine=block.get("Combine", False),
-            figures=figures is not False,
-            label=figures.get("Label", "") if figures else "",
-            blind_above=figures.get("BlindAbove") if figures else None,
-        )
+        if "Edges" in block["Categories"]:
+            block["Categories"] |= {"Edges": _edges_by_region(block["Region"], block["Categories"]["Edges"])}
+        figures = block.get("Figures", True)
+        given: dict[str, Any] = block | block.pop("Categories") | (figures if isinstance(figures, dict) else {})
+        given |= {"Figures": figures is not False}
+        given |= {key: int(given[key]) for key in ("Folds", "Number") if isinstance(given.get(key), float)}  # as 5.0
+        named: Any = {_snake(key): tuple(v) if isinstance(v, list) else v for key, v in given.items()}
+        return cls(**named)
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()
 
 
 def _check_what_is_trained(block: Mapping[str, Any]) -> None:
@@ -145,6 +145,45 @@ def _edges_by_region(regions: Sequence[str], given: Any) -> dict[str, tuple[floa
     return {name: tuple(map(float, by_region[name])) for name in regions}
 
 
+def check_schema(value: Any, part: str, what: str) -> None:
+    """Refuse a value that is not as ``schema.json`` says, in one sentence."""
+    errors = sorted(_validator(part).iter_errors(value), key=lambda error: (len(error.absolute_path), error.message))
+    if errors:
+        raise InputError(_sentence(errors[0], what))
+
+
+@cache
+def _validator(part: str) -> Any:
+    schema = json.loads((files("fivesigma.analysis") / "schema.json").read_text(encoding="utf-8"))
+    return need("jsonschema").Draft7Validator(schema | {"$ref": f"#/definitions/{part}"})
+
+
+def _sentence(error: Any, what: str) -> str:
+    """What is wrong, by the keys that lead there."""
+    path = [str(key) for key in error.absolute_path]
+    where = path[-1] if path else what
+    if len(path) > 1 and not path[-2].isdigit():
+        where = f"{path[-1]} of {path[-2]}"
+    given = shortened(repr(error.instance), 100)
+    if error.validator == "additionalProperties" and error.validator_value is False:
+        known = error.schema["properties"]
+        unknown = next(key for key in error.instance if key not in known)
+        hint = did_you_mean(str(unknown), known) or f"; known are {', '.join(known)}"
+        return f"{where} has the unknown key {shortened(repr(unknown))}{hint}"
+    if error.validator == "required":
+        missing = next(key for key in error.validator_value if key not in error.instance)
+        return f"{where} needs the key {missing!r}"
+    if error.validator == "enum":
+        known = error.validator_value
+        hint = did_you_mean(str(error.instance), known)
+        return f"{where} must be one of {', '.join(known)}, got {given}{hint}"
+    meant = error.schema.get("description") or (error.parent and error.parent.schema.get("description"))
+    meant = meant or {"object": "a mapping of keys to values"}.get(error.schema.get("type"))
+    return (
+        f"{where} must be {meant}, got {given}" if meant else f"{where} is not valid: {shortened(error.message, 200)}"
+    )
+
+
 @dataclass(frozen=True)
 class Analysis:
     """A checked analysis."""
@@ -165,11 +204,11 @@ class Analysis:
     @property
     def chosen(self) -> list[dict[str, Any]]:
         """Regions whose categories are made."""
-        return [find_named(self.regions, name) for name in self.settings.regions]
+        return [find_named(self.regions, name) for name in self.settings.region]
 
     def is_filled(self, region: Mapping[str, Any]) -> bool:
         """Whether the histograms of a region exist already, and are read as they are."""
-        return self.settings.ntuples is not None and region["Name"] not in self.settings.regions
+        return self.settings.input_path is not None and region["Name"] not in self.settings.region
 
     def score_of(self, region: str) -> str:
         """Branch of the score of a chosen region."""
@@ -226,18 +265,34 @@ class Analysis:
         """Systematic uncertainties that the fit does not hold constant."""
         return [systematic for systematic in self.systematics if systematic["Name"] not in self.fixed]
 
-    def moved(self, region: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
-        """Systematics of a region, each with a sample that it changes there."""
-        inside = [sample for sample in self.simulated if holds(region, sample)]
-        return [(s, sample["Name"]) for s in self.varied for sample in inside if acts(s, region, sample)]
+    def variations(self, regions: Iterable[Mapping[str, Any]], places: Collection[Place]) -> dict[str, MovedSamples]:
+        """What each systematic makes of the samples that it changes; systematics with one modifier move together.
+
+        A sample that they change in one of the regions is nominal in the others.
+        """
+        acting: dict[str, dict[Place, Mapping[str, Any]]] = {}
+        for region, systematic, sample in product(regions, self.varied, self.simulated):
+            place = region["Name"], sample["Name"]
+            if place in places and acts(systematic, region, sample):
+                acting.setdefault(modifier_of(systematic), {})[place] = systematic
+        found = {}
+        for name, moved in acting.items():
+            samples = {sample for _, sample in moved}
+            inside = [place for place in places if place[1] in samples]
+            up, down = (
+                [part for place in inside for part in _sources(moved.get(place), place, side)] for side in DIRECTIONS
+            )
+            found[name] = MovedSamples(up, down, all(s["Down"].get("Symmetrize", False) for s in moved.values()))
+        return found
 
     def norm_factor(self, region: Mapping[str, Any], sample: Mapping[str, Any]) -> float:
         """Product of the norm factors of a sample in a region at their nominal values, the POI being one."""
-        product = 1.0
-        for factor in self.config["NormFactors"]:
-            if acts(factor, region, sample) and factor["Name"] != self.config["General"]["POI"]:
-                product *= self.fixed.get(factor["Name"], float(factor.get("Nominal", 1.0)))
-        return product
+        own = [factor for factor in self._other_factors if acts(factor, region, sample)]
+        return math.prod((self.fixed.get(f["Name"], float(f.get("Nominal", 1.0))) for f in own), start=1.0)
+
+    @property
+    def _other_factors(self) -> list[dict[str, Any]]:
+        return [factor for factor in self.config["NormFactors"] if factor["Name"] != self.config["General"]["POI"]]
 
     def poi_factor(self, region: Mapping[str, Any], sample: Mapping[str, Any]) -> float:
         """Nominal value of the POI where it scales a sample, else one."""
@@ -246,11 +301,23 @@ class Analysis:
     def free_factors(self, region: Mapping[str, Any]) -> dict[str, list[str]]:
         """Norm factors beside the POI that the fit leaves free in a region, with the samples that they scale."""
         found = {}
-        for factor in self.config["NormFactors"]:
+        for factor in self._other_factors:
             inside = [s["Name"] for s in self.simulated if holds(region, s) and acts(factor, region, s)]
-            if inside and factor["Name"] != self.config["General"]["POI"] and factor["Name"] not in self.fixed:
+            if inside and factor["Name"] not in self.fixed:
                 found[factor["Name"]] = inside
         return found
+
+
+def _sources(systematic: Mapping[str, Any] | None, place: Place, direction: str) -> Side:
+    """Templates that make up a sample under a systematic."""
+    nominal = (*place, None, None)
+    if systematic is None:
+        return [(1.0, nominal)]
+    if systematic["Type"] == "Normalization":
+        return [(1.0 + systematic[direction]["Normalization"], nominal)]
+    if systematic[direction].get("Symmetrize", False):
+        return [(2.0, nominal), (-1.0, (*place, systematic["Name"], "Up"))]
+    return [(1.0, (*place, systematic["Name"], direction))]
 
 
 def find_named(items: Iterable[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -281,23 +348,10 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def numbers_in(value: Any) -> Any:
-    """The same with text that is a number as a number, also within lists and mappings.
-
-    Examples
-    --------
-    >>> numbers_in(["1.2e6", "h_sumw", 3])
-    [1200000.0, 'h_sumw', 3]
-    """
-    if isinstance(value, str) and len(value) < 50 and _NUMBER.fullmatch(value.strip()):
-        return float(value)
-    if isinstance(value, list):
-        return [numbers_in(item) for item in value]
-    if isinstance(value, dict):
-        return {key: numbers_in(item) for key, item in value.items()}
-    return value
-
-
-def name_of_data(taken: Collection[Any]) -> str:
-    """A name for the sample of data that cabinetry wants where there is none."""
-    return next(name for name in ("Data", *(f"Data{k}" for k in range(2, len(taken) + 3))) if name not in taken)
+def name_of_data(samples: Iterable[Mapping[str, Any]]) -> str:
+    """Name of the sample of data, or one that is not taken, for that which cabinetry wants where there is none."""
+    names = {sample["Name"]: sample.get("Data", False) for sample in samples}
+    free = (f"Data{k}" for k in range(2, len(names) + 3))
+    return next((name for name, is_data in names.items() if is_data), None) or next(
+        name for name in ("Data", *free) if name not in names
+    )

@@ -1,4 +1,4 @@
-"""Choosing the categories of all regions with the systematics, and what edges that did not see the events lead to."""
+"""Choosing the categories of all regions with the systematics, and histograms whose edges did not see the events."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.analysis.configuration import CUT, DIRECTIONS, Analysis, AnalysisSettings, modifier_of
-from fivesigma.analysis.histograms import Key
+from fivesigma.analysis.configuration import CUT, Analysis, AnalysisSettings, Key, Side
+from fivesigma.analysis.histograms import Histograms, fill_histogram
 from fivesigma.categories import Categories, categorise
 from fivesigma.categories.one_score.channels import categorise_channels
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.folds import fold_numbers
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, YieldShifts, yield_shifts
+from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied
 from fivesigma.scored.scored_events import ScoredEvents
 
-__all__ = ["RegionEvents", "Variations", "choose_edges", "cross_fitted", "events_of_region", "shifts_in"]
+__all__ = ["RegionEvents", "Variations", "choose_edges", "cross_fitted", "edges_by_fold", "events_of_region"]
+
+_COLUMNS = ("score", "signal", "weight", "process", "ids")
 
 #: By name the events up and down, where without the latter yields mirror those of the former; or an uncertain yield.
 Variations = Mapping[str, tuple[ScoredEvents, ScoredEvents | None] | Normalisation]
@@ -40,46 +42,23 @@ def events_of_region(
     norms: Mapping[str, Normalisation],
 ) -> RegionEvents:
     """Events of a chosen region; systematics with one modifier move together."""
-    name = region["Name"]
     factors = {
-        sample["Name"]: analysis.norm_factor(region, sample)
+        (region["Name"], sample["Name"]): analysis.norm_factor(region, sample)
         for sample in analysis.simulated
-        if (name, sample["Name"], None, None) in scored
+        if (region["Name"], sample["Name"], None, None) in scored
     }
-    nominal = {sample: scale(scored[name, sample, None, None], factor) for sample, factor in factors.items()}
-    sides: dict[str, dict[str, list[ScoredEvents]]] = {}
-    mirrored: dict[str, set[bool]] = {}
-    for systematic, sample in analysis.moved(region):
-        if sample not in nominal:
-            continue
-        side = sides.setdefault(modifier_of(systematic), {direction: [] for direction in DIRECTIONS})
-        mirror = bool(systematic["Down"].get("Symmetrize", False))
-        mirrored.setdefault(modifier_of(systematic), set()).add(mirror)
-        for direction in DIRECTIONS:
-            key = (name, sample, systematic["Name"], direction)
-            if systematic["Type"] == "Normalization":
-                moved = scale(nominal[sample], 1.0 + systematic[direction]["Normalization"])
-            elif direction == "Down" and mirror:  # twice the nominal events less those that moved up
-                moved = join([scale(nominal[sample], 2.0), scale(side["Up"][-1], -1.0)])
-            elif key in scored:
-                moved = scale(scored[key], factors[sample])
-            else:
-                raise InputError(
-                    f"no event of sample {sample!r}, systematic {systematic['Name']!r} {direction}, is in region "
-                    f"{name!r}"
-                )
-            side[direction].append(moved)
-    variations: dict[str, Any] = {
-        modifier: (join(side["Up"]), None if mirrored[modifier] == {True} else join(side["Down"]))
-        for modifier, side in sides.items()
-    }
-    return RegionEvents(join(list(nominal.values())), variations | dict(norms))
+
+    def events(side: Side) -> ScoredEvents:
+        return join([scale(scored[key], share * factors[key[:2]]) for share, key in side])
+
+    found = analysis.variations([region], factors)
+    variations = {name: (events(own.up), None if own.mirrored else events(own.down)) for name, own in found.items()}
+    return RegionEvents(events([(1.0, (*place, None, None)) for place in factors]), variations | dict(norms))
 
 
 def join(parts: Sequence[ScoredEvents]) -> ScoredEvents:
     """All events, one part after the other."""
-    names = ("score", "signal", "weight", "process", "ids")
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    columns: Any = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
     return ScoredEvents(**columns)
 
 
@@ -90,9 +69,7 @@ def scale(events: ScoredEvents, factor: float | Array) -> ScoredEvents:
 
 def take(events: ScoredEvents, rows: Any) -> ScoredEvents:
     """Some of the events."""
-    names = ("score", "signal", "weight", "process", "ids")
-    columns: dict[str, Any] = {name: getattr(events, name)[rows] for name in names}
-    return ScoredEvents(**columns)
+    return ScoredEvents(**{name: getattr(events, name)[rows] for name in _COLUMNS})
 
 
 def folds_of(events: ScoredEvents, n_folds: int) -> IntArray:
@@ -104,10 +81,10 @@ def choose_edges(
     regions: Mapping[str, RegionEvents], settings: AnalysisSettings, shares: Sequence[int] | None = None
 ) -> dict[str, Any]:
     """Categories, or the cut, of each region; several regions share their categories by what each is worth."""
-    if len(regions) == 1 or settings.categories == CUT:
+    if len(regions) == 1 or settings.number == CUT:
         number = None if shares is None else shares[0]
         return {name: choose_categories(events, settings, number) for name, events in regions.items()}
-    total = settings.categories if shares is None else sum(shares)
+    total = settings.number if shares is None else sum(shares)
     if isinstance(total, str):  # "auto": what each would have alone
         total = sum(len(choose_categories(events, settings)) for events in regions.values())
     found = categorise_channels(
@@ -124,11 +101,11 @@ def choose_edges(
 def choose_categories(events: RegionEvents, settings: AnalysisSettings, number: int | None = None) -> Any:
     """Categories or the cut of one region with the best profiled value; without a number that of the settings."""
     systematics = systematics_of(events.variations) or None
-    if settings.categories == CUT:
+    if settings.number == CUT:
         return scan(events.nominal, min_effective=settings.min_effective, systematics=systematics)
     return categorise(
         events.nominal,
-        n_categories=settings.categories if number is None else number,
+        n_categories=settings.number if number is None else number,
         min_effective=settings.min_effective or None,
         min_background=settings.min_background or 0.0,
         goal=settings.goal,
@@ -143,17 +120,34 @@ def edges_of(found: Any) -> Array:
 
 
 def cross_fitted(
+    keys: Sequence[Key],
+    scored: Mapping[Key, ScoredEvents],
     regions: Mapping[str, RegionEvents],
     settings: AnalysisSettings,
     edges: Mapping[str, Array],
     *,
     advance: Callable[[int, str], None],
-) -> dict[str, YieldShifts]:
-    """Yields of categories whose edges were chosen without the fold of the events that fill them.
-
-    For every fold the edges are chosen on the events of the others, scaled to the full yield of each class.
-    """
+) -> Histograms:
+    """Histograms in as many categories, whose edges were chosen without the fold of the events that fill them."""
     numbers = {name: len(own) - 1 for name, own in edges.items()}
+    chosen = edges_by_fold(regions, settings, numbers, advance=advance)
+    found = {}
+    for key in [key for key in keys if key[0] in numbers]:
+        number, place, weight = numbers[key[0]], np.empty(0), np.empty(0)
+        if key in scored:
+            place, weight = number_by_fold(scored[key], chosen[key[0]], number), scored[key].arrays()[2]
+        found[key] = fill_histogram(np.arange(number + 1.0), place, weight)
+    return found
+
+
+def edges_by_fold(
+    regions: Mapping[str, RegionEvents],
+    settings: AnalysisSettings,
+    numbers: Mapping[str, int],
+    *,
+    advance: Callable[[int, str], None],
+) -> dict[str, list[Array]]:
+    """Edges of each region for every fold, chosen on the events of the others, scaled to the full yields."""
     chosen = []
     for k in range(settings.folds):
         with warnings.catch_warnings():
@@ -161,25 +155,17 @@ def cross_fitted(
             rest = {name: _without(events, k, settings.folds) for name, events in regions.items()}
             chosen.append(_at_most(rest, settings, numbers))
         advance(1, f"fold {k + 1} of {settings.folds}")
+    return {name: [one[name] for one in chosen] for name in regions}
 
-    def filled(name: str, events: RegionEvents) -> YieldShifts:
-        number = numbers[name]
 
-        def category(side: ScoredEvents) -> ScoredEvents:
-            """Number of the category, from the top, so that folds with fewer have the same highest ones."""
-            found = np.full(len(side), -1.0)
-            fold = folds_of(side, settings.folds)
-            for k, own in enumerate(one[name] for one in chosen):
-                rows = fold == k
-                place = np.searchsorted(own, side.score[rows], side="right") - 1
-                place = np.minimum(place, len(own) - 2)
-                found[rows] = np.where(place < 0, -1, place + number - (len(own) - 1))
-            return replace(side, score=found)
-
-        numbered = RegionEvents(category(events.nominal), change(events.variations, category))
-        return shifts_in(np.arange(number + 1.0), numbered)
-
-    return {name: filled(name, events) for name, events in regions.items()}
+def number_by_fold(events: ScoredEvents, edges: Sequence[Array], number: int) -> Array:
+    """Number of each event's category by the edges of its fold; from the top, for folds with fewer categories."""
+    found, fold = np.full(len(events), -1.0), folds_of(events, len(edges))
+    for k, own in enumerate(edges):
+        rows, n = fold == k, len(own) - 1
+        place = np.minimum(np.searchsorted(own, events.score[rows], side="right") - 1, n - 1)
+        found[rows] = np.where(place < 0, -1, place + number - n)
+    return found
 
 
 def _without(events: RegionEvents, k: int, n_folds: int) -> RegionEvents:
@@ -213,12 +199,7 @@ def _at_most(
             return {name: edges_of(one) for name, one in found.items()}
 
 
-def shifts_in(edges: Array, events: RegionEvents) -> YieldShifts:
-    """Yields of categories, nominal and varied."""
-    return yield_shifts(edges, events.nominal, systematics=systematics_of(events.variations))
-
-
-def systematics_of(variations: Variations, labels: tuple[Any, Any] = (0, 1)) -> Systematics:
+def systematics_of(variations: Variations, labels: tuple[Any, Any] = (False, True)) -> Systematics:
     """Variations as the rest of fivesigma takes them, with the labels of background and signal."""
 
     def varied(events: ScoredEvents) -> Varied:

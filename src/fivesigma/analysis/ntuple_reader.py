@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.analysis.configuration import ENTRY, AnalysisSettings
 from fivesigma.analysis.templates import Template, Tree
-from fivesigma.datasets.blocks import read_blocks
-from fivesigma.datasets.columns import Columns, Kind, Plan, Source, require
+from fivesigma.datasets.blocks import Block, FeatureTable, read_blocks
+from fivesigma.datasets.columns import Columns, Plan, Source, require
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.expression import Expression, split_definition
+from fivesigma.datasets.expression import Expression
 from fivesigma.datasets.folds import fold_numbers
 from fivesigma.datasets.sources import Input, Target
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError
 
-__all__ = ["Entries", "Reader", "check_finite", "texts_of"]
+__all__ = ["Entries", "Reader", "texts_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Entries:
     number: IntArray
     values: dict[str, Array]
     columns: dict[str, AnyArray]
-    X: NDArray[np.float32] | None
+    X: NDArray[np.float32]  # without columns if features were not read
 
     def __len__(self) -> int:
         return len(self.number)
@@ -46,6 +46,19 @@ class Entries:
         own = np.ones(len(self)) if template.weight is None else self.values[template.weight]
         return own if template.factor == 1.0 else template.factor * own
 
+    def inside(self, users: Sequence[Template]) -> dict[tuple[str, str], BoolArray]:
+        """Which entries each template takes, by its region and condition; hidden data are in no other region."""
+        inside = {(t.region, t.condition): self.truth(t.condition) for t in users}
+        hidden = {t.region: inside[t.region, t.condition] for t in users if t.hidden}
+        for template in [template for template in users if not template.hidden]:
+            if any((inside[template.region, template.condition] & rows).any() for rows in hidden.values()):
+                raise InputError(
+                    f"data of the blinded region{'s' * (len(hidden) > 1)} {', '.join(map(repr, hidden))} are in region "
+                    f"{template.region!r} too ({template.owner}): change a Filter so that they exclude each other, or "
+                    "unblind"
+                )
+        return inside
+
 
 class Reader:
     """Reads trees with the features of an analysis, which the first tree settles."""
@@ -53,9 +66,9 @@ class Reader:
     def __init__(self, settings: AnalysisSettings, first: Template) -> None:
         self.settings = settings
         self._sources: dict[Tree, Source] = {}
-        self._number = [] if settings.event_number == ENTRY else [settings.event_number]
+        self._number: tuple[str, ...] = () if settings.event_number == ENTRY else (settings.event_number,)
         # A score that exists already needs no features; one column stands for them, and is not read.
-        asked = Columns(features=list(settings.features) or None, label=None, weight=None, ids=None, keep=self._number)
+        asked = Columns(features=settings.features or None, label=None, weight=None, ids=None, keep=self._number)
         with _explained(first.trees[0], first.owner):
             self.columns = asked.settle(self._source(first.trees[0]))[0]
 
@@ -73,12 +86,25 @@ class Reader:
     def check(self, tree: Tree, owner: str, templates: Collection[Template]) -> None:
         """Refuse a tree that lacks a branch, without reading it."""
         with _explained(tree, owner):
-            source = self._source(tree)
-            if self.settings.features:
-                self.columns.reading(source)
-            for text in texts_of(templates):
-                for name in sorted(Expression(text, "expression").columns):
-                    require(name, source)
+            self._plan(tree, texts_of(templates), features=bool(self.settings.features))
+
+    def _plan(
+        self,
+        tree: Tree,
+        texts: Collection[str],
+        columns: Collection[str] = (),
+        *,
+        features: bool,
+        cut: str | None = None,
+    ) -> Plan:
+        """What is to be read of a tree; values of expressions go by their text."""
+        source = self._source(tree)
+        own = self.columns.features if features else ()
+        plan = replace(self.columns, features=own, keep=(*self._number, *columns), cut=cut).reading(source)
+        derived = {f"value {text}": Expression(text, "expression") for text in texts}
+        for name in sorted(frozenset[str]().union(*(expression.columns for expression in derived.values()))):
+            require(name, source)
+        return plan._replace(derived=plan.derived | derived)
 
     def read(
         self,
@@ -89,85 +115,68 @@ class Reader:
         *,
         cut: str | None = None,
         features: bool = True,
+        used: Collection[str] | None = None,
     ) -> Entries:
-        """Read a tree: every entry, or those that pass the cut."""
-        derived = {f"value {text}": Expression(text, "expression") for text in texts}
-        kinds: dict[str, Kind] = dict.fromkeys((*self._number, *columns), "value")
-        defined: dict[str, Expression] = {}
-        if features:
-            texts_of_features = map(split_definition, self.columns.features or ())
-            definitions = dict(text for text in texts_of_features if text is not None)
-            defined = {f"feature {n}": Expression(text, f"feature {n!r}") for n, text in definitions.items()}
-            kinds |= dict.fromkeys([n for n in self.feature_names if f"feature {n}" not in defined], "value")
+        """Read a tree: every entry, or those that pass the cut.
+
+        Features must be finite or missing, in all of them or where one of the conditions `used` holds.
+        """
+        table = FeatureTable(self.feature_names if features else (), self.columns.missing)
+        wanted = [*self._number, *columns, *(f"value {text}" for text in texts)]
+        parts: list[tuple[AnyArray, ...]] = []
         with _explained(tree, owner):
-            source = self._source(tree)
-            for name in sorted({*kinds}.union(*(e.columns for e in (*derived.values(), *defined.values())))):
-                require(name, source)
-            plan = Plan(kinds, derived | defined, None if cut is None else Expression(cut, "Filter"))
-            blocks = [block.columns for block in read_blocks(source, plan)]
-            if not blocks:  # a part of a sample may have no entries
-                blocks = [dict.fromkeys((*kinds, *derived, *defined), np.empty(0, dtype=np.intp))]
-            read = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-            number = read[self._number[0]] if self._number else np.arange(len(next(iter(read.values()))))
+            plan = self._plan(tree, texts, columns, features=features, cut=cut)
+            for block in read_blocks(self._source(tree), plan):
+                row = np.arange(block.n_rows) if block.passed is None else block.passed
+                parts.append((row, *(block.columns[name] for name in wanted)))
+                if features:
+                    self._hide_infinite(block, used)
+                    table.add(block.columns, block.where)
+            if not parts:  # a part of a sample may have no entries
+                parts.append((np.empty(0, dtype=np.intp),) * (1 + len(wanted)))
+            entry, *read = map(np.concatenate, zip(*parts, strict=True))
+            found = dict(zip(wanted, read, strict=True))
+            # The number of an entry is that in the whole tree: one event has one fold wherever it is read.
+            number = found[self._number[0]] if self._number else entry
             if number.dtype.kind not in "iu":
                 raise InputError(f"EventNumber {self._number[0]!r} must hold integers, got {number.dtype}")
-            X = None
-            if features:
-                X = np.empty((len(number), len(self.feature_names)), dtype=np.float32)
-                with np.errstate(over="ignore"):
-                    for j, name in enumerate(self.feature_names):
-                        X[:, j] = read[f"feature {name}" if f"feature {name}" in defined else name]
-                if self.columns.missing is not None:
-                    X[np.float32(self.columns.missing) == X] = np.nan
-        values = {text: read[f"value {text}"].astype(np.float64) for text in texts}
-        return Entries(tree, number, values, {name: read[name] for name in columns}, X)
+        values = {text: found[f"value {text}"].astype(np.float64) for text in texts}
+        return Entries(tree, number, values, {name: found[name] for name in columns}, table.finished())
+
+    def _hide_infinite(self, block: Block, used: Collection[str] | None) -> None:
+        """Take infinite features for missing in entries that no template has, which the table would refuse."""
+        if used is None:
+            return
+        unused = ~np.any([block.columns[f"value {text}"] != 0 for text in used], axis=0)
+        for name in self.feature_names:
+            with np.errstate(over="ignore"):
+                infinite = np.isinf(block.columns[name].astype(np.float32)) & unused
+            if infinite.any():
+                block.columns[name] = np.where(infinite, np.nan, block.columns[name])
 
     def flat(self, tree: Tree, names: Collection[str]) -> list[str]:
         """Those of these branches that have one number per event, and a name that every program can read."""
-        numbers = frozenset(self._source(tree).numbers)
+        numbers = frozenset(self._source(tree).numbers) - self.columns.expressions.keys()
         return [name for name in names if name in numbers and name.isidentifier()]
 
-    def events(self, entries: Entries, weight: Array, *, signal: bool | None, sample: str) -> Events:
-        """Entries as events that a model takes."""
-        if entries.X is None:
-            raise InputError("these entries were read without features")
-        self.refuse_infinite(entries, np.ones(len(entries), dtype=bool), sample)
+    def events(self, entries: Entries, template: Template | None = None) -> Events:
+        """Entries as events that a model takes, with the weights that the fit expects, or without labels."""
         n = len(entries)
+        label = SIGNAL if template is not None and template.signal else BACKGROUND
         return Events(
             X=entries.X,
-            y=np.full(n, None, dtype=object) if signal is None else np.full(n, SIGNAL if signal else BACKGROUND),
-            weight=weight,
-            signal=None if signal is None else SIGNAL,
+            y=np.full(n, None, dtype=object) if template is None else np.full(n, label),
+            weight=np.ones(n) if template is None else entries.weight(template) * template.norm,
+            signal=None if template is None else SIGNAL,
             feature_names=self.feature_names,
-            process=np.full(n, sample),
+            process=None if template is None else np.full(n, template.sample),
             kept={self.settings.event_number: entries.number},
             columns=self.columns,
         )
 
-    def refuse_infinite(self, entries: Entries, rows: BoolArray, sample: str) -> None:
-        """Refuse an infinite feature in some of the entries."""
-        bad = np.argwhere(np.isinf(entries.X) & rows[:, None]).tolist() if entries.X is not None else []
-        if bad:
-            i, j = bad[0]
-            raise InputError(
-                f"feature {self.feature_names[j]!r} is infinite (or too large for float32) in an event of sample "
-                f"{sample!r} with {self.settings.event_number} {entries.number[i]} in {entries.tree.file.name}: cut "
-                "such events in the Preselection, or leave the feature out"
-            )
-
     def folds(self, number: IntArray) -> IntArray:
         """Fold of each event: its number modulo the number of folds."""
         return fold_numbers(self.settings.folds, number)
-
-
-def check_finite(weight: Array, entries: Entries, template: Template) -> None:
-    """Refuse a weight that is not finite."""
-    if not np.isfinite(weight).all():
-        at = int(np.argmin(np.isfinite(weight)))
-        raise InputError(
-            f"the weight {template.weight!r} of {template.owner} is {weight[at]} for event {entries.number[at]} of "
-            f"{entries.tree.file.name}; every event of region {template.region!r} needs a finite one"
-        )
 
 
 def texts_of(templates: Collection[Template]) -> list[str]:

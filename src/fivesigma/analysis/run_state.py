@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,23 +14,23 @@ from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
 from fivesigma.analysis import all_regions, edge_choice
 from fivesigma.analysis.cabinetry_workspace import SafeNames, cabinetry_config
-from fivesigma.analysis.configuration import SCORE, Analysis, holds
+from fivesigma.analysis.configuration import QUANTITY, Analysis
 from fivesigma.analysis.edge_choice import RegionEvents
 from fivesigma.analysis.histograms import read_filled
 from fivesigma.analysis.ntuple_reader import Reader, texts_of
+from fivesigma.analysis.region_model import training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
 from fivesigma.analysis.step_record import Record, digest
 from fivesigma.analysis.templates import Template, by_tree, templates_of
 from fivesigma.datasets.columns import Columns
+from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.make import MODELS
-from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.store import load
 
 __all__ = ["RunState"]
 
-# Scores lie between 0 and 1, and cabinetry drops what lies at or above the last edge.
-ABOVE = 1.01
+_ABOVE = 1.01  # all scores of models, which lie between 0 and 1
 
 
 class RunState:
@@ -55,7 +55,7 @@ class RunState:
             analysis = replace(analysis, settings=replace(settings, features=features))
         self.analysis = analysis
         self.unblind, self.friends, self.n_jobs, self.verbose = unblind, friends, n_jobs, verbose
-        self.templates = templates_of(analysis)
+        self.templates = templates_of(analysis, unblind=unblind)
         for region in analysis.regions:  # whose bins are those of their histograms
             if analysis.is_filled(region):
                 first = next(template for template in self.templates if template.region == region["Name"])
@@ -66,45 +66,40 @@ class RunState:
 
     def inputs(self, name: str) -> str:
         """Digest of all that a step depends on."""
-        settings, record = asdict(self.analysis.settings), self.record
-        reading = {key: settings[key] for key in ("features", "event_number", "folds", "regions", "each")}
-        normed = [self.analysis.signal, self.analysis.config["NormFactors"], self.analysis.fixed]
+        analysis, record, settings = self.analysis, self.record, asdict(self.analysis.settings)
+
+        def of(*keys: str) -> dict[str, Any]:
+            return {key: settings[key] for key in keys}
+
+        reading = of("features", "event_number", "folds", "region", "train")
+        normed = [analysis.signal, analysis.config["NormFactors"], analysis.fixed]
         if name == "read":
-            shown = [self.analysis.regions, settings["validation"], self.unblind, normed]
+            shown = [analysis.regions, settings["validation"], self.unblind, normed]
             return digest(reading, self._described(self.templates), shown)
         if name == "train":
-            model: dict[str, Any] = {key: settings[key] for key in ("options", "score", "goal", "model")}
+            model = of("model_options", "score", "goal", "model")
             if self.saved is not None:
                 files = sorted(path for path in Path(settings["model"]).rglob("*") if path.is_file())
-                model["model"] = [(path.name, self.record.file_digest(path)) for path in files]
-            known: list[Any] = [self._described(self.region_nominal)]
-            if self.analysis.profiled:
-                known = [self._described(self.region_templates), self.analysis.varied, record["read"]["norms"]]
-            factors = [
-                self.analysis.norm_factor(region, sample)
-                for region in self.analysis.chosen
-                for sample in self.analysis.simulated
-            ]
-            return digest(reading, model, known, self.analysis.signal, factors)
+                model["model"] = [(path.name, record.file_digest(path)) for path in files]
+            known: list[Any] = [self._described(self.nominal(*settings["region"]))]
+            if analysis.profiled:
+                known = [self._described(self.region_templates), analysis.varied, record["read"]["norms"]]
+            return digest(reading, model, known)
         if name == "score":
-            trees = [(self.record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
+            trees = [(record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
             named = [] if self.friends else sorted(texts_of(self.region_templates))
             names = list(ntuple_names(self.templates).values())
             return digest(names, trees, reading, named, self.friends, settings["score"], record.outputs("train"))
         if name == "categorise":
-            wanted = {
-                key: settings[key]
-                for key in ("goal", "categories", "edges", "min_effective", "min_background", "blind_above")
-            }
+            wanted = of("goal", "number", "edges", "min_effective", "min_background", "blind_above")
             own = [template for template in self.templates if template.needs_score]
-            chosen = [wanted, self.analysis.regions, self.analysis.systematics, self.unblind, normed]
+            chosen = [wanted, analysis.regions, analysis.systematics, self.unblind, normed]
             return digest(chosen, self._described(own), record.outputs("read", "score"))
         if name == "workspace":
-            shown = [settings["validation"], settings["combine"], record["categorise"]]
-            return digest(self.analysis.config, record.outputs("read", "categorise"), shown)
-        outputs = record.outputs("train", "categorise", "workspace")
-        shown = [settings["label"], settings["blind_above"], self.unblind]
-        return digest(outputs, record["categorise"], record["workspace"], shown)
+            shown = [of("validation", "combine", "prune", "hepdata"), record["categorise"]]
+            return digest(analysis.config, record.outputs("read", "categorise"), shown)
+        found = [record["categorise"], record["workspace"], record.outputs("train", "categorise", "workspace")]
+        return digest(found, of("figures", "label", "blind_above"), self.unblind)
 
     def _described(self, templates: Sequence[Template]) -> list[Any]:
         """Templates with the contents of their files in place of the names."""
@@ -131,25 +126,25 @@ class RunState:
     @cached_property
     def region_templates(self) -> list[Template]:
         """Simulated templates of the chosen regions."""
-        return [t for t in self.templates if t.region in self.analysis.settings.regions and not t.is_data]
+        return [t for t in self.templates if t.region in self.analysis.settings.region and not t.is_data]
 
-    @cached_property
-    def region_nominal(self) -> list[Template]:
-        """Those of them that are nominal."""
-        return [template for template in self.region_templates if template.systematic is None]
+    def nominal(self, *regions: str, data: bool = False) -> list[Template]:
+        """Nominal templates of some regions, simulated ones or data."""
+        return [t for t in self.templates if t.region in regions and t.systematic is None and t.is_data is data]
+
+    def read_events(self, *regions: str, data: bool = False) -> Events:
+        """Simulated events, or data, of some regions with their features and the weights that the fit expects."""
+        return Events.concatenate(training_events(self.reader, self.nominal(*regions, data=data)))
 
     @property
     def hidden(self) -> list[str]:
         """Regions whose data are not looked at."""
-        data = self.analysis.data
-        if self.unblind or data is None:
-            return []
-        return [region["Name"] for region in self.analysis.chosen if holds(region, data)]
+        return [template.region for template in self.templates if template.hidden]
 
     @cached_property
     def reader(self) -> Reader:
         """Reads trees."""
-        return Reader(self.analysis.settings, self.region_nominal[0])
+        return Reader(self.analysis.settings, self.nominal(*self.analysis.settings.region)[0])
 
     @cached_property
     def models(self) -> dict[str, Any]:
@@ -167,12 +162,12 @@ class RunState:
         """Events of the regions that are binned in a score, found in the ntuples unless they were scored just now."""
         scorer = self.new_scorer()
         with bar(len(self.trees), bool(self.verbose), "scores") as advance:
-            scorer.find(self.folder / "ntuples", ntuple_names(self.templates), advance=advance)
+            scorer.find(advance=advance)
         return scorer
 
     def new_scorer(self) -> Scorer:
         """A scorer that has seen nothing yet."""
-        return Scorer(self.analysis, self.templates, self.reader, hidden=self.hidden)
+        return Scorer(self.analysis, self.templates, self.reader, self.folder / "ntuples")
 
     def events_in(self, scored: Scored) -> dict[str, RegionEvents]:
         """Events of each chosen region, with free norm factors as wide as the control regions leave them."""
@@ -204,15 +199,10 @@ class RunState:
         """What the categories are for."""
         return self.analysis.settings.goal
 
-    def shifts_in(self, edges: Mapping[str, Array], events: Mapping[str, RegionEvents]) -> dict[str, YieldShifts]:
-        """Yields of the categories of each region."""
-        return {name: edge_choice.shifts_in(edges[name], own) for name, own in events.items()}
-
-    def together(self, parts: Mapping[str, YieldShifts]) -> YieldShifts:
-        """All chosen regions, with shared parameters."""
-        if len(parts) == 1:
-            return next(iter(parts.values()))
-        return all_regions.combine(self.analysis, parts, free_norms=False)
+    @property
+    def quantity(self) -> str:
+        """What is quoted of them."""
+        return QUANTITY[self.goal]
 
     @property
     def trees(self) -> list[Any]:
@@ -221,28 +211,16 @@ class RunState:
 
     @property
     def binning(self) -> dict[str, Array]:
-        """Edges of each region, all finite."""
-        found = self.record["categorise"]
-        edges = {name: np.array([float(edge) for edge in own]) for name, own in found["edges"].items()}
-        return self.finite_edges(edges, found["limits"])
+        """Edges of each region."""
+        edges = self.record["categorise"]["edges"]
+        named = {region["Name"]: region for region in self.analysis.regions}
+        return {name: np.array(edges.get(name) or region["Binning"], dtype=float) for name, region in named.items()}
 
-    def score_limits(self) -> dict[str, list[float]]:
-        """Below and above every score."""
-        if self.analysis.settings.score is None:
-            return {branch: [0.0, ABOVE] for branch in self.analysis.models}
-        scores = np.concatenate([events.score for events in self.scorer.events.values()])
-        low, high = float(scores.min()), float(scores.max())
-        return {SCORE: [low, high + 0.01 * ((high - low) or 1.0)]}
-
-    def finite_edges(self, edges: Mapping[str, Array], limits: Mapping[str, Sequence[float]]) -> dict[str, Array]:
-        """Edges of all regions, with limits of the scores in place of infinity."""
-        out = {}
-        for region in self.analysis.regions:
-            name = region["Name"]
-            if name not in edges:
-                out[name] = np.array(region["Binning"], dtype=np.float64)
-                continue
-            out[name] = edges[name].copy()
-            for at, limit in zip((0, -1), limits[self.analysis.score_of(name)], strict=True):
-                out[name][at] = limit if np.isinf(out[name][at]) else out[name][at]
-        return out
+    def finite_edges(self, found: Any) -> Array:
+        """Edges of what was chosen; cabinetry has no infinite ones, and drops what lies at or above the last."""
+        low, high = 0.0, _ABOVE
+        if self.analysis.settings.score is not None:
+            scores = np.concatenate([events.score for events in self.scorer.events.values()])
+            low, high = float(scores.min()), float(scores.max())
+            high += 0.01 * ((high - low) or 1.0)
+        return np.clip(edge_choice.edges_of(found), low, high)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array
-from fivesigma.analysis.configuration import ENTRY, FOLD, PLAIN, SCORE, Analysis
-from fivesigma.analysis.counting import regions_inside
-from fivesigma.analysis.histograms import Key
+from fivesigma.analysis.configuration import ENTRY, FOLD, PLAIN, SCORE, Analysis, Key
+from fivesigma.analysis.edge_choice import join
 from fivesigma.analysis.ntuple_reader import Entries, Reader, texts_of
 from fivesigma.analysis.templates import Template, Tree, by_tree
 from fivesigma.datasets.expression import Expression
@@ -31,57 +29,46 @@ Scored = dict[Key, ScoredEvents]
 
 
 class Scorer:
-    """Scores entries, or finds their scores in ntuples that are written; `events` and `plain` are then filled."""
+    """Scores entries, or finds their scores in ntuples that are written; `events` and the others are then filled."""
 
-    events: Scored
-    plain: Scored  # the same with the plain scores of models that know the systematics
-    shown: Scored  # data of blinded regions, below the score from which on they are hidden
-
-    def __init__(
-        self, analysis: Analysis, templates: Sequence[Template], reader: Reader, *, hidden: Collection[str]
-    ) -> None:
-        self.analysis, self.reader, self.hidden = analysis, reader, hidden
+    def __init__(self, analysis: Analysis, templates: Sequence[Template], reader: Reader, folder: Path) -> None:
+        self.analysis, self.reader = analysis, reader
         self.trees = by_tree(templates)
-        self._parts: dict[Key, list[dict[str, AnyArray]]] = {}
-        self._templates = templates
+        self.files = {file: folder / name for file, name in ntuple_names(templates).items()}
+        self._parts: dict[tuple[str, Key], list[ScoredEvents]] = {}
+        self.events: Scored = {}
+        self.plain: Scored = {}  # the same with the plain scores of models that know the systematics
+        self.shown: Scored = {}  # data of blinded regions, below the score from which on they are hidden
 
-    def write(
-        self,
-        folder: Path,
-        names: Mapping[File, str],
-        models: Mapping[str, Any],
-        *,
-        friends: bool,
-        advance: Callable[[int, str], None],
-    ) -> None:
+    def write(self, models: Mapping[str, Any], *, friends: bool, advance: Callable[[int, str], None]) -> None:
         """Score every entry by every model and write an ntuple for each input, with its trees in their order."""
-        models = dict(models)
-        for branch, model in list(models.items()):
-            if isinstance(model, ProfiledClassifier):
-                models[_plain_branch(branch)] = plain_model(model)
+        given, settings = self.analysis.settings.score, self.analysis.settings
+        profiled = {branch: model for branch, model in models.items() if isinstance(model, ProfiledClassifier)}
+        models = {**models, **{_plain_branch(branch): plain_model(model) for branch, model in profiled.items()}}
 
-        def made(tree: Tree, wanted: Sequence[Template]) -> tuple[str, dict[str, AnyArray]]:
+        def scored(tree: Tree, wanted: Sequence[Template]) -> tuple[str, dict[str, AnyArray]]:
             advance(0, f"{tree.file.name} {tree.name}")
-            given = self.analysis.settings.score
-            texts = [*texts_of(wanted), *([] if given is None else [given])]
-            own = [template for template in wanted if template.region in self.analysis.settings.regions]
+            texts = dict.fromkeys([*texts_of(wanted), *([] if given is None else [given])])
+            own = [template for template in wanted if template.region in settings.region]
             kept = [] if friends else self.reader.flat(tree, _names_of(self.reader, texts_of(own)))
-            entries = self.reader.read(tree, wanted[0].owner, dict.fromkeys(texts), kept, features=given is None)
-            if entries.X is not None:  # events that no template has need no features
-                used = np.any([entries.truth(template.condition) for template in wanted], axis=0)
-                entries.X[np.isinf(entries.X) & ~used[:, None]] = np.nan
+            used = {template.condition for template in wanted}
+            entries = self.reader.read(tree, wanted[0].owner, texts, kept, features=given is None, used=used)
             scores: dict[str, Array] = {} if given is None else {SCORE: entries.values[given]}
-            scores |= _scores(models, self.reader, entries, wanted[0].owner)
+            if len(entries):
+                events = self.reader.events(entries)
+                scores |= {branch: model.predict_proba(events)[:, 1].astype(float) for branch, model in models.items()}
+            else:
+                scores |= dict.fromkeys(models, np.empty(0))
             self._collect(entries, wanted, scores)
             advance(1, "")
             fold = self.reader.folds(entries.number).astype(np.int32)
             return tree_name(tree), {**entries.columns, **scores, FOLD: fold}
 
         for file, trees in self.trees.items():
-            write_trees(folder / names[file], (made(tree, wanted) for tree, wanted in trees.items()))
+            write_trees(self.files[file], (scored(tree, wanted) for tree, wanted in trees.items()))
         self._join()
 
-    def find(self, folder: Path, names: Mapping[File, str], *, advance: Callable[[int, str], None]) -> None:
+    def find(self, *, advance: Callable[[int, str], None]) -> None:
         """Find the scores in ntuples that `write` has written; features are not read."""
         branches = [*self.analysis.models]
         if self.analysis.profiled:
@@ -91,43 +78,34 @@ class Scorer:
                 own = [template for template in wanted if template.needs_score]
                 if own:
                     entries = self.reader.read(tree, own[0].owner, texts_of(own), features=False)
-                    with need("uproot").open(folder / names[file]) as written:
+                    with need("uproot").open(self.files[file]) as written:
                         found = written[tree_name(tree)].arrays(branches, library="np")
                     if len(found[branches[0]]) != len(entries):
-                        raise InputError(f"{folder / names[file]} does not fit {file}; remove it to score anew")
+                        raise InputError(f"{self.files[file]} does not fit {file}; remove it to score anew")
                     self._collect(entries, own, found)
                 advance(1, file.name)
         self._join()
 
     def _collect(self, entries: Entries, wanted: Sequence[Template], scores: Mapping[str, Array]) -> None:
-        inside = regions_inside(entries, wanted, self.hidden)
-        for template in wanted:
-            if template.needs_score:
-                rows = inside[template.region, template.condition]
-                if self._is_hidden(template):
-                    below = self.analysis.settings.blind_above
-                    rows = rows & (scores[template.variable] < (-np.inf if below is None else below))
-                part = {"score": scores[template.variable][rows], "weight": entries.weight(template)[rows]}
+        """Add the events of a tree to those of each template that is binned in a score."""
+        inside, below = entries.inside(wanted), self.analysis.settings.blind_above
+        for template in [template for template in wanted if template.needs_score]:
+            rows = inside[template.region, template.condition]
+            if template.hidden:
+                rows = rows & (scores[template.variable] < (-np.inf if below is None else below))
+            if rows.any():
                 plain = scores.get(_plain_branch(template.variable))
-                if plain is not None:
-                    part["plain"] = plain[rows]
-                self._parts.setdefault(template.key, []).append({**part, "ids": entries.number[rows]})
-
-    def _is_hidden(self, template: Template) -> bool:
-        return template.is_data and template.region in self.hidden
+                n, weight = int(rows.sum()), entries.weight(template)[rows]
+                of = (np.full(n, template.signal), weight, None, np.full(n, template.sample), entries.number[rows])
+                found = {"shown" if template.hidden else "events": scores[template.variable][rows]}
+                found |= {} if plain is None else {"plain": plain[rows]}
+                for kind, score in found.items():
+                    self._parts.setdefault((kind, template.key), []).append(ScoredEvents(score, *of))
 
     def _join(self) -> None:
-        self.events, self.plain, self.shown = {}, {}, {}
-        for template in self._templates:
-            parts = [part for part in self._parts.pop(template.key, []) if len(part["score"])]
-            if parts:
-                of = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-                n, is_signal = len(of["score"]), template.sample in self.analysis.signal
-                named = np.full(n, template.sample)
-                found = ScoredEvents(of["score"], np.full(n, is_signal), of["weight"], None, named, of["ids"])
-                (self.shown if self._is_hidden(template) else self.events)[template.key] = found
-                if "plain" in of:
-                    self.plain[template.key] = replace(found, score=of["plain"])
+        for (kind, key), parts in self._parts.items():
+            getattr(self, kind)[key] = join(parts)
+        self._parts.clear()
 
 
 def plain_model(model: ProfiledClassifier) -> ProfiledClassifier:
@@ -164,10 +142,3 @@ def _names_of(reader: Reader, texts: Iterable[str]) -> list[str]:
     for expression in (*reader.columns.expressions.values(), *(Expression(text, "expression") for text in texts)):
         names += sorted(expression.columns)
     return list(dict.fromkeys(names))
-
-
-def _scores(models: Mapping[str, Any], reader: Reader, entries: Entries, owner: str) -> dict[str, Array]:
-    if not models or not len(entries):
-        return {branch: np.empty(0) for branch in models}
-    events = reader.events(entries, np.ones(len(entries)), signal=None, sample=owner)
-    return {branch: np.asarray(model.predict_proba(events)[:, 1], dtype=np.float64) for branch, model in models.items()}

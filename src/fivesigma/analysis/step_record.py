@@ -1,4 +1,4 @@
-"""The record of an analysis: which step was done with which inputs, and what it found."""
+"""The record of an analysis: which step was done with which inputs, what it found, and how that is said."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ import hashlib
 import json
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import fivesigma
-from fivesigma._tools.files import read_text, write_text
-from fivesigma.analysis.schema import check_schema
+from fivesigma._tools.files import read_text, remove, write_text
+from fivesigma._tools.summary import Summary
+from fivesigma.analysis.configuration import check_schema
 from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import InputError, shortened
+from fivesigma.reporting import Section
 
-__all__ = ["STEPS", "Record", "StepRecord", "digest"]
+__all__ = ["STEPS", "Record", "StepRecord", "digest", "expectation_section", "lines", "tables_for_note"]
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
-FOLDERS = ("model", "ntuples", "histograms", "figures", "combine")  # within that of the analysis
-_FORMAT = 3
+FOLDERS = ("model", "ntuples", "histograms", "figures", "combine", "hepdata")  # within that of the analysis
+_FORMAT, _STORED = 4, ("inputs", "outputs", "found")
 _LEFT = re.compile(r"\.(\d+-.+|model-.+|train-.+)")  # what a killed run leaves behind
+_MANY = 4  # notes of one kind that become one line
+_AID = (
+    "Systematic uncertainties and the statistics of the simulation are profiled. The first number is from edges that "
+    "were chosen without the fold of the events that fill them. The number in sample is from the edges of the fit on "
+    "the events that chose them, and tends to be too high. The sections below show the model at one cut."
+)
 
 
 @dataclass
@@ -69,15 +77,11 @@ class Record:
                 raise InputError(f"{folder / name} is no folder; remove it")
         advice = "remove it to start anew"
         try:
-            content = json.loads(read_text(path), parse_constant=_refuse_constant)
-        except (OSError, ValueError, RecursionError) as err:
-            raise InputError(f"{path} cannot be read as a record of an analysis; {advice}") from err
-        if isinstance(content, dict) and content.get("format") != _FORMAT:
-            raise InputError(f"{path} has the format {shortened(repr(content.get('format')))}, not {_FORMAT}; {advice}")
-        try:
+            content = json.loads(read_text(path))
             check_schema(content, "record", "the record")
-        except InputError as err:
-            raise InputError(f"{path} cannot be read as a record of an analysis: {err}; {advice}") from err
+        except (OSError, ValueError, RecursionError) as err:
+            why = shortened(str(err), 200)
+            raise InputError(f"{path} cannot be read as a record of an analysis: {why}; {advice}") from err
         if content["digest"] != _digest_of(content):
             raise InputError(f"{path} was damaged, or changed by hand, so that nothing of it is quoted; {advice}")
         steps = {name: StepRecord(**content["steps"][name]) for name in STEPS if name in content["steps"]}
@@ -89,8 +93,6 @@ class Record:
 
     def __getitem__(self, step: str) -> dict[str, Any]:
         """What a step found."""
-        if step not in self.steps:
-            raise KeyError(step)
         return self.steps[step].found
 
     @contextmanager
@@ -106,22 +108,15 @@ class Record:
             for place in (self.folder, self.folder / "ntuples"):
                 for item in place.glob(".*") if place.is_dir() else ():
                     if _LEFT.fullmatch(item.name) and not item.name.startswith(".train-"):
-                        _remove(item)
+                        remove(item)
             yield
         finally:
             os.close(lock)  # which unlocks
 
     def write(self) -> None:
         """Write it to the folder."""
-        content = {
-            "format": _FORMAT,
-            "fivesigma": fivesigma.__version__,
-            "steps": {
-                name: {"inputs": step.inputs, "outputs": step.outputs, "found": step.found}
-                for name, step in self.steps.items()
-            },
-            "files": self._files,
-        }
+        steps = {name: {key: getattr(step, key) for key in _STORED} for name, step in self.steps.items()}
+        content = {"format": _FORMAT, "fivesigma": fivesigma.__version__, "steps": steps, "files": self._files}
         content = json.loads(json.dumps(content, allow_nan=False))  # as it is read
         content["digest"] = _digest_of(content)
         write_text(self.folder / RECORD, json.dumps(content, indent=1) + "\n")
@@ -148,10 +143,9 @@ class Record:
         step = self.steps.get(name)
         if step is None or step.inputs != inputs:
             return False
-        paths = {self.folder / output: noted for output, noted in step.outputs.items()}
         return all(
             path.is_file() and not path.is_symlink() and self.file_digest(path) == noted
-            for path, noted in paths.items()
+            for path, noted in ((self.folder / name, noted) for name, noted in step.outputs.items())
         )
 
     def run(self, name: str, inputs: str, work: Callable[[], tuple[Iterable[Path], dict[str, Any]]]) -> None:
@@ -176,22 +170,12 @@ class Record:
 
 def digest(*parts: Any) -> str:
     """SHA-256 of numbers, text, lists and mappings."""
-    text = json.dumps([fivesigma.__version__, *parts], sort_keys=True, default=_plain)
+    text = json.dumps([fivesigma.__version__, *parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _digest_of(content: dict[str, Any]) -> str:
     return digest({key: value for key, value in content.items() if key not in ("digest", "fivesigma")})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, File):
-        return str(value)
-    raise TypeError(f"{shortened(repr(value))} has no digest")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"it holds {name}")
 
 
 def _lock(descriptor: int, folder: Path) -> None:
@@ -207,8 +191,123 @@ def _lock(descriptor: int, folder: Path) -> None:
         return
 
 
-def _remove(item: Path) -> None:
-    if item.is_dir() and not item.is_symlink():
-        shutil.rmtree(item, ignore_errors=True)
-    else:
-        item.unlink(missing_ok=True)
+def lines(step: str, record: Record, what: str, blind: Sequence[str]) -> list[str]:
+    """Describe what a step found; `what` is quoted, and `blind` are the regions whose data are hidden."""
+    found, folder = record[step], record.folder
+    notes = [f"note: {note}" for note in condensed(found.get("notes", []))]
+    if step == "read":
+        hidden = [f"data in region {region!r} are blinded" for region in blind]
+        rows = [(r["region"], r["sample"], f"{r['entries']:,}", f"{r['yield']:,.6g}", f"{r['effective']:,.1f}")
+                for r in found["yields"]]  # fmt: skip
+        table = Summary("", ("region", "sample", "entries", "yield", "effective"), rows)
+        return [*found["normalisation"], table.text(), *hidden, *notes]
+    if step == "train":
+        return list(found["model"])
+    if step == "categorise":
+        quoted, seen, other = found["cross_fitted"], found["in_sample"][what], found["plain"]
+        path = " -> ".join(f"{value:.3f} ({name})" for name, value in quoted["waterfall"])
+        together = found["all_regions"]
+        out = [*notes]
+        for name, edges in found["edges"].items():
+            where = f" of {name}" if len(found["edges"]) > 1 else ""
+            out.append(f"edges{where} {', '.join(f'{edge:.4g}' for edge in edges)}")
+        out.append(f"expected {what} {quoted[what]:.3f} by cross-fitted edges ({seen:.3f} in sample): {path}")
+        if other is not None:
+            out.append(f"with the plain score {other[what]:.3f} by cross-fitted edges of its own")
+        return [*out, f"with all regions {together['cross_fitted']:.3f} ({together['in_sample']:.3f} in sample)"]
+    if step == "score":
+        return [f"ntuples in {folder / 'ntuples'}"]
+    if step == "workspace":
+        expected = ", ".join(found["expected_data"])
+        fit = f"mu = {found['mu']:.3f} +- {found['error']:.3f}, expected {what} {found[what]:.3f}"
+        return [
+            *notes,
+            *([f"expected data in {expected}"] if expected else []),
+            f"{fit} (all regions); workspace in {folder / 'workspace.json'}",
+            _same_bins(record["categorise"]),
+        ]
+    pages = [name for name in record.steps[step].outputs if name.endswith(".html")]
+    return [*notes, *(f"report in {folder / name}" for name in pages)]
+
+
+def condensed(notes: Sequence[str]) -> list[str]:
+    """Notes, of which many of one kind are one line; they are of one kind if only names and numbers differ.
+
+    Examples
+    --------
+    >>> condensed([f"systematic 'sf{k}' moves no background" for k in range(30)])
+    ["systematic 'sf0' moves no background (and 29 more like this, in analysis.json)"]
+    """
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        kind = re.sub(r"^\S+ (up|down)\b|'[^']*'|[-+]?\d[\d.,e+-]*", "*", note)
+        kinds.setdefault(kind, []).append(note)
+    return [
+        line
+        for same in kinds.values()
+        for line in (
+            same if len(same) < _MANY else [f"{same[0]} (and {len(same) - 1} more like this, in analysis.json)"]
+        )
+    ]
+
+
+def _same_bins(categorise: dict[str, Any]) -> str:
+    """How our expectation compares with that of the fit."""
+    ours = categorise["all_regions"]
+    return (
+        f"for the same bins we have {ours['in_sample']:.3f}, and {ours['as_pyhf']:.3f} with pyhf's one statistical "
+        "factor for signal and background of a bin, whose relative error is that of their sum"
+    )
+
+
+def expectation_section(categorise: dict[str, Any], workspace: dict[str, Any], what: str, *, blind: bool) -> Section:
+    """What is expected, before the verdict of a report; `blind` says that data of chosen regions are expected ones."""
+    quoted, seen = (categorise[which][what] for which in ("cross_fitted", "in_sample"))
+    n = sum(map(len, categorise["s"].values()))
+    many = "1 category" if n == 1 else f"{n} categories"
+    data = "expected data in the chosen regions" if blind else "data"
+    other = categorise["plain"]
+    plain = () if other is None else (f"The plain score has {other[what]:.3f}, by cross-fitted edges of its own.",)
+    unit, of_mu = ("σ ", "") if what == "significance" else ("", " of the signal strength")
+    return Section(
+        "expectation",
+        "Expectation",
+        headline=(f"{quoted:.3f}", f"{unit}expected {what}{of_mu} of {many}, in sample {seen:.3f}"),
+        text=(
+            _AID,
+            *plain,
+            f"The workspace of all regions has an expected {what} of {workspace[what]:.3f}; {_same_bins(categorise)}.",
+            f"Fit to {data}: signal strength {workspace['mu']:.3f} ± {workspace['error']:.3f}.",
+        ),
+        waterfall=[(name, value) for name, value in categorise["cross_fitted"]["waterfall"]],
+    )
+
+
+def tables_for_note(
+    yields: Sequence[dict[str, Any]], waterfall: Sequence[Sequence[Any]], impacts: Sequence[dict[str, Any]]
+) -> dict[str, Summary]:
+    r"""Tables for a note: yields with their statistical errors, what each uncertainty costs, impacts by their size.
+
+    Examples
+    --------
+    >>> row = {"region": "SR_1", "sample": "V+jets", "entries": 100, "yield": 50.0, "effective": 25.0}
+    >>> print(tables_for_note([row], [("known background", 2.0)], [])["yields"].latex().splitlines()[4])
+    V+jets & 50.0 $\pm$ 10.0 \\
+    """
+    regions = list(dict.fromkeys(row["region"] for row in yields))
+    cells: dict[str, dict[str, str]] = {}
+    for row in yields:
+        error = abs(row["yield"]) / row["effective"] ** 0.5 if row["effective"] > 0 else 0.0
+        cells.setdefault(row["sample"], {})[row["region"]] = f"{row['yield']:.1f} ± {error:.1f}"
+    of_samples = [(name, *(own.get(region, "--") for region in regions)) for name, own in cells.items()]
+    changes = ["", *(f"{after[1] - before[1]:+.3f}" for before, after in pairwise(waterfall))]
+    steps = [(name, change, f"{z:.3f}") for (name, z), change in zip(waterfall, changes, strict=True)]
+    found = {
+        "yields": Summary("", ("sample", *regions), of_samples),
+        "waterfall": Summary("", ("source", "change", "after it"), steps),
+    }
+    if impacts:
+        ordered = sorted(impacts, key=lambda row: -max(abs(row["postfit_up"]), abs(row["postfit_down"])))
+        rows = [(name, *(f"{value:+.4f}" for value in values)) for name, *values in map(dict.values, ordered)]
+        found["impacts"] = Summary("", tuple(impacts[0]), rows)
+    return found

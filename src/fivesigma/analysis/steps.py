@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,41 +12,43 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma._tools.files import write_text
+from fivesigma._tools.files import remove, write_text
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
-from fivesigma.analysis import all_regions, counting, edge_choice, workspace_checks
+from fivesigma.analysis import all_regions, edge_choice
 from fivesigma.analysis import cabinetry_workspace as cab
 from fivesigma.analysis.analysis_file import read_analysis
-from fivesigma.analysis.configuration import CUT, QUANTITY, SCORE, find_named, holds, name_of_data
-from fivesigma.analysis.edge_choice import RegionEvents
+from fivesigma.analysis.configuration import CUT, SCORE, acts, find_named, name_of_data
+from fivesigma.analysis.edge_choice import RegionEvents, choose_edges
 from fivesigma.analysis.figures import CATEGORIES, Album, draw_features, draw_fit, draw_overtraining
 from fivesigma.analysis.histograms import (
     Filled,
     Histograms,
+    check_relative,
+    count,
     fill_histogram,
+    notes_on,
+    notes_on_bins,
     read_histograms,
     table_of,
+    write_csv,
     write_histograms,
 )
 from fivesigma.analysis.region_model import (
     GivenScore,
     check_model,
     make_region_model,
-    training_events,
     training_systematics,
 )
 from fivesigma.analysis.run_state import RunState
-from fivesigma.analysis.scoring import ntuple_names
-from fivesigma.analysis.step_lines import expectation_section, impacts_table, lines, waterfall_table, yields_table
-from fivesigma.analysis.step_record import STEPS, Record
+from fivesigma.analysis.step_record import STEPS, Record, expectation_section, lines, tables_for_note
 from fivesigma.analysis.templates import by_tree
 from fivesigma.categories.datacard import to_combine
+from fivesigma.categories.review import prune, write_hepdata
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.reporting import Section, report
 from fivesigma.scored.scored_events import ScoredEvents
@@ -56,7 +57,9 @@ from fivesigma.store import save
 __all__ = ["analyse"]
 
 _Result = tuple[Iterable[Path], dict[str, Any]]
-FIGURES, COMBINE = "figures", "combine"
+FIGURES, COMBINE, HEPDATA, PRUNED = "figures", "combine", "hepdata", "pruned.csv"
+CONTROL, CHOSEN, SHOWN = "control.npz", "chosen.npz", "shown.npz"  # histograms
+_BOTH = ("cross_fitted", "in_sample")
 
 
 def analyse(
@@ -135,7 +138,7 @@ def analyse(
             elif wanted:
                 tell(f"{name}: nothing changed")
             if wanted:
-                for line in lines(name, record, goal=run.goal, blind=run.hidden):
+                for line in lines(name, record, run.quantity, run.hidden):
                     tell(line)
             if name == only:
                 break
@@ -150,42 +153,35 @@ class _Run(RunState):
         """Check all input, count events, and fill the histograms that need no score."""
         # What later steps would refuse is refused before anything is trained.
         check_model(self.analysis.settings)
-        if self.hidden:
-            self._check_blinding()
+        data = self.analysis.data
+        if self.hidden and data is not None and "Filter" in data:
+            raise InputError(
+                f"sample {data['Name']!r} has a Filter, which replaces that of every region, so that no region can be "
+                "blinded: leave it out, or unblind"
+            )
         with bar(2 * len(self.trees), bool(self.verbose), "read") as advance:
             for trees in by_tree(self.templates).values():
                 for tree, users in trees.items():
                     self.reader.check(tree, users[0].owner, users)
                     advance(1, tree.file.name)
-            found = counting.count(self.reader, self.analysis, self.templates, hidden=self.hidden, advance=advance)
+            found = count(self.reader, self.analysis, self.templates, advance=advance)
         rows = found.rows(self.templates)
         norms = all_regions.norm_widths(self.analysis, found.filled)
         free = [name for name, width in norms.items() if width is None]
-        if self.analysis.settings.categories == CUT and free:
+        if self.analysis.settings.number == CUT and free:
             raise InputError(
                 f"one cut cannot measure the NormFactor {free[0]!r}, which no other region constrains: choose "
                 "categories, add a control region, or fix it in General"
             )
-        files = [
-            counting.write_csv(self.folder / "yields.csv", rows),
-            write_histograms(self.folder / "control.npz", found.filled),
-        ]
+        files = [write_csv(self.folder / "yields.csv", rows), write_histograms(self.folder / CONTROL, found.filled)]
         normalised = dict.fromkeys(template.normalised for template in self.templates if template.normalised)
         notes = [
             f"the categories of region {region['Name']!r} are those of the score, not of {region['Variable']!r}"
             for region in self.analysis.chosen
             if "Variable" in region
         ]
-        notes += counting.notes_on(found, self.templates) + workspace_checks.notes_on_bins(found.filled, [])
+        notes += notes_on(found, self.templates) + notes_on_bins(found.filled)
         return files, {"yields": rows, "normalisation": list(normalised), "norms": norms, "notes": notes}
-
-    def _check_blinding(self) -> None:
-        data = self.analysis.data
-        if data is not None and "Filter" in data:
-            raise InputError(
-                f"sample {data['Name']!r} has a Filter, which replaces that of every region, so that no region can be "
-                "blinded: leave it out, or unblind"
-            )
 
     def train(self) -> _Result:
         """Train on the folds, unless the score or the model exists already."""
@@ -195,39 +191,34 @@ class _Run(RunState):
         checkpoint = self.folder / f".train-{self.inputs('train')[:16]}"
         for other in self.folder.glob(".train-*"):
             if other != checkpoint:
-                shutil.rmtree(other, ignore_errors=True)
-        said = []
-        self.models = {}
+                remove(other)
+        said, self.models = [], {}
         for branch, regions in self.analysis.models.items():
-            if self.saved is not None:
-                model, how = self.saved, f"from {settings.model}"
-            else:
-                model = self._trained(regions, checkpoint / branch if settings.each else checkpoint)
+            model, how = self.saved, f"from {settings.model}"
+            if model is None:
+                model = self._train_model(regions, checkpoint / branch if settings.each else checkpoint)
                 how = f"of {settings.model}: {getattr(model, 'choice_', None) or f'{len(model.history_)} rounds'}"
             self.models[branch] = model
             where = f"region {regions[0]['Name']!r}: " if settings.each else ""
             said.append(f"{where}{type(model).__name__} {how}")
-        shutil.rmtree(self.folder / "model", ignore_errors=True)
+        remove(self.folder / "model")
         for branch, model in self.models.items():
-            folder = self.model_folder(branch)
-            folder.parent.mkdir(exist_ok=True)
-            save(model, folder)
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        files = sorted(path for path in (self.folder / "model").rglob("*") if path.is_file())
-        return files, {"model": said}
+            self.model_folder(branch).parent.mkdir(exist_ok=True)
+            save(model, self.model_folder(branch))
+        remove(checkpoint)
+        return sorted(path for path in (self.folder / "model").rglob("*") if path.is_file()), {"model": said}
 
-    def _trained(self, regions: Sequence[Mapping[str, Any]], checkpoint: Path) -> Any:
+    def _train_model(self, regions: Sequence[Mapping[str, Any]], checkpoint: Path) -> Any:
+        """Train on the events of some regions, with their systematics if the model knows what to do with them."""
         checkpoint.parent.mkdir(exist_ok=True)
-        model = make_region_model(
-            self.analysis.settings, checkpoint=checkpoint, n_jobs=self.n_jobs, verbose=self.verbose
-        )
+        n_jobs, verbose = self.n_jobs, self.verbose
+        model = make_region_model(self.analysis.settings, checkpoint=checkpoint, n_jobs=n_jobs, verbose=verbose)
         names = [region["Name"] for region in regions]
-        templates = [template for template in self.region_templates if template.region in names]
-        nominal = [template for template in templates if template.systematic is None]
-        events = Events.concatenate(training_events(self.reader, self.analysis, nominal))
+        events = self.read_events(*names)
         known: dict[str, Any] = {}
-        if isinstance(model, ProfiledClassifier):
+        if self.analysis.profiled:
             present = set(np.asarray(events.process).tolist())
+            templates = [template for template in self.region_templates if template.region in names]
             known = training_systematics(self.reader, self.analysis, regions, templates, present)
             known |= all_regions.normalisations(self.analysis, self.record["read"]["norms"], regions)
             known = {"systematics": known}
@@ -238,151 +229,141 @@ class _Run(RunState):
 
     def score(self) -> _Result:
         """Score every entry of every tree."""
-        folder, names = self.folder / "ntuples", ntuple_names(self.templates)
-        folder.mkdir(exist_ok=True)
+        (self.folder / "ntuples").mkdir(exist_ok=True)
+        self.scorer = self.new_scorer()
         with bar(len(self.trees), bool(self.verbose), "score") as advance:
-            self.scorer = self.new_scorer()
-            self.scorer.write(folder, names, self.models, friends=self.friends, advance=advance)
-        return [folder / name for name in names.values()], {}
+            self.scorer.write(self.models, friends=self.friends, advance=advance)
+        return self.scorer.files.values(), {}
 
     def categorise(self) -> _Result:
         """Choose the edges, evaluate edges that did not see the events, and fill the histograms of the score."""
-        settings, plain = self.analysis.settings, self.scorer.plain
-        n_steps = settings.folds + 1
-        with bar(n_steps * (2 if plain else 1), bool(self.verbose), "categorise") as advance:
+        analysis, settings, plain = self.analysis, self.analysis.settings, self.scorer.plain
+        norms, is_chosen = self.record["read"]["norms"], settings.edges is None
+        with bar((settings.folds + 1) * (2 if plain else 1), bool(self.verbose), "categorise") as advance:
             edges = {name: np.array(own) for name, own in (settings.edges or {}).items()}
-            if settings.edges is None:
-                edges = {name: edge_choice.edges_of(one) for name, one in self.chosen.items()}
+            if is_chosen:
+                edges = {name: self.finite_edges(one) for name, one in self.chosen.items()}
             advance(1, "")
-            seen = quoted = self.shifts_in(edges, self.events)
-            if settings.edges is None:  # chosen on these events
-                quoted = edge_choice.cross_fitted(self.events, settings, edges, advance=advance)
-            other = None
-            if plain and settings.edges is None:
-                events = self.events_in(plain)
-                own = {
-                    name: edge_choice.edges_of(one) for name, one in edge_choice.choose_edges(events, settings).items()
-                }
-                advance(1, "")
-                other = self._described_value(
-                    self.together(edge_choice.cross_fitted(events, settings, own, advance=advance))
+            seen, shown = self._fill_scores(edges)
+            quoted, other = seen, None
+            if is_chosen:  # on these events
+                quoted = seen | edge_choice.cross_fitted(
+                    list(seen), self.scorer.events, self.events, settings, edges, advance=advance
                 )
-        together = self.together(seen)
+            if is_chosen and plain:
+                events = self.events_in(plain)
+                own = {name: edge_choice.edges_of(one) for name, one in choose_edges(events, settings).items()}
+                advance(1, "")
+                found = edge_choice.cross_fitted(list(seen), plain, events, settings, own, advance=advance)
+                other = self._quote(all_regions.shifts_of_regions(analysis, found, analysis.chosen, norms))
+        check_relative(self.templates, {key: filled.yields.sum() for key, filled in seen.items()}, "the categories of ")
+        together = all_regions.shifts_of_regions(analysis, seen, analysis.chosen, norms)
+        by_region = {r["Name"]: all_regions.shifts_of_regions(analysis, seen, [r], norms) for r in analysis.chosen}
         notes = list(together.notes())
         outside = sum(int((events.nominal.score >= edges[name][-1]).sum()) for name, events in self.events.items())
         if outside:
             notes.append(f"{outside:,} simulated events lie at or above the last edge and are in no category")
-        limits, filled = self.score_limits(), Histograms()
-        binning = self.finite_edges(edges, limits)
-        shown = Histograms()
-        for template in self.templates:
-            if template.needs_score:
-                is_hidden = template.is_data and template.region in self.hidden
-                events_of = (self.scorer.shown if is_hidden else self.scorer.events).get(template.key)
-                empty = (np.empty(0), np.empty(0))
-                score, weight = empty if events_of is None else (events_of.score, events_of.arrays()[2])
-                into = shown if is_hidden else filled
-                into[template.key] = fill_histogram(binning[template.region], score, weight)
-        workspace_checks.check_relative(self.templates, filled)
-        found = {
-            "edges": {name: list(map(repr, own.tolist())) for name, own in edges.items()},
-            "limits": limits,
-            "cross_fitted": self._described_value(self.together(quoted)),
-            "in_sample": self._described_value(together),
+        control = read_histograms(self.folder / CONTROL)
+        whole = [all_regions.shifts_of_regions(analysis, control | own, analysis.fitted) for own in (quoted, seen)]
+        disabled = [sample["Name"] for sample in analysis.simulated if sample.get("DisableStaterror", False)]
+        of_all = {name: self._quote(own)[self.quantity] for name, own in zip(_BOTH, whole, strict=True)}
+        files = {CHOSEN: seen, SHOWN: shown}
+        return [write_histograms(self.folder / name, made) for name, made in files.items()], {
+            "edges": {name: own.tolist() for name, own in edges.items()},
+            "cross_fitted": self._quote(all_regions.shifts_of_regions(analysis, quoted, analysis.chosen, norms)),
+            "in_sample": self._quote(together),
             "plain": other,
-            "all_regions": self._with_others(quoted, seen, filled),
+            "all_regions": of_all | {"as_pyhf": all_regions.value_as_pyhf(whole[1], self.goal, disabled)},
             "systematics": list(together.up),
-            "s": {name: part.yields(signal=True).tolist() for name, part in seen.items()},
-            "b": {name: part.yields(signal=False).tolist() for name, part in seen.items()},
+            "s": {name: part.yields(signal=True).tolist() for name, part in by_region.items()},
+            "b": {name: part.yields(signal=False).tolist() for name, part in by_region.items()},
             "notes": notes,
         }
-        files = {"chosen.npz": filled, "shown.npz": shown}
-        return [write_histograms(self.folder / name, made) for name, made in files.items()], found
 
-    def _described_value(self, shifts: YieldShifts) -> dict[str, Any]:
+    def _fill_scores(self, edges: Mapping[str, Array]) -> tuple[Histograms, Histograms]:
+        """Histograms of the scores; and those of data of blinded regions with low scores, which figures may show."""
+        filled, shown, scorer, none = Histograms(), Histograms(), self.scorer, np.empty(0)
+        for template in [template for template in self.templates if template.needs_score]:
+            events = (scorer.shown if template.hidden else scorer.events).get(template.key)
+            score, weight = (none, none) if events is None else (events.score, events.arrays()[2])
+            binning = edges.get(template.region)
+            if binning is None:
+                binning = np.array(find_named(self.analysis.regions, template.region)["Binning"], dtype=np.float64)
+            (shown if template.hidden else filled)[template.key] = fill_histogram(binning, score, weight)
+        return filled, shown
+
+    def _quote(self, shifts: YieldShifts) -> dict[str, Any]:
         """What is quoted, and how it comes about."""
         waterfall = shifts.waterfall(self.goal)
         if not np.isfinite(waterfall[-1][1]):
             raise InputError("the signal strength cannot be measured in these categories; allow more of them")
-        return {QUANTITY[self.goal]: waterfall[-1][1], "waterfall": waterfall}
-
-    def _with_others(
-        self, quoted: Mapping[str, YieldShifts], seen: Mapping[str, YieldShifts], filled: Histograms
-    ) -> dict[str, float]:
-        """Significance or uncertainty of all regions of the fit together."""
-        histograms = read_histograms(self.folder / "control.npz") | filled
-        others = {
-            region["Name"]: all_regions.shifts_of_region(self.analysis, region, histograms)
-            for region in self.analysis.fitted
-            if region["Name"] not in seen
-        }
-        both = [all_regions.combine(self.analysis, {**parts, **others}, free_norms=True) for parts in (quoted, seen)]
-        values = [self._described_value(shifts)[QUANTITY[self.goal]] for shifts in both]
-        disabled = [sample["Name"] for sample in self.analysis.simulated if sample.get("DisableStaterror", False)]
-        values.append(all_regions.value_as_pyhf(both[1], self.goal, disabled))
-        return dict(zip(("cross_fitted", "in_sample", "as_pyhf"), values, strict=True))
+        return {self.quantity: waterfall[-1][1], "waterfall": waterfall}
 
     def workspace(self) -> _Result:
-        """Let cabinetry build the workspace of our histograms, compare it with them, and fit it."""
-        binning = self.binning
+        """Let cabinetry build the workspace of our histograms, and fit it."""
+        settings, binning = self.analysis.settings, self.binning
         config, names = cab.cabinetry_config(self.analysis, binning)
-        histograms = self._all_histograms(binning)
+        histograms = self._all_histograms()
         folder = self.folder / cab.HISTOGRAMS
         folder.mkdir(exist_ok=True)
         with bar(2, bool(self.verbose), "workspace") as advance:
             shown, said = cab.build_workspace(config, names, histograms, folder)
-            workspace_checks.check_workspace(shown, self.analysis, names, histograms)
-            validation = [names.regions[name] for name in self.analysis.settings.validation]
+            validation = [names.regions[name] for name in settings.validation]
             workspace, config = (cab.without_regions(whole, validation) for whole in (shown, config))
+            pruned = prune(workspace, settings.prune or 0.0)
+            workspace, shown = pruned.workspace, prune(shown, settings.prune or 0.0).workspace
             files = [
                 write_text(self.folder / "cabinetry.yml", cab.config_text(config)),
                 write_text(self.folder / "workspace.json", _as_json(workspace)),
-                counting.write_csv(self.folder / "templates.csv", table_of(histograms, binning)),
+                write_csv(self.folder / "templates.csv", table_of(histograms, binning)),
             ]
             if validation:
                 files.append(write_text(self.folder / "validation.json", _as_json(shown)))
-            if self.analysis.settings.combine:
+            if pruned.dropped:
+                said.append(
+                    f"{len(pruned.dropped)} effects below {settings.prune:g} of every bin were dropped: {PRUNED}"
+                )
+                files.append(write_csv(self.folder / PRUNED, [row._asdict() for row in pruned.dropped]))
+            if settings.combine:
                 to_combine(cab.names_for_combine(workspace), self.folder / COMBINE, force=True)
                 files += sorted((self.folder / COMBINE).iterdir())
+            if settings.hepdata:
+                title = self.analysis.config["General"]["Measurement"]
+                write_hepdata(workspace, self.folder / HEPDATA, comment=title, force=True)
+                files += sorted((self.folder / HEPDATA).iterdir())
             advance(1, "fit")
             found = cab.fit_workspace(workspace, self.goal)
             advance(1, "")
         # Those of the other regions were said before anything was trained.
-        new = {key: filled for key, filled in histograms.items() if key[0] in self.analysis.settings.regions}
-        notes = [*names.changed(), *workspace_checks.notes_on_bins(new, said)]
-        notes += workspace_checks.notes_on_variations(histograms)
-        ours, theirs = self.record["categorise"]["all_regions"]["as_pyhf"], found[QUANTITY[self.goal]]
+        new = {key: filled for key, filled in histograms.items() if key[0] in settings.region}
+        notes = [*names.changed(), *notes_on_bins(new), *said]
+        ours, theirs = self.record["categorise"]["all_regions"]["as_pyhf"], found[self.quantity]
         if abs(theirs - ours) > 0.15 * ours + 0.05:
             notes.append(
-                f"the fit expects {QUANTITY[self.goal]} {theirs:.3f} where we have {ours:.3f} for the same bins: quote "
+                f"the fit expects {self.quantity} {theirs:.3f} where we have {ours:.3f} for the same bins: quote "
                 "neither before you know why"
             )
-        expected = self._expected_regions()
-        return [*files, *sorted(folder.glob("*.npz"))], {**found, "expected_data": expected, "notes": notes}
+        expected = {"expected_data": self._expected_regions(), "notes": notes}
+        return [*files, *sorted(folder.glob("*.npz"))], found | expected
 
     def _expected_regions(self) -> list[str]:
         """Regions whose data are expected ones, not filled from real data."""
-        data = self.analysis.data
-        return [
-            region["Name"]
-            for region in self.analysis.regions
-            if data is None or not holds(region, data) or region["Name"] in self.hidden
-        ]
+        filled = {template.region for template in self.templates if template.is_data and not template.hidden}
+        return [region["Name"] for region in self.analysis.regions if region["Name"] not in filled]
 
-    def _all_histograms(self, binning: dict[str, Array]) -> Histograms:
+    def _all_histograms(self) -> Histograms:
         """All that were filled, and expected data where there are no real ones: all samples, at their nominal norms."""
-        filled = read_histograms(self.folder / "control.npz") | read_histograms(self.folder / "chosen.npz")
+        filled = read_histograms(self.folder / CONTROL) | read_histograms(self.folder / CHOSEN)
         ordered = {template.key: filled[template.key] for template in self.templates if template.key in filled}
-        data = self.analysis.data
-        name = name_of_data([s["Name"] for s in self.analysis.simulated]) if data is None else data["Name"]
-        for region_name in self._expected_regions():
-            region = find_named(self.analysis.regions, region_name)
-            total = np.zeros(len(binning[region_name]) - 1)
-            for sample in self.analysis.simulated:
-                if holds(region, sample):
-                    factor = self.analysis.norm_factor(region, sample) * self.analysis.poi_factor(region, sample)
-                    total += factor * ordered[region_name, sample["Name"], None, None].yields
-            ordered[region_name, name, None, None] = Filled(total, total, np.ones_like(total))
+        poi, data = self.analysis.poi, name_of_data(self.analysis.config["Samples"])
+        for name in self._expected_regions():
+            region, parts = find_named(self.analysis.regions, name), []
+            for template in self.nominal(name):
+                is_signal = acts(poi, region, find_named(self.analysis.simulated, template.sample))
+                strength = poi.get("Nominal", 1.0) if is_signal else 1.0
+                parts.append(template.norm * strength * ordered[template.key].yields)
+            total = np.sum(parts, axis=0)
+            ordered[name, data, None, None] = Filled(total, total, np.ones_like(total))
         return ordered
 
     def report(self) -> _Result:
@@ -391,7 +372,7 @@ class _Run(RunState):
         album = Album(self.folder / FIGURES, self.analysis.settings.label)
         notes: list[str] = []
         with bar(2 * len(self.events) + 1, bool(self.verbose), "report") as advance:
-            read = {name: self._read_events(name) for name in self.events} if self.models else {}
+            read = {name: self.read_events(name) for name in self.events} if self.models else {}
             if self.analysis.settings.figures:
                 notes = self._draw_fit(album)
                 advance(1, "figures")
@@ -402,18 +383,16 @@ class _Run(RunState):
                 for name, events in read.items():
                     self._draw_features(album, name, events)
                     advance(1, "features")
-            section = expectation_section(found, fit, goal=self.goal, blind=bool(self.hidden))
+            section = expectation_section(found, fit, self.quantity, blind=bool(self.hidden))
             section = replace(section, notes=tuple(notes), figures=tuple(album.shown))
             files = [*album.files]
             for name, events_of in self.events.items():
                 files.append(self._page(name, events_of, read.get(name, events_of.nominal), section))
                 advance(1, name)
-        tables = {"yields.tex": yields_table(self.record["read"]["yields"])}
-        tables["waterfall.tex"] = waterfall_table(found["cross_fitted"]["waterfall"], QUANTITY[self.goal])
         if album.impacts:
-            files.append(counting.write_csv(self.folder / "impacts.csv", album.impacts))
-            tables["impacts.tex"] = impacts_table(album.impacts)
-        files += [write_text(self.folder / file, text) for file, text in tables.items()]
+            files.append(write_csv(self.folder / "impacts.csv", album.impacts))
+        tables = tables_for_note(self.record["read"]["yields"], found["cross_fitted"]["waterfall"], album.impacts)
+        files += [write_text(self.folder / f"{name}.tex", table.latex()) for name, table in tables.items()]
         return files, {"notes": notes}
 
     def _draw_fit(self, album: Album) -> list[str]:
@@ -422,14 +401,14 @@ class _Run(RunState):
         workspace = json.loads((self.folder / "workspace.json").read_text(encoding="utf-8"))
         shown = self.folder / "validation.json"
         shown = json.loads(shown.read_text(encoding="utf-8")) if settings.validation else workspace
-        below = {key[0]: filled for key, filled in read_histograms(self.folder / "shown.npz").items()}
+        below = {key[0]: filled for key, filled in read_histograms(self.folder / SHOWN).items()}
         visible, axes = {}, {}
         for item in shown["observations"]:
             region = next(region for region in self.analysis.regions if names[region["Name"]] == item["name"])
             name, edges = region["Name"], binning[region["Name"]]
             visible[item["name"]] = np.array(item["data"])
             axes[item["name"]] = edges, region.get("Variable", "")
-            if name in settings.regions:
+            if name in settings.region:
                 axes[item["name"]] = np.arange(float(len(edges))), CATEGORIES
             if name in self.record["workspace"]["expected_data"]:
                 visible[item["name"]] = np.full(len(edges) - 1, np.nan)
@@ -439,17 +418,12 @@ class _Run(RunState):
         signal = [self.safe_names.samples[name] for name in self.analysis.signal]
         return draw_fit(album, workspace, shown, visible=visible, binning=axes, signal=signal)
 
-    def _read_events(self, name: str, *, data: bool = False) -> Events:
-        """Simulated events, or data, of a chosen region with their features."""
-        own = [t for t in self.templates if t.region == name and t.systematic is None and t.is_data is data]
-        return Events.concatenate(training_events(self.reader, self.analysis, own))
-
     def _draw_features(self, album: Album, name: str, events: Events) -> None:
         """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for."""
         below, model = self.analysis.settings.blind_above, self.models[self.analysis.score_of(name)]
         data, text = None, self.safe_names.regions[name]
         if self.analysis.data is not None and (name not in self.hidden or below is not None):
-            data = self._read_events(name, data=True)
+            data = self.read_events(name, data=True)
         if data is not None and name in self.hidden:
             text += f", score < {below:g}"
             events, data = (one[np.flatnonzero(model.predict_proba(one)[:, 1] < below)] for one in (events, data))
@@ -462,8 +436,8 @@ class _Run(RunState):
         shown: dict[str, Any] = {"systematics": edge_choice.systematics_of(known, (BACKGROUND, SIGNAL)) or None}
         branch = self.analysis.score_of(name)
         model = self.models.get(branch) or GivenScore(str(settings.score), float(scan(events.nominal).cut))
-        if settings.categories == CUT:
-            model.cut_ = float(self.record["categorise"]["edges"][name][0])
+        if settings.number == CUT:
+            model.cut_ = self.record["categorise"]["edges"][name][0]
         elif settings.edges is None:
             shown["categories"] = self.chosen[name]
             if len(self.events) == 1 and self.goal == "discovery":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
-from fivesigma.analysis.configuration import DIRECTIONS, SCORE, Analysis, acts, holds, listed
+from fivesigma.analysis.configuration import DIRECTIONS, SCORE, Analysis, Key, acts, holds, listed
 from fivesigma.datasets.columns import Columns, Source
 from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.datasets.remote import File
@@ -29,7 +30,7 @@ class Tree(NamedTuple):
     replaced: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Template:
     """One histogram of the fit: a sample in a region, nominal or varied."""
 
@@ -37,19 +38,22 @@ class Template:
     sample: str
     systematic: str | None  # None for the nominal one
     direction: str | None
-    files: tuple[File, ...]
-    tree: str
-    replaced: tuple[tuple[str, str], ...]  # branches that another stands for
-    variable: str  # expression that is histogrammed; the branch of the score in a chosen region
-    condition: str  # preselection and filter
-    weight: str | None
-    factor: float  # of the luminosity, beside the weight
+    signal: bool
     is_data: bool
-    normalised: str | None = None  # how the factor was found
+    hidden: bool  # data that are not to be looked at
+    norm: float  # product of the norm factors, beside the POI, at their nominal values
+    files: tuple[File, ...]
     histogram: str | None = None  # where it is, if it is filled already
+    tree: str = ""
+    replaced: tuple[tuple[str, str], ...] = ()  # branches that another stands for
+    variable: str = "0"  # expression that is histogrammed; the branch of the score in a chosen region
+    condition: str = "True"  # preselection and filter
+    weight: str | None = None
+    factor: float = 1.0  # of the luminosity, beside the weight
+    normalised: str | None = None  # how the factor was found
 
     @property
-    def key(self) -> tuple[str, str, str | None, str | None]:
+    def key(self) -> Key:
         """What it is called."""
         return self.region, self.sample, self.systematic, self.direction
 
@@ -82,9 +86,17 @@ def condition_of(preselection: str | None, text: str | None) -> str:
     return " && ".join([*parts, "True"][: max(2, len(parts))]) if parts else "True"
 
 
-def templates_of(analysis: Analysis) -> list[Template]:
+def templates_of(analysis: Analysis, *, unblind: bool = False) -> list[Template]:
     """All histograms of the fit: the same that cabinetry would make."""
-    return list(_Resolver(analysis).templates())
+    resolver, found = _Resolver(analysis, unblind=unblind), []
+    for region, sample in product(analysis.regions, analysis.config["Samples"]):
+        if holds(region, sample):
+            found.append(resolver.template(_Place(region, sample)))
+            for systematic in [] if sample.get("Data", False) else analysis.systematics:
+                if systematic["Type"] == "NormPlusShape" and acts(systematic, region, sample):
+                    sides = [side for side in DIRECTIONS if not systematic[side].get("Symmetrize", False)]
+                    found += [resolver.template(_Place(region, sample, systematic, side)) for side in sides]
+    return found
 
 
 def by_tree(templates: Sequence[Template]) -> dict[File, dict[Tree, list[Template]]]:
@@ -96,133 +108,122 @@ def by_tree(templates: Sequence[Template]) -> dict[File, dict[Tree, list[Templat
     return found
 
 
+class _Place(NamedTuple):
+    """A sample in a region, under one side of a systematic or not."""
+
+    region: dict[str, Any]
+    sample: dict[str, Any]
+    systematic: dict[str, Any] | None = None
+    direction: str = ""
+
+    @property
+    def varied(self) -> dict[str, Any]:
+        """What the systematic says."""
+        return {} if self.systematic is None else self.systematic[self.direction]
+
+    @property
+    def who(self) -> str:
+        """Who says so, for messages."""
+        if self.systematic is None:
+            return f"sample {self.sample['Name']!r}"
+        return f"systematic {self.systematic['Name']!r} {self.direction}"
+
+    def get(self, key: str, usual: Any = None) -> Any:
+        """What is said: by the variation, else by the sample, else by the region."""
+        return next((item[key] for item in (self.varied, self.sample, self.region) if key in item), usual)
+
+
 class _Resolver:
     """Finds files, trees, conditions and weights; what is looked up on disk is looked up once."""
 
-    def __init__(self, analysis: Analysis) -> None:
-        self.analysis = analysis
+    def __init__(self, analysis: Analysis, *, unblind: bool = False) -> None:
+        self.analysis, self.unblind = analysis, unblind
         self._files: dict[tuple[str, ...], tuple[File, ...]] = {}
         self._factors: dict[tuple[str, tuple[File, ...]], Normalised] = {}
 
-    def templates(self) -> Iterator[Template]:
-        for region in self.analysis.regions:
-            for sample in self.analysis.config["Samples"]:
-                if not holds(region, sample):
-                    continue
-                yield self.template(region, sample)
-                if sample.get("Data", False):
-                    continue
-                for systematic in self.analysis.systematics:
-                    if systematic["Type"] != "NormPlusShape" or not acts(systematic, region, sample):
-                        continue
-                    for direction in DIRECTIONS:
-                        if not systematic[direction].get("Symmetrize", False):
-                            yield self.template(region, sample, systematic, direction)
-
-    def template(
-        self,
-        region: dict[str, Any],
-        sample: dict[str, Any],
-        systematic: dict[str, Any] | None = None,
-        direction: str | None = None,
-    ) -> Template:
-        """One template; what a variation says replaces what the sample says, and that what the region says."""
-        analysis, settings = self.analysis, self.analysis.settings
-        varied: dict[str, Any] = {} if systematic is None or direction is None else systematic[direction]
-        chosen = region["Name"] in settings.regions
-        who = f"sample {sample['Name']!r}"
-        if systematic is not None:
-            who = f"systematic {systematic['Name']!r} {direction}"
-        if analysis.is_filled(region):
-            name = (None if systematic is None else systematic["Name"], direction)
-            return self.histogram(region, sample, varied, who, name=name)
-        replaced = replacements(varied.get("Variable"), who)
-        variable = analysis.score_of(region["Name"]) if chosen else region["Variable"]
-        if varied.get("Variable") is not None and not replaced:
-            if chosen:
-                raise InputError(
-                    f"{who} has the Variable {varied['Variable']!r}, but that of region {region['Name']!r} is the "
-                    'score: write Variable: "branch = other_branch" to replace branches, or keep it out with Regions'
-                )
-            variable = varied["Variable"]
-        if variable.startswith(SCORE) and variable not in analysis.models:
-            raise InputError(
-                f"region {region['Name']!r} has the Variable {variable!r}; scores are {', '.join(analysis.models)}"
-            )
-        weight = varied.get("Weight", sample.get("Weight"))
-        Expression(variable, f"Variable of region {region['Name']!r}")
-        if weight is not None:
-            Expression(weight, f"Weight of {who}")
-        files = self.files(region, sample, varied, who)
-        found = self.normalised(sample, files, own_files=bool(_PATHS & varied.keys()), who=who)
+    def template(self, at: _Place) -> Template:
+        """One template."""
+        name, is_data = at.region["Name"], bool(at.sample.get("Data", False))
+        chosen = name in self.analysis.settings.region
+        is_filled = self.analysis.is_filled(at.region)
         return Template(
-            region=region["Name"],
-            sample=sample["Name"],
-            systematic=None if systematic is None else systematic["Name"],
-            direction=direction,
-            files=files,
-            tree=str(varied.get("Tree", sample.get("Tree", settings.tree))),
-            replaced=replaced,
-            variable=variable,
-            condition=self.condition(varied.get("Filter", sample.get("Filter", region.get("Filter"))), who),
-            weight=weight,
-            factor=found.factor,
-            normalised=found.sentence,
-            is_data=bool(sample.get("Data", False)),
+            region=name,
+            sample=at.sample["Name"],
+            systematic=None if at.systematic is None else at.systematic["Name"],
+            direction=at.direction or None,
+            signal=at.sample["Name"] in self.analysis.signal,
+            is_data=is_data,
+            hidden=is_data and chosen and not self.unblind,
+            norm=1.0 if is_data else self.analysis.norm_factor(at.region, at.sample),
+            **(self.histogram(at) if is_filled else self.events(at, chosen=chosen)),
         )
 
-    def histogram(
-        self, region: Any, sample: Any, varied: Any, who: str, *, name: tuple[str | None, str | None]
-    ) -> Template:
+    def events(self, at: _Place, *, chosen: bool) -> dict[str, Any]:
+        """Of which events a histogram is made, and of what."""
+        analysis, name, other = self.analysis, at.region["Name"], at.varied.get("Variable")
+        replaced = replacements(other, at.who)
+        variable = analysis.score_of(name) if chosen else at.region["Variable"]
+        if other is not None and not replaced:
+            if chosen:
+                raise InputError(
+                    f"{at.who} has the Variable {other!r}, but that of region {name!r} is the score: write Variable: "
+                    '"branch = other_branch" to replace branches, or keep it out with Regions'
+                )
+            variable = other
+        if variable.startswith(SCORE) and variable not in analysis.models:
+            raise InputError(f"region {name!r} has the Variable {variable!r}; scores are {', '.join(analysis.models)}")
+        Expression(variable, f"Variable of region {name!r}")
+        for key in ("Weight", "Filter"):
+            if at.get(key) is not None:
+                Expression(at.get(key), f"{key} of {at.who}")
+        files = self.files(at)
+        found = self.normalised(at, files)
+        return {
+            "files": files,
+            "tree": str(at.get("Tree", analysis.settings.tree)),
+            "replaced": replaced,
+            "variable": variable,
+            "condition": condition_of(analysis.settings.preselection, at.get("Filter")),
+            "weight": at.get("Weight"),
+            "factor": found.factor,
+            "normalised": found.sentence,
+        }
+
+    def histogram(self, at: _Place) -> dict[str, Any]:
         """A histogram that exists already, at the place where cabinetry would find it."""
-        general = self.analysis.config["General"]
-        if varied and not _PATHS & varied.keys():
+        pattern = str(self.analysis.config["General"]["InputPath"])
+        if at.varied and not _PATHS & at.varied.keys():
             raise InputError(
-                f"{who} has no VariationPath, so that its histogram in region {region['Name']!r} would be the nominal "
-                "one: give one, or keep it out with Regions"
+                f"{at.who} has no VariationPath, so that its histogram in region {at.region['Name']!r} would be the "
+                "nominal one: give one, or keep it out with Regions"
             )
-        location = self.paths(str(general["InputPath"]), region, sample, varied, who)[0]
-        path, colon, inside = location.rpartition(":")
+        path, colon, inside = self.paths(pattern, at)[0].rpartition(":")
         if not colon:
-            raise InputError(f"the InputPath {general['InputPath']!r} must say which histogram, as in 'file.root:name'")
-        files = self.found((path,), who)
-        own = (region["Name"], sample["Name"], *name)
-        return Template(*own, files, "", (), "0", "True", None, 1.0, bool(sample.get("Data", False)), None, inside)
+            raise InputError(f"the InputPath {pattern!r} must say which histogram, as in 'file.root:name'")
+        return {"files": self.found((path,), at.who), "histogram": inside}
 
-    def condition(self, text: str | None, who: str) -> str:
-        """Preselection and filter as one condition."""
-        if text is not None:
-            Expression(text, f"Filter of {who}")
-        return condition_of(self.analysis.settings.preselection, text)
-
-    def files(
-        self, region: dict[str, Any], sample: dict[str, Any], varied: dict[str, Any], who: str
-    ) -> tuple[File, ...]:
+    def files(self, at: _Place) -> tuple[File, ...]:
         """Files of a template; paths are relative to the current folder, as in cabinetry."""
-        pattern = self.analysis.settings.ntuples or str(self.analysis.config["General"]["InputPath"])
-        found = self.found(self.paths(pattern, region, sample, varied, who), who)
+        pattern = self.analysis.settings.input_path or str(self.analysis.config["General"]["InputPath"])
+        found = self.found(self.paths(pattern, at), at.who)
         for file in found:
             if file.suffix.lower() != ".root":
-                raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({who})")
+                raise InputError(f"{file} is not a ROOT file, which cabinetry reads ({at.who})")
         return found
 
-    def paths(
-        self, pattern: str, region: dict[str, Any], sample: dict[str, Any], varied: dict[str, Any], who: str
-    ) -> tuple[str, ...]:
+    def paths(self, pattern: str, at: _Place) -> tuple[str, ...]:
         """Paths of a template, with the parts of region, sample and variation in place."""
-        general = self.analysis.config["General"]
-        given = {
-            "RegionPath": varied.get("RegionPath", region.get("RegionPath")),
-            "SamplePath": varied.get("SamplePath", sample.get("SamplePath")),
-            "VariationPath": varied.get("VariationPath", general.get("VariationPath", "")),
-        }
+        given = {key: at.get(key) for key in ("RegionPath", "SamplePath")}
+        given["VariationPath"] = at.get("VariationPath", self.analysis.config["General"].get("VariationPath", ""))
         for key, value in given.items():
             if f"{{{key}}}" in pattern and value is None:
-                raise InputError(f"{who} has no {key}, which InputPath {pattern!r} needs (region {region['Name']!r})")
-            if key in varied and f"{{{key}}}" not in pattern:
                 raise InputError(
-                    f"{who} has the {key} {varied[key]!r}, but InputPath {pattern!r} does not contain {{{key}}}, so "
-                    "that it would change nothing"
+                    f"{at.who} has no {key}, which InputPath {pattern!r} needs (region {at.region['Name']!r})"
+                )
+            if key in at.varied and f"{{{key}}}" not in pattern:
+                raise InputError(
+                    f"{at.who} has the {key} {value!r}, but InputPath {pattern!r} does not contain {{{key}}}, so that "
+                    "it would change nothing"
                 )
         for key in ("RegionPath", "VariationPath"):
             pattern = pattern.replace(f"{{{key}}}", given[key] or "")
@@ -238,22 +239,21 @@ class _Resolver:
                 raise InputError(f"{err} ({who})") from err
         return self._files[paths]
 
-    def normalised(self, sample: dict[str, Any], files: tuple[File, ...], *, own_files: bool, who: str) -> Normalised:
+    def normalised(self, at: _Place, files: tuple[File, ...]) -> Normalised:
         """1000 x luminosity x cross section / sum of weights, the sum being that of these files."""
-        settings, name = self.analysis.settings, sample["Name"]
+        settings, name = self.analysis.settings, at.sample["Name"]
         given = settings.cross_sections.get(name)
         if given is None:
             return Normalised(1.0)
-        cross_section, total = given
-        if own_files and not isinstance(total, str):
+        total = given["SumOfWeights"]
+        if _PATHS & at.varied.keys() and not isinstance(total, str):
             raise InputError(
-                f"{who} has files of its own, whose sum of weights is not the number that CrossSections gives for "
+                f"{at.who} has files of its own, whose sum of weights is not the number that CrossSections gives for "
                 f"{name!r}: give the name of a histogram as SumOfWeights"
             )
         if (name, files) not in self._factors:
-            asked = Columns(
-                luminosity=settings.luminosity, cross_section={name: cross_section}, sum_of_weights={name: total}
-            )
+            size = {name: given["CrossSection"]}
+            asked = Columns(luminosity=settings.luminosity, cross_section=size, sum_of_weights={name: total})
             self._factors[name, files] = normalise(name, [Target(file) for file in files], asked)
         return self._factors[name, files]
 
@@ -286,9 +286,9 @@ def found_systematics(analysis: Analysis) -> list[dict[str, Any]]:
     for sample in analysis.simulated:
         regions = [r for r in analysis.regions if holds(r, sample) and not analysis.is_filled(r)]
         for region in regions[:1]:
-            file = resolver.files(region, sample, {}, f"sample {sample['Name']!r}")[0]
+            file = resolver.files(_Place(region, sample))[0]
             source = Target(file).open(str(sample.get("Tree", settings.tree)))
-        for pattern in settings.patterns if regions else ():
+        for pattern in settings.systematics if regions else ():
             try:
                 variations = find_variations(source.names, pattern, sample.get("Weight"))
             except InputError as err:  # it may be of other samples
@@ -300,7 +300,7 @@ def found_systematics(analysis: Analysis) -> list[dict[str, Any]]:
                 if sides[0]:
                     alike = found.setdefault(one.name, {}).setdefault(repr(sides), (sides, []))
                     alike[1].append(sample["Name"])
-    for pattern in (pattern for pattern in settings.patterns if pattern not in seen):
+    for pattern in (pattern for pattern in settings.systematics if pattern not in seen):
         raise problems[pattern]
     out = []
     for name, kinds in found.items():
