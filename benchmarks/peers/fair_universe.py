@@ -1,6 +1,6 @@
 """Width and coverage of intervals under the nuisances of the FAIR-Universe challenge, on the toy.
 
-``python -m benchmarks.peers.fair_universe run FOLDER`` does what ``fivesigma fair-universe run toy:1500000 --luminosity
+``python -m benchmarks.peers.fair_universe run FOLDER`` does what ``fivesigma fair-universe toy:1500000 --luminosity
 0.1`` does: 10 x 100 experiments. What is trained, and each set that is done, stays in FOLDER: it can be killed, and the
 same call resumes. ``eliminate FOLDER`` then fits counts that are drawn in four ways, to see what costs coverage. Both
 write to benchmarks/peers/fair_universe.json.
@@ -30,8 +30,8 @@ from fivesigma.fair_universe.comparison import (
     split_events,
     vary,
 )
+from fivesigma.likelihood.profile import interpolate
 from fivesigma.likelihood.shifts import yield_shifts
-from fivesigma.likelihood.terms import interpolate
 
 RESULTS = Path(__file__).with_suffix(".json")
 N_EVENTS, LUMINOSITY, SEED = 1_500_000, 0.1, 0

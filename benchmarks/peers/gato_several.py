@@ -24,10 +24,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, IntArray
-from fivesigma.categories.ratios.class_sample import check_sample
+from fivesigma.categories.class_sample import check_sample
 from fivesigma.categories.several_signals import categorise_scores
-from fivesigma.categories.several_signals.region_fit import fit
 from fivesigma.categories.several_signals.region_result import goal_of
+from fivesigma.categories.several_signals.regions import fit
 
 CHILD = Path(__file__).with_name("gato_several_child.py")
 COLUMNS = ("signal1", "signal2", "background")

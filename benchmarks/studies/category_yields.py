@@ -31,8 +31,15 @@ from fivesigma import AMS2
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.one_score.exact import best_edges, best_totals, candidate_cuts, edges_at, grid_of
-from fivesigma.categories.one_score.smooth import averaged, modelled
+from fivesigma.categories.one_score.exact import (
+    average_yields,
+    best_edges,
+    best_totals,
+    candidate_cuts,
+    edges_at,
+    grid_of,
+    model_yields,
+)
 from fivesigma.cut.ranking import rank_events
 from fivesigma.errors import SmallSampleWarning
 from fivesigma.scored.scored_events import as_scored
@@ -127,9 +134,9 @@ def _outside(sample: Scored, truth: Truth) -> list[list[float]]:
     utility, limits = AMS2(), Floors(0.0, 10.0)
     ranking = rank_events(*as_scored(*sample).arrays())
     cuts = candidate_cuts(ranking, EDGES)
-    grid, s2 = grid_of(ranking, cuts), ranking.variances(cuts)[0]
+    grid = grid_of(ranking, cuts)
     columns = []
-    for chosen in (grid, averaged(grid), modelled(grid, s2, ranking.last[cuts])):
+    for chosen in (grid, average_yields(grid), model_yields(grid, ranking.last[cuts])):
         best = best_totals(chosen, utility, limits, max(N_CATEGORIES))
         columns.append([
             truth(edges_at(ranking, cuts[best_edges(chosen, utility, limits, best, k) - 1]))

@@ -18,12 +18,12 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array, IntArray
+from fivesigma.categories.class_sample import ClassSample, Roles, check_sample
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.ratios.class_sample import ClassSample, Roles, check_sample
 from fivesigma.categories.several_signals import categorise_scores
 from fivesigma.categories.several_signals.goal import Goal, Settings
-from fivesigma.categories.several_signals.region_fit import fit
 from fivesigma.categories.several_signals.region_result import goal_of
+from fivesigma.categories.several_signals.regions import fit
 
 SIGNALS = ("htautau_ggF", "htautau_VBF")
 COLUMNS = (*SIGNALS, "background")

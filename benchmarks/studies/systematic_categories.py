@@ -31,9 +31,9 @@ from fivesigma import profiled_significance
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.categories import categorise
 from fivesigma.categories.one_score.dual import search
-from fivesigma.categories.one_score.profiled_cells import Cells, DiscoveryCells, merged
+from fivesigma.categories.one_score.profiled_cells import Cells, DiscoveryCells, merge_cells
 from fivesigma.errors import SmallSampleWarning
-from fivesigma.likelihood.profile import Counts, lowest
+from fivesigma.likelihood.profile import Counts
 from fivesigma.likelihood.shifts import Systematics, Varied, YieldShifts, yield_shifts
 from fivesigma.yields import class_sums
 
@@ -194,7 +194,7 @@ def on_htautau(blocks: list[Sample]) -> dict[str, Any]:
         edges = np.unique(np.concatenate([c.edges for found in chosen.values() for c in found]))
         cells = yield_shifts(edges, *test.events, htautau_systematics(test), process=test.process)
         for k, found in chosen.items():
-            shifts = [merged(cells, np.searchsorted(edges, c.edges[:-1]), c.edges) for c in found]
+            shifts = [merge_cells(cells, np.searchsorted(edges, c.edges[:-1]), c.edges) for c in found]
             row = [*(s.significance for s in shifts), found[-1].significance, found[-1].gap or 0.0]
             rows[k].append([*row, *map(with_staterror, shifts[1:])])
         print("block", i, file=sys.stderr)
@@ -258,7 +258,7 @@ def brute_force(cells: Cells, k: int, theta: Array) -> float:
     every = np.array(list(itertools.combinations(range(1, cells.n.size), k)))
     n = cells.constant.size
     starts = [np.zeros(n), theta, *(1.5 * np.eye(n)), *(-1.5 * np.eye(n))]
-    return float(np.sqrt(2 * np.min([cells.profile(every, start).objective for start in starts], axis=0).max()))
+    return float(np.sqrt(2 * np.min([cells.between(every).profile(start).objective for start in starts], axis=0).max()))
 
 
 def against_brute_force(n_trials: int = 300) -> dict[str, Any]:
@@ -324,7 +324,7 @@ def against_pyhf(n_workspaces: int = 200) -> dict[str, Any]:
     for _ in range(n_workspaces):
         s, b, up, down, variance = random_workspace(rng)
         for name, v in (("without staterror", None), ("with staterror", variance)):
-            fitted = lowest(Counts(s + b, b, up, down, None if v is None else v / b**2))
+            fitted = Counts(s + b, b, up, down, None if v is None else v / b**2).lowest()
             pulls = {f"a{i}": float(pull) for i, pull in enumerate(fitted.theta)}
             workspace = pyhf_workspace(s, b, up, down, v)
             theirs, from_zero = discovery_significance(workspace, pulls), discovery_significance(workspace)

@@ -30,6 +30,7 @@ from fivesigma.errors import InputError
 if TYPE_CHECKING:
     from fivesigma.reporting import Report, ReportData
     from fivesigma.reporting.cuts import CutTable
+    from fivesigma.reporting.histogram import Overtraining
 
 __all__ = [
     "importance",
@@ -49,6 +50,7 @@ __all__ = [
 # Petroff's sequence for backgrounds, which survives colour blindness and grey print; warm colours for signal.
 BACKGROUNDS = ("#3f90da", "#ffa90e", "#94a4a2", "#832db6", "#a96b59", "#b9ac70", "#717581")
 SIGNALS = ("#bd1f01", "#e76300", "#d65db1", "#92304f", "#f08a7a", "#7a1f1f", "#caa0a0")
+_TOO_HIGH = 50.0  # ratio of the largest to the smallest density from which on the latter would lie on the axis
 STYLES = ("ALICE", "ATLAS", "CMS", "LHCb", "DUNE")
 
 
@@ -292,7 +294,7 @@ def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Labe
 
 
 def overtraining(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
-    """Draw the score of training events as lines and of the report's events as points, each class with area one.
+    """Draw the score of training events as areas and of the report's events as points, each class with area one.
 
     The report must be made with ``trained_on``; parameters as in `significance`.
     """
@@ -300,14 +302,30 @@ def overtraining(report: Report | ReportData, ax: Any = None, **label: Unpack[La
     found = data.overtraining
     if found is None:
         raise InputError("this report does not know the training events; give fivesigma.report(..., trained_on=events)")
+    highest = draw_overlay(ax, found, "training", "here (KS {:.2g})")
+    ax.axvline(data.verdict.cut, **CUT_LINE)
+    return _frame(ax, label, "score", "density", found.edges, highest=highest)
+
+
+def draw_overlay(ax: Any, found: Overtraining, seen: str, unseen: str) -> float:
+    """Draw the scores of events that a model has seen and of others, by these names; return how high they reach.
+
+    The second name may have a place for the probability of Kolmogorov and Smirnov.
+    """
     centre = (found.edges[:-1] + found.edges[1:]) / 2
     for one, colour in zip(found.classes, (SIGNALS[0], BACKGROUNDS[0]), strict=True):
-        ax.stairs(one.training, found.edges, fill=True, alpha=0.3, color=colour, label=f"{one.name}, training")
-        bars = {"fmt": "o", "color": colour, "markersize": 3}
-        ax.errorbar(centre, one.here, one.here_error, label=f"{one.name}, here (KS {one.probability:.2g})", **bars)
-    ax.axvline(data.verdict.cut, **CUT_LINE)
-    highest = max(float(np.max([one.training, one.here + one.here_error])) for one in found.classes)
-    return _frame(ax, label, "score", "density", found.edges, from_zero=True, highest=1.03 * highest)
+        ax.stairs(one.training, found.edges, fill=True, alpha=0.3, color=colour, label=f"{one.name}, {seen}")
+        shown, name = one.here > 0, f"{one.name}, {unseen.format(one.probability)}"
+        bars = {"fmt": "o", "color": colour, "markersize": 3, "label": name}
+        ax.errorbar(centre[shown], one.here[shown], one.here_error[shown], **bars)
+    density = np.array([[one.training, one.here] for one in found.classes])
+    least, top = float(density[density > 0].min()), float(density.max())
+    if top > _TOO_HIGH * least:
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=least / 2)
+        return 2 * top
+    ax.set_ylim(bottom=0.0)
+    return 1.1 * top
 
 
 def systematics(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:

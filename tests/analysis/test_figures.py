@@ -42,6 +42,17 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     return out
 
 
+def test_categories_have_their_numbers_and_a_scale_on_which_the_purest_is_seen(tmp_path: Path) -> None:
+    edges, yields = np.arange(4.0), {"Z": np.array([4000.0, 300.0, 9.0]), "H": np.array([5.0, 4.0, 3.0])}
+    options: dict[str, Any] = {"error": np.ones(3), "data": None, "text": "SR"}
+    (ax,) = Album(tmp_path / "a", "").stack(edges, yields, ["H"], axis="category of the score", **options).axes
+    assert ax.get_yscale() == "log"
+    assert ax.get_ylim()[0] < 9.0
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1", "2"]
+    (ax,) = Album(tmp_path / "b", "").stack(edges, yields, ["H"], axis="m", **options).axes
+    assert ax.get_yscale() == "linear"
+
+
 def test_figures_of_a_blinded_analysis(small: Small, seen: Seen, tmp_path: Path) -> None:
     given = copy.deepcopy(small.config)
     low, high = (float(edge) for edge in small.record["categorise"]["edges"]["Signal_region"][:2])

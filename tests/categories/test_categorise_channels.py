@@ -9,7 +9,7 @@ import pytest
 
 from fivesigma import Normalisation, ScoredEvents, Varied, categorise
 from fivesigma._types import Array
-from fivesigma.categories.one_score.channels import categorise_channels
+from fivesigma.categories.one_score.search import categorise_channels
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import Systematics, profiled_significance, yield_shifts
 

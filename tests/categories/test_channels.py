@@ -20,7 +20,6 @@ def channels(seed: int, goal: str) -> list[Cells]:
     """Three channels with two common systematics, of which one may be free."""
     rng = np.random.default_rng(seed)
     constraint = np.array([1.0, float(seed % 2)])
-    freedom = None if constraint.all() else Freedom(constraint, np.full(2, -np.inf), np.zeros(0, dtype=np.intp))
     out: list[Cells] = []
     for size in SIZES:
         cells = random_cells(rng, size, 2)
@@ -30,7 +29,7 @@ def channels(seed: int, goal: str) -> list[Cells]:
             delta = (cells.up - cells.down) / 2
             out.append(MeasurementCells(*plain, cells.n - cells.b, delta, constraint))
         else:
-            out.append(DiscoveryCells(*plain, cells.b, cells.up, cells.down, freedom))
+            out.append(DiscoveryCells(*plain, cells.b, cells.up, cells.down, Freedom(constraint)))
     return out
 
 
@@ -66,9 +65,9 @@ def test_the_search_finds_the_best_of_all_partitions(
     cells = join_cells(channels(seed, goal), whole=whole, shares=shares)
     every = partitions(k, whole=whole, shares=shares)
     starts = [np.zeros(2), *(1.5 * np.eye(2)), *(-1.5 * np.eye(2))]  # bent shifts have several minima
-    objective = np.min([cells.profile(every, start).objective for start in starts], axis=0)
+    objective = np.min([cells.between(every).profile(start).objective for start in starts], axis=0)
     for edges in every[:: len(every) // 5]:
-        assert float(cells.lowest(edges).objective) <= cells.at(np.zeros(2), edges[None])[0] * (1 + 1e-9)
+        assert float(cells.between(edges).lowest().objective) <= cells.at(np.zeros(2), edges[None])[0] * (1 + 1e-9)
     found = search(cells, k)
     assert found.bound >= objective.max() * (1 - 1e-7)
     assert np.sqrt(2 * objective.max()) - np.sqrt(2 * found.objective) < 1e-3

@@ -318,14 +318,20 @@ def test_bins_without_events_get_a_floor_that_is_said(tmp_path: Path) -> None:
 
 
 BAD = [
-    (lambda w: w["channels"][0].update(name="SR 1"), "channel 'SR 1' cannot stand in a datacard.*to 'SR_1'"),
+    (
+        lambda w: [part[0].update(name="SR 1") for part in (w["channels"], w["observations"])],
+        "channel 'SR 1' cannot stand in a datacard.*to 'SR_1'",
+    ),
     (lambda w: sample(w, "SR", "Z").update(name="data_obs"), "process 'data_obs' cannot stand"),
     (lambda w: sample(w, "SR", "Z").update(name="2b"), "to 'process_2b' for example"),
     (lambda w: add(w, "a-b", "normsys", lambda _: {"hi": 1.1, "lo": 0.9}, "top"), "systematic 'a-b' cannot stand"),
-    (lambda w: add(w, "f", "shapefactor", lambda _: None, "top"), "has a shapefactor, which a datacard cannot hold"),
+    (
+        lambda w: add(w, "f", "shapefactor", lambda _: None, "top"),
+        "shapefactor .f.: .* a datacard has none",
+    ),
     (lambda w: w["measurements"][0]["config"].update(poi="nu"), "no sample has the parameter of interest 'nu'"),
-    (lambda w: sample(w, "SR", "Z").update(data=[1.0, 2.0]), r"has templates of \[2, 3\] bins"),
-    (lambda w: sample(w, "SR", "Z").update(data=[1.0, 2.0, float("nan")]), "not finite"),
+    (lambda w: sample(w, "SR", "Z").update(data=[1.0, 2.0]), "numbers where its channel has"),
+    (lambda w: sample(w, "SR", "Z").update(data=[1.0, 2.0, float("nan")]), "SR/Z holds NaN or infinity"),
     (lambda w: sample(w, "SR", "Z").update(data=[1.0, 2.0, -9.0]), "is negative or empty in so many bins"),
     (lambda w: add(w, "s", "normsys", lambda _: {"hi": 1.1, "lo": 0.0}, "top"), "of which there is no logarithm"),
     (lambda w: w.pop("channels"), "this is no HistFactory workspace"),

@@ -34,26 +34,6 @@ def test_another_signal_cannot_satisfy_the_floor(rule: str) -> None:
     assert fewest() < 10
 
 
-@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
-@pytest.mark.parametrize("rule", ["peak", "model"])
-def test_replicas_choose_their_edges_under_the_same_floor(rule: str) -> None:
-    score, y, weight, process = events()
-    held_out = np.arange(score.size) % 2 == 0
-    tune, test = ((score[i], y[i], weight[i]) for i in (held_out, ~held_out))
-    floor = 30.0
-    found = categorise(*tune, 3, process=process[held_out], rule=rule, min_effective=floor, floor_processes=["Z"])
-    quoted = found.evaluate(*test, process=process[~held_out])
-    for record, (scores, _, _), names in ((found, tune, process[held_out]), (quoted, test, process[~held_out])):
-        _, highest = record.interval(n_boot=40).edges
-        real = np.sort(scores[names == "Z"])
-        # Above the highest last edge of most replicas there are as many real events, up to the noise of the copies.
-        assert np.count_nonzero(real >= highest[-2]) > floor - 3 * floor**0.5
-    free = categorise(*tune, 3, process=process[held_out], rule=rule, min_effective=floor)
-    assert free.interval(n_boot=40).edges[1][-2] > found.interval(n_boot=40).edges[1][-2]
-    with pytest.raises(InputError, match="floor_processes needs process"):
-        found.evaluate(*test).interval(n_boot=40)
-
-
 def test_bad_floor_processes() -> None:
     score, y, weight, process = events()
     with pytest.raises(InputError, match="floor_processes needs process"):
@@ -77,4 +57,3 @@ def test_naming_every_background_changes_nothing(rule: str, uncertain: bool) -> 
         for names in (None, ["Z", "other"])
     )
     np.testing.assert_allclose(named.edges, plain.edges)
-    np.testing.assert_allclose(named.interval(n_boot=20).edges, plain.interval(n_boot=20).edges)

@@ -14,14 +14,13 @@ from fivesigma.categories import categorise
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import (
     Grid,
+    average_yields,
     best_edges,
     best_totals,
     candidate_cuts,
-    edges_at,
-    from_zero,
     grid_of,
+    model_yields,
 )
-from fivesigma.categories.one_score.smooth import averaged, modelled
 from fivesigma.cut.ranking import Ranking, rank_events
 from fivesigma.scored.scored_events import as_scored
 
@@ -43,7 +42,7 @@ def _sample(n: int, seed: int, *, distance: float = 1.5, negative: float = 0.0, 
 
 def _modelled(ranking: Ranking, max_edges: int) -> Grid:
     cuts = candidate_cuts(ranking, max_edges)
-    return modelled(grid_of(ranking, cuts), ranking.variances(cuts)[0], ranking.last[cuts])
+    return model_yields(grid_of(ranking, cuts), ranking.last[cuts])
 
 
 @settings(max_examples=25, deadline=None)
@@ -108,7 +107,10 @@ def test_what_cannot_be_modelled_is_averaged(sample: Sample) -> None:
     ranking = rank_events(*as_scored(*sample).arrays())
     cuts = candidate_cuts(ranking)
     raw = grid_of(ranking, cuts)
-    found, expected = modelled(raw, ranking.variances(cuts)[0], ranking.last[cuts]).smooth, averaged(raw).smooth
+    found, expected = (
+        model_yields(raw, ranking.last[cuts]).smooth,
+        average_yields(raw).smooth,
+    )
     assert found is not None
     assert expected is not None
     np.testing.assert_array_equal(found, expected)
@@ -118,11 +120,11 @@ def test_a_measurement_with_many_events_averages_less() -> None:
     noise = {}
     for n in (2_000, 50_000):
         raw = grid_of(ranking := rank_events(*_sample(n, 1)), candidate_cuts(ranking, 200))
-        assert averaged(raw).noise == 0.3
-        measured = averaged(raw, "measurement")
+        assert average_yields(raw).noise == 0.3
+        measured = average_yields(raw, "measurement")
         noise[n] = measured.noise
         assert measured.smooth is not None
-        kept, whole = (measured.smooth[1] - averaged(raw).smooth[1], raw.b - averaged(raw).smooth[1])  # type: ignore[index]
+        kept, whole = (measured.smooth[1] - average_yields(raw).smooth[1], raw.b - average_yields(raw).smooth[1])  # type: ignore[index]
         np.testing.assert_allclose(kept, (measured.noise - 0.3) / 0.7 * whole, atol=1e-6 * raw.b[-1])
     assert noise[2_000] == 0.3
     assert noise[50_000] == pytest.approx(0.43, abs=0.02)  # 15,000 effective background events
@@ -130,23 +132,13 @@ def test_a_measurement_with_many_events_averages_less() -> None:
 
 def test_enough_events_are_modelled() -> None:
     ranking = rank_events(*_sample(2_000, 1))
-    found, expected = _modelled(ranking, 500).smooth, averaged(grid_of(ranking, candidate_cuts(ranking, 500))).smooth
+    found, expected = (
+        _modelled(ranking, 500).smooth,
+        average_yields(grid_of(ranking, candidate_cuts(ranking, 500))).smooth,
+    )
     assert found is not None
     assert expected is not None
     for ours, theirs, total in zip(found, expected, (ranking.s[-1], ranking.b[-1]), strict=True):
         assert ours[0] == 0
         assert not np.allclose(ours, theirs, rtol=1e-3)
         np.testing.assert_allclose(ours / total, theirs / total, atol=0.05)
-
-
-def test_replicas_are_modelled_at_the_fractions_of_the_sample() -> None:
-    sample = _sample(250, 3)
-    found, ranking = categorise(*sample, 2, min_effective=5, rule="model"), rank_events(*as_scored(*sample).arrays())
-    cuts, limits = np.arange(250), Floors(0.0, 5.0)
-    for seed in range(3):
-        s, b = (from_zero(v)[0] for v in ranking.replicas(cuts, 1, seed))
-        s2, b2 = ranking.replicas(cuts, 1, seed, squares=True)
-        grid = modelled(Grid(s, b, from_zero(b2)[0]), s2[0], ranking.last)
-        totals = best_totals(grid, AMS2(), limits, 2)
-        expected = edges_at(ranking, cuts[best_edges(grid, AMS2(), limits, totals, 2) - 1])
-        np.testing.assert_array_equal(found.interval(n_boot=1, random_state=seed).edges[0], expected)

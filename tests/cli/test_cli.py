@@ -41,7 +41,7 @@ COMMANDS = (
     "export",
     "env",
     "analyse",
-    "fair-universe run",
+    "fair-universe",
     *HIGGSML,
 )
 QUICK = ("--trees", "12", "--jobs", "1", "--b-reg", "10")
@@ -109,7 +109,7 @@ class TestFrontDoor:
         assert "Example: fivesigma" in text
         assert "Usage: " in text
 
-    @pytest.mark.parametrize("arguments", [["trian"], ["train"], ["score"], ["scan", "x.csv", "--rule", "best"]])
+    @pytest.mark.parametrize("arguments", [["trian"], ["train"], ["score"], ["scan", "x.csv", "--replicas", "no"]])
     def test_wrong_usage_is_2(self, arguments: list[str]) -> None:
         assert cli(*arguments).exit_code == 2
 
@@ -488,6 +488,9 @@ class TestScan:
             best = fivesigma.scan(score, label, weight, fivesigma.AMS3(), rule)
             assert (found["cut"], found["significance"]) == (best.cut, best.significance)
             assert tuple(found["cut_interval"]) == best.interval(n_boot=100).cut
+
+    def test_a_wrong_rule_is_one_line(self, folder: Path) -> None:
+        assert "rule must be one of 'model', 'plateau'" in bad("scan", folder / "scores.parquet", "--rule", "best")
 
     def test_table_and_plot(self, folder: Path, tmp_path: Path) -> None:
         plot = tmp_path / "scan.png"

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 import fivesigma
 from fivesigma.cli import main
 from fivesigma.datasets import Events
+from fivesigma.datasets.digest import events_digest
 from fivesigma.datasets.write import write_events
-from fivesigma.reporting import data_hash
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_the_command_of_a_page_writes_the_same_page_again(folder: Path, train: E
 
     said = run(shlex.join(words))
     page = (folder / "a page.html").read_text(encoding="utf-8")
-    for there in ("plain model (baseline)", data_hash(train), "411,000", "It&#39;s &lt;mine&gt;"):
+    for there in ("plain model (baseline)", events_digest(train), "411,000", "It&#39;s &lt;mine&gt;"):
         assert there in page
     (folder / "a page.html").write_text("something else")
     assert run(command_in(page)) == said
@@ -102,7 +102,7 @@ def test_the_call_of_a_page_made_in_python_writes_the_same_page_again(
 
 
 def test_warnings_go_to_stderr(folder: Path, cascade: Any, train: Events) -> None:
-    cascade.data_hash_ = data_hash(train)
+    cascade.data_hash_ = events_digest(train)
     try:
         fivesigma.save(cascade, folder / "model", force=True)
     finally:

@@ -38,7 +38,7 @@ def test_equal_edges_hold_equal_content() -> None:
 
 def test_runs_resumes_and_prints(tmp_path: Path) -> None:
     file = tmp_path / "intervals.json"
-    command = ["fair-universe", "run", "toy:30000", "--luminosity", "0.02", "--categories", "4", "--jobs", "1"]
+    command = ["fair-universe", "toy:30000", "--luminosity", "0.02", "--categories", "4", "--jobs", "1"]
     command += ["--sets", "2", "--experiments", "2", "-o", str(file)]
     result = CliRunner().invoke(main, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -18,7 +18,7 @@ from fivesigma.likelihood.least_favourable import (
     least_favourable,
     likelihood_ratio,
 )
-from fivesigma.likelihood.profile import Counts, lowest
+from fivesigma.likelihood.profile import Counts
 from fivesigma.likelihood.shifts import Systematics, counts_of
 
 
@@ -64,7 +64,7 @@ def binned(toy: Toy, bin_of: IntArray) -> float:
     """Profiled significance of a partition."""
     n, b, *rows = summed(bin_of, toy.s + toy.b, toy.b, *toy.shifts)
     up = np.array(rows)
-    return float(np.sqrt(2 * lowest(Counts(n, b, up, -up)).objective))
+    return float(np.sqrt(2 * Counts(n, b, up, -up).lowest().objective))
 
 
 def uncertainty(toy: Toy, bin_of: IntArray) -> float:

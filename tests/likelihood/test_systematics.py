@@ -12,8 +12,8 @@ from fivesigma import AMS2, GaussianBackground
 from fivesigma._types import Array, IntArray
 from fivesigma.categories import categorise
 from fivesigma.errors import InputError
+from fivesigma.likelihood.profile import interpolate
 from fivesigma.likelihood.shifts import Normalisation, Varied, profiled_significance, yield_shifts
-from fivesigma.likelihood.terms import interpolate
 
 positive = st.floats(0.1, 1e4)
 

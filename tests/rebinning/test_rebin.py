@@ -16,15 +16,11 @@ import fivesigma
 from fivesigma import InputError, rebin
 from fivesigma._types import IntArray
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.workspace import discovery_significance
+from fivesigma.categories.one_score.profiled_cells import Cells
+from fivesigma.categories.workspace import discovery_significance, pyhf_model, read_workspace
 from fivesigma.cli import main
-from fivesigma.rebinning.template_cells import TemplateDiscovery, template_cells
-from fivesigma.rebinning.workspaces import (
-    merge_bins,
-    pyhf_uncertainty,
-    read_model,
-    read_workspace,
-)
+from fivesigma.likelihood.histfactory import WorkspaceModel
+from fivesigma.rebinning.fine_bins import FineBins, TemplateCells, merge_bins, read_model
 from tests.rebinning.random_workspaces import random_workspace
 
 pyhf = pytest.importorskip("pyhf")
@@ -75,13 +71,45 @@ def test_merged_bins_have_the_sums_of_pyhf(seed: int) -> None:
         np.testing.assert_allclose(sum(observed[name]), sum(fine["observations"][int(name[-1])]["data"]), rtol=1e-12)
 
 
+def pyhf_uncertainty(workspace: dict[str, Any]) -> float:
+    """Uncertainty of the strength at one, from the information in pyhf's expected data, auxiliary ones included."""
+    model = pyhf_model(workspace)
+    config = model.config
+    start = np.array(config.suggested_init(), dtype=np.float64)
+    start[config.poi_index] = 1.0
+    expected = np.asarray(model.expected_data(start), dtype=np.float64)
+    variance = expected.copy()
+    auxiliary = config.nmaindata
+    for name in config.auxdata_order:
+        settings = config.param_set(name)
+        if settings.pdf_type == "normal":
+            variance[auxiliary : auxiliary + settings.n_parameters] = np.square(settings.width())
+        auxiliary += settings.n_parameters
+    moving = [k for k, fixed in enumerate(config.suggested_fixed()) if not fixed or k == config.poi_index]
+    rows = []
+    for k in moving:
+        step = 1e-4 * max(abs(start[k]), 1.0) * np.eye(start.size)[k]
+        high, low = (np.asarray(model.expected_data(start + side), dtype=np.float64) for side in (step, -step))
+        rows.append((high - low) / (2 * step[k]))
+    slopes = np.array(rows)
+    seen = variance > 0
+    information = (slopes[:, seen] / variance[seen]) @ slopes[:, seen].T
+    return float(np.sqrt(np.linalg.pinv(information)[moving.index(config.poi_index), moving.index(config.poi_index)]))
+
+
+def cells_of(model: WorkspaceModel, goal: str) -> Cells:
+    """All channels of a model as cells, without floors."""
+    fine = FineBins.of(model, [channel.name for channel in model.channels])
+    return fine.cells(fine.allowed(Floors()), goal, None)
+
+
 @pytest.mark.parametrize("local", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_likelihood_is_that_of_pyhf(seed: int, local: bool) -> None:
     workspace = read_workspace(random_workspace(seed, local=local))
     model = read_model(workspace)
     theirs = pyhf.Workspace(workspace).model()
-    p, rng = model.free, np.random.default_rng(seed)
+    p, rng = model.parameters, np.random.default_rng(seed)
     theta = rng.normal(0, 1, p.init.size)
     pars = np.array(theirs.config.suggested_init())
     for name, value in zip(p.names, p.init + p.scale * theta, strict=True):
@@ -91,16 +119,16 @@ def test_the_likelihood_is_that_of_pyhf(seed: int, local: bool) -> None:
         expected = by_channel(theirs, theirs.expected_actualdata(pars))
         for channel in model.channels:
             np.testing.assert_allclose(model.yields(channel, theta, strength), expected[channel.name], rtol=1e-11)
-    names = [channel.name for channel in model.channels]
-    discovery, measurement = (template_cells(model, names, Floors(), goal) for goal in ("discovery", "measurement"))
+    discovery, measurement = (cells_of(model, goal) for goal in ("discovery", "measurement"))
     every = np.concatenate([np.arange(i + 1, j) for i, j in zip(*discovery.ends, strict=True)])
-    z = np.sqrt(2 * discovery.surely(every).objective)
+    z = np.sqrt(2 * discovery.between(every).lowest(far=True).objective)
     assert z == pytest.approx(discovery_significance(workspace), rel=1e-6)
-    sigma = 1 / np.sqrt(2 * measurement.lowest(every).objective)
-    assert sigma == pytest.approx(pyhf_uncertainty(workspace, None), rel=1e-7)
-    assert isinstance(discovery, TemplateDiscovery)
-    counts = model.counted(discovery.channels(every))
-    step, gradient = 1e-5, model.expand_all(counts, theta / 3).gradient
+    sigma = 1 / np.sqrt(2 * measurement.between(every).lowest().objective)
+    assert sigma == pytest.approx(pyhf_uncertainty(workspace), rel=1e-7)
+    assert FineBins.of(model, ()).fixed.uncertainty == pytest.approx(sigma, rel=1e-9)
+    assert isinstance(discovery, TemplateCells)
+    counts = discovery.merge(every)
+    step, gradient = 1e-5, model.expand(counts, theta / 3).gradient
     numeric = [
         (model.value(counts, theta / 3 + step * d) - model.value(counts, theta / 3 - step * d)) / (2 * step)
         for d in np.eye(theta.size)
@@ -125,16 +153,16 @@ def test_the_uncertainty_of_mu_is_that_of_the_hessian() -> None:
             4 * h * h
         )
     poi = model.config.poi_index
-    assert pyhf_uncertainty(workspace, None) == pytest.approx(np.sqrt(np.linalg.inv(hessian)[poi, poi]), rel=1e-4)
+    assert pyhf_uncertainty(workspace) == pytest.approx(np.sqrt(np.linalg.inv(hessian)[poi, poi]), rel=1e-4)
 
 
 def figure_of(fine: dict[str, Any], firsts: dict[str, Any], goal: str) -> float:
     """Figure of merged bins, by our likelihood, which is pyhf's (tested above) and faster."""
     merged = merge_bins(fine, firsts)
     model = read_model(merged)
-    cells = template_cells(model, [channel.name for channel in model.channels], Floors(), goal)
+    cells = cells_of(model, goal)
     every = np.concatenate([np.arange(i + 1, j) for i, j in zip(*cells.ends, strict=True)])
-    return float(np.sqrt(2 * cells.lowest(every).objective)) ** (-1 if goal == "measurement" else 1)
+    return float(np.sqrt(2 * cells.between(every).lowest().objective)) ** (-1 if goal == "measurement" else 1)
 
 
 @pytest.mark.parametrize("goal", ["discovery", "measurement"])

@@ -17,12 +17,13 @@ import pytest
 
 import fivesigma
 from fivesigma.datasets import Events
-from fivesigma.reporting import Report
+from fivesigma.reporting import Report, Section
 from fivesigma.reporting.cuts import usual_utilities, utility_label
 from fivesigma.reporting.page import number, share
+from fivesigma.reporting.sections import ProfiledPicture, ScorePanel
 from fivesigma.yields import yields
 from tests.reporting.conftest import B_REG
-from tests.reporting.synthetic import synthetic
+from tests.reporting.synthetic import Oracle, overlaid, synthetic
 from tests.reporting.test_page import HOSTILE
 
 FLAGS = (
@@ -292,4 +293,33 @@ def test_systematics_follow_the_slider(browser: Any, tmp_path: Path) -> None:
     assert len(widths) == len(steps) + 1
     shares = [1.0, *((before - after) / steps[0][1] for (_, before), (_, after) in pairwise(steps))]
     np.testing.assert_allclose(np.divide(widths[:-1], widths[0]), shares, atol=0.02)
+    assert browser.get_log("browser") == []
+
+
+def test_figures_of_a_section_fit_a_phone_and_stand_side_by_side(browser: Any, made: Report, tmp_path: Path) -> None:
+    drawn = io.BytesIO()
+    figure = pytest.importorskip("matplotlib.figure").Figure(figsize=(8, 6))
+    figure.savefig(drawn, format="png")
+    section = Section("more", "More", figures=(("one", drawn.getvalue()), ("two", drawn.getvalue())))
+    page = Report(replace(made.data, sections=(section,)))
+    for width, rows in ((1100, 1), (390, 2)):
+        open_page(browser, page, tmp_path)
+        emulate(browser, width=width)
+        browser.refresh()
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        tops = "return [...document.querySelectorAll('.album figure')].map(e => e.getBoundingClientRect().top)"
+        assert len(set(browser.execute_script(tops))) == rows
+    assert browser.get_log("browser") == []
+
+
+def test_training_events_and_bins_of_a_profiled_score_are_drawn(browser: Any, tmp_path: Path) -> None:
+    here = fivesigma.report(Oracle(), overlaid(0), trained_on=overlaid(1), n_boot=5).data
+    stack = ScorePanel("score t", ["Z", "W"], np.array([[0.25, 0.5], [0.75, 0.5]]), np.array([True, False]), [], {})
+    pair = replace(here, profiled=ProfiledPicture([replace(stack, waterfall=[("a", 2.0), ("b", 1.0)])], {}, []))
+    open_page(browser, Report(pair), tmp_path)
+    count = "return document.querySelectorAll('#{} {}').length"
+    for k, one in enumerate(here.overtraining.classes if here.overtraining else ()):
+        shown = int(np.count_nonzero(one.here))
+        assert browser.execute_script(count.format(f"fig-overtraining-{k}", "circle")) >= shown > 0
+    assert browser.execute_script(count.format("fig-profiled-0", "g path")) == 3  # two backgrounds and the mark
     assert browser.get_log("browser") == []

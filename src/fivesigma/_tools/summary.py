@@ -141,3 +141,16 @@ def curve(x: Array, y: Array, *, at: float | None, x_name: str, y_name: str) -> 
         f"<text x='{width - 10}' y='{base + 14}' text-anchor='end'>{digits(high, 3)}</text>"
         f"<text x='{(left + width) / 2}' y='{height - 4}' text-anchor='middle'>{label}</text></g></svg>"
     )
+
+
+class Shown:
+    """A result that terminals and notebooks show as its summary."""
+
+    def _summary(self) -> Summary:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self._summary().text()
+
+    def _repr_html_(self) -> str:
+        return self._summary().html()

@@ -10,8 +10,7 @@ import numpy as np
 from fivesigma._types import Array
 from fivesigma.analysis.configuration import Analysis, acts, holds
 from fivesigma.analysis.histograms import Histograms
-from fivesigma.likelihood.measurement import profile_measurement, uncertainty_of
-from fivesigma.likelihood.shifts import Normalisation, YieldShifts, counts_of, derivatives_of, profiled_value
+from fivesigma.likelihood.shifts import Normalisation, YieldShifts, counts_of, derivatives_of
 from fivesigma.significance import AMS2
 from fivesigma.yields import ProcessYields
 
@@ -91,9 +90,8 @@ def value_as_pyhf(shifts: YieldShifts, goal: str, without: Collection[str]) -> f
     own = total if goal == "measurement" else sum((row.sum_of_weights for row in rows if not row.signal), start=zero)
     relative = np.divide(sum((row.sum_of_squares for row in rows), start=zero), total**2, out=zero, where=total > 0)
     if goal == "measurement":
-        found = profile_measurement(derivatives_of(AMS2(), s, b, shifts, relative * own**2))
-        return uncertainty_of(float(found.objective))
-    return profiled_value(counts_of(AMS2(), s, b, shifts, relative * own**2))
+        return derivatives_of(AMS2(), s, b, shifts, relative * own**2).uncertainty
+    return counts_of(AMS2(), s, b, shifts, relative * own**2).significance
 
 
 def norm_widths(analysis: Analysis, control: Histograms) -> dict[str, float | None]:

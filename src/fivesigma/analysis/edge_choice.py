@@ -13,7 +13,7 @@ from fivesigma._types import Array, IntArray
 from fivesigma.analysis.configuration import CUT, Analysis, AnalysisSettings, Key, Side
 from fivesigma.analysis.histograms import Histograms, fill_histogram
 from fivesigma.categories import Categories, categorise
-from fivesigma.categories.one_score.channels import categorise_channels
+from fivesigma.categories.one_score.search import categorise_channels
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.folds import fold_numbers
 from fivesigma.errors import InputError, SmallSampleWarning

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from fivesigma._types import Array
 from fivesigma.analysis.cabinetry_workspace import listening
 from fivesigma.datasets.events import Events
 from fivesigma.errors import shortened
-from fivesigma.plot import BACKGROUNDS, SIGNALS
+from fivesigma.plot import BACKGROUNDS, SIGNALS, draw_overlay
 from fivesigma.reporting.histogram import overtraining_of
 from fivesigma.scored.scored_events import ScoredEvents
 
@@ -71,17 +72,22 @@ class Album:
         """Draw yields of samples upon each other, the signal on top, with data; a count that is NaN is hidden."""
         ax, bottom = self.axes(), np.zeros(len(edges) - 1)
         names = sorted(yields, key=lambda name: (name in signal, float(yields[name].sum())))
-        for k, name in enumerate(names):
-            colours = SIGNALS if name in signal else BACKGROUNDS
+        palettes = {True: cycle(SIGNALS), False: cycle(BACKGROUNDS)}
+        for name in names:
             top = bottom + yields[name]
-            ax.stairs(top, edges, baseline=bottom, fill=True, color=colours[k % len(colours)], label=name)
+            ax.stairs(top, edges, baseline=bottom, fill=True, color=next(palettes[name in signal]), label=name)
             bottom = top
         band = {"fill": True, "facecolor": "none", "edgecolor": "black", "hatch": "////", "linewidth": 0}
         ax.stairs(bottom + error, edges, baseline=bottom - error, label="uncertainty", **band)
         ax.set(ylabel="events", xlabel=axis, xlim=(edges[0], edges[-1]))
-        ax.xaxis.get_major_locator().set_params(integer=axis == CATEGORIES)
         ax.set_ylim(bottom=0.0)
         highest = float((bottom + error).max())
+        if axis == CATEGORIES:
+            centre = (edges[:-1] + edges[1:]) / 2
+            ax.set_xticks(centre, [str(k) for k in range(centre.size)])
+            if bottom.min() > 0:  # the purest categories are the smallest, and what the fit lives on
+                ax.set_yscale("log")
+                ax.set_ylim(bottom=bottom.min() / 10)
         if data is not None and not np.isnan(data).all():
             lower = draw_data(ax, edges, data, bottom, error=error)
             lower.set_xlabel(axis)
@@ -126,7 +132,11 @@ def draw_fit(
                 when = "postfit" if results else "prefit"
                 album.add(drawn, f"{channel}_{when}", f"Region {channel} {text}")
         options = {"figure_folder": album.folder, "save_figure": False, "close_figure": True}
-        album.add(cabinetry.visualize.pulls(found, **options), "pulls", "Pulls of the fit")
+        # A free factor such as the signal strength has no pull, and factors of the simulation are too many to show.
+        free = [name for name in model.config.parameters if not model.config.param_set(name).constrained]
+        if all(name in free or name.startswith("staterror") for name in found.labels):
+            free = []
+        album.add(cabinetry.visualize.pulls(found, exclude=free, **options), "pulls", "Pulls of the fit")
         try:
             ranked = cabinetry.fit.ranking(model, data, fit_results=found)
         except Exception as err:  # of pyhf, where a parameter is at the edge of its range
@@ -186,15 +196,10 @@ def draw_overtraining(album: Album, name: str, model: Any, events: Events, by: s
         [[roc_auc_score(signal, score, sample_weight=weight * replica) for replica in drawn] for score in scores]
     )
     difference, error = areas[0, 0] - areas[1, 0], float((areas[0, 1:] - areas[1, 1:]).std(ddof=1))
-    ax, centre, highest = album.axes(), (found.edges[:-1] + found.edges[1:]) / 2, 0.0
-    for one, colour in zip(found.classes, (SIGNALS[0], BACKGROUNDS[0]), strict=True):
-        ax.stairs(one.training, found.edges, fill=True, alpha=0.3, color=colour, label=f"{one.name}, in fold")
-        bars = {"fmt": "o", "color": colour, "markersize": 3}
-        ax.errorbar(centre, one.here, one.here_error, label=f"{one.name}, out of fold", **bars)
-        highest = max(highest, float(one.training.max()), float((one.here + one.here_error).max()))
-    ax.set(xlabel="score", ylabel="density")
-    ax.set_ylim(bottom=0.0)
-    legend_above(ax, 1.03 * highest, title=f"area {areas[0, 0]:.3f} in fold, {areas[1, 0]:.3f} out of fold")
+    ax = album.axes()
+    highest = draw_overlay(ax, found, "in fold", "out of fold")
+    ax.set(xlabel="score", ylabel="density", xlim=(found.edges[0], found.edges[-1]))
+    legend_above(ax, highest, title=f"area {areas[0, 0]:.3f} in fold, {areas[1, 0]:.3f} out of fold")
     album.add(ax.figure, f"overtraining{name}", "Overtraining: scores by fits that have seen the events, and have not")
     area = f"area under the ROC curve {areas[0, 0]:.4f} in fold and {areas[1, 0]:.4f} out of fold"
-    return [f"overtraining{name.replace('_', ' of ', 1)}: {area}, a difference of {difference:.4f} +- {error:.4f}"]
+    return [f"overtraining{name.replace('_', ' of ', 1)}: {area}, a difference of {difference:.4f} ± {error:.4f}"]

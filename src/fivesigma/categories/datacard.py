@@ -15,7 +15,7 @@ from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array
 from fivesigma.categories import Categories
-from fivesigma.categories.workspace import to_pyhf
+from fivesigma.categories.workspace import read_workspace, to_pyhf
 from fivesigma.errors import InputError
 
 __all__ = ["to_combine"]
@@ -92,7 +92,7 @@ def to_combine(source: Categories | Mapping[str, Any], folder: str | Path, *, fo
     card, shapes = folder / "datacard.txt", folder / "shapes.root"
     if not force and (card.exists() or shapes.exists()):
         raise InputError(f"{folder} holds a datacard already; choose another folder, or pass force=True or --force")
-    model = _Model.of(to_pyhf(source) if isinstance(source, Categories) else source)
+    model = _Model.of(to_pyhf(source) if isinstance(source, Categories) else read_workspace(source))
     templates = model.templates()
     text = model.card(shapes.name)
     try:
@@ -137,23 +137,19 @@ class _Model:
 
     @classmethod
     def of(cls, workspace: Mapping[str, Any]) -> _Model:
-        """Translate a workspace."""
-        try:
-            config = workspace["measurements"][0]["config"]
-            settings = {entry["name"]: entry for entry in config.get("parameters", ())}
-            observed = {entry["name"]: entry["data"] for entry in workspace["observations"]}
-            channels = {
-                _checked(channel["name"], "channel"): {
-                    _checked(sample["name"], "process"): _process(sample, config["poi"], settings)
-                    for sample in channel["samples"]
-                }
-                for channel in workspace["channels"]
+        """Translate a checked workspace."""
+        config = workspace["measurements"][0]["config"]
+        settings = {entry["name"]: entry for entry in config.get("parameters", ())}
+        channels = {
+            _checked(channel["name"], "channel"): {
+                _checked(sample["name"], "process"): _process(sample, config["poi"], settings)
+                for sample in channel["samples"]
             }
-            data = {name: np.asarray(observed[name], dtype=np.float64) for name in channels}
-        except (KeyError, TypeError, IndexError, AttributeError) as err:
-            raise InputError(f"this is no HistFactory workspace: {type(err).__name__} at {err}") from err
-        model = cls(channels, data, {})
-        model._check(config["poi"])
+            for channel in workspace["channels"]
+        }
+        observed = {entry["name"]: np.asarray(entry["data"], dtype=np.float64) for entry in workspace["observations"]}
+        model = cls(channels, observed, {})
+        model._check_signal(config["poi"])
         for process in model._processes():
             for name in process.rates:
                 entry = settings.get(name, {})
@@ -165,7 +161,7 @@ class _Model:
     def _processes(self) -> list[_Process]:
         return [process for processes in self.channels.values() for process in processes.values()]
 
-    def _check(self, poi: str) -> None:
+    def _check_signal(self, poi: str) -> None:
         if not any(process.signal for process in self._processes()):
             raise InputError(f"no sample has the parameter of interest {poi!r} as a normfactor, so there is no signal")
         roles: dict[str, bool] = {}
@@ -173,13 +169,6 @@ class _Model:
             for name, process in processes.items():
                 if roles.setdefault(name, process.signal) != process.signal:
                     raise InputError(f"{name!r} is signal in one channel and not in channel {channel!r}")
-                sizes = {process.values.size, process.errors.size, self.data[channel].size}
-                sizes |= {side.size for pair in process.shape.values() for side in pair}
-                if len(sizes) != 1:
-                    raise InputError(f"{channel}/{name} has templates of {sorted(sizes)} bins; all must have as many")
-                numbers = (process.values, process.errors, *(side for pair in process.shape.values() for side in pair))
-                if not all(np.isfinite(part).all() for part in numbers):
-                    raise InputError(f"{channel}/{name} holds a number that is not finite")
 
     def _merge_kinds(self) -> None:
         """Give a parameter one kind in all of the card: what is a shape anywhere is one everywhere."""
@@ -302,8 +291,6 @@ def _process(sample: Mapping[str, Any], poi: str, settings: Mapping[str, Any]) -
         elif kind == "staterror":
             out.errors = np.asarray(data, dtype=np.float64)
             out.with_errors = True
-        elif kind not in ("normsys", "lumi", "histosys", "shapesys"):
-            raise InputError(f"sample {sample['name']!r} has a {kind}, which a datacard cannot hold")
         elif not fixed:
             _add_constrained(out, modifier, entry)
     if scale != 1.0:
@@ -316,9 +303,6 @@ def _add_constrained(out: _Process, modifier: Mapping[str, Any], entry: Mapping[
     name, data = _checked(modifier["name"], "systematic"), modifier["data"]
     if modifier["type"] == "normsys":
         out.lnn[name] = _product(out.lnn.get(name), (float(data["lo"]), float(data["hi"])))
-        if min(out.lnn[name]) <= 0:
-            least = min(out.lnn[name])
-            raise InputError(f"systematic {name!r} has a factor of {least:g}, of which there is no logarithm")
     elif modifier["type"] == "lumi":
         width = float(entry["sigmas"][0])
         out.lnn[name] = (1.0 / (1.0 + width), 1.0 + width)
@@ -343,7 +327,7 @@ def _product(one: tuple[float, float] | None, other: tuple[float, float]) -> tup
 
 def _factors(values: Array, low: Array, high: Array) -> tuple[float, float] | None:
     """Factors by which a variation scales all bins alike, if it does."""
-    if values.shape != low.shape or values.shape != high.shape or not values.any():
+    if not values.any():
         return None
     largest = np.abs(values).argmax()
     down, up = (float(side[largest] / values[largest]) for side in (low, high))

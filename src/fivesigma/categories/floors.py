@@ -8,13 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._types import Array, BoolArray
+from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.cut.ranking import Ranking
 from fivesigma.errors import InputError, is_number
 from fivesigma.yields import valid_yields
 
 _SLACK = 1.0 - 1e-9  # sums of the same events in another order are as good
-_NEEDS_PROCESS = "floor_processes needs process, the name of the process of each event"
+
+
+def check_number(n_categories: object, or_else: str = "") -> int:
+    """Refuse what is no number of categories."""
+    if isinstance(n_categories, bool) or not isinstance(n_categories, int | np.integer) or n_categories < 1:
+        raise InputError(f"n_categories must be a whole number from 1{or_else}, got {n_categories!r}")
+    return int(n_categories)
 
 
 @dataclass(frozen=True)
@@ -72,21 +78,21 @@ class Floors:
         """Floors that ask for `factor` times as much."""
         return replace(self, min_background=self.min_background * factor, min_effective=self.min_effective * factor)
 
-    def counting(self, ranking: Ranking, process: ArrayLike | None) -> Ranking | None:
-        """Return the same events without the weights of backgrounds that do not count; None if all count."""
+    def counted(self, ranking: Ranking, process: ArrayLike | None, cuts: IntArray) -> tuple[Array, Array] | None:
+        """Background that counts and its squared weights above cuts, from zero on; None if all of it counts."""
         if self.processes is None:
             return None
-        if process is None:
-            raise InputError(_NEEDS_PROCESS)
-        counts = np.isin(np.asarray(process).astype(np.str_), list(self.processes))[ranking.order]
-        return replace(ranking, weight=np.where(counts | ranking.signal, ranking.weight, 0.0))
+        own = np.isin(np.asarray(process).astype(np.str_), list(self.processes))[ranking.order]
+        weight = np.where(own & ~ranking.signal, ranking.weight, 0.0)
+        b, b2 = (np.append(0.0, np.cumsum(w)[ranking.last[cuts]]) for w in (weight, np.square(weight)))
+        return b, b2
 
     def check_processes(self, signal: BoolArray, process: ArrayLike | None) -> None:
         """Refuse processes that are signal, or of which there are no events."""
         if self.processes is None:
             return
         if process is None:
-            raise InputError(_NEEDS_PROCESS)
+            raise InputError("floor_processes needs process, the name of the process of each event")
         names = np.asarray(process).astype(np.str_)
         if names.shape != signal.shape:
             raise InputError(f"process has shape {names.shape} for {signal.size} events")

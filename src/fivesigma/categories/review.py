@@ -13,7 +13,7 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
-from fivesigma._tools.summary import Summary
+from fivesigma._tools.summary import Shown, Summary
 from fivesigma._types import Array
 from fivesigma.errors import InputError, is_number
 
@@ -33,7 +33,7 @@ class Dropped(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Pruned:
+class Pruned(Shown):
     """A workspace without effects that are too small.
 
     Attributes
@@ -60,12 +60,6 @@ class Pruned:
             ("channel", "sample", "systematic", "modifier", "largest"),
             [(*row[:4], f"{row.largest:.2g}") for row in self.dropped],
         )
-
-    def __repr__(self) -> str:
-        return self._summary().text()
-
-    def _repr_html_(self) -> str:
-        return self._summary().html()
 
 
 def prune(workspace: Mapping[str, Any], threshold: float = 0.005) -> Pruned:

@@ -1,4 +1,4 @@
-"""Categories as a HistFactory workspace, so that pyhf and cabinetry can take over."""
+"""HistFactory workspaces: made of categories, read and checked, written, and what pyhf says of them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["discovery_significance", "to_pyhf", "write_workspace"]
 
+BY_BIN = ("staterror", "shapesys")
+_KINDS = ("histosys", "normsys", "normfactor", "lumi", *BY_BIN)
 POI = "mu"
 _TOLERANCE = 1e-12
 _MANY = 60  # parameters
 _WIDEST = 10.0  # scale up to which pyhf looks for a free normalisation, in units of what the total would need
+
+
+Workspace = dict[str, Any]
 
 
 def to_pyhf(
@@ -193,6 +198,66 @@ def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[d
     ]
 
 
+def read_workspace(source: Mapping[str, Any] | str | Path) -> Workspace:
+    """Read a workspace, and refuse what is none."""
+    spec: Any = source
+    if not isinstance(source, Mapping):
+        try:
+            spec = json.loads(Path(source).read_text(encoding="utf-8"))
+        except OSError as err:
+            raise InputError(f"{source} cannot be read: {err.strerror or err}") from err
+        except ValueError as err:
+            raise InputError(f"{source} is no JSON: {err}") from err
+    try:
+        for channel in spec["channels"]:
+            _check_channel(channel)
+        names = [channel["name"] for channel in spec["channels"]]
+        sizes = {channel["name"]: len(channel["samples"][0]["data"]) for channel in spec["channels"]}
+        for entry in spec["observations"]:
+            _numbers(entry["data"], sizes[entry["name"]], f"the observation of {entry['name']!r}")
+        measured = [entry["config"]["poi"] for entry in spec["measurements"]]
+    except (KeyError, TypeError, IndexError, AttributeError) as err:
+        raise InputError(f"this is no HistFactory workspace of pyhf: {type(err).__name__} at {err}") from err
+    if not measured or len(set(names)) < len(names):
+        raise InputError("this is no HistFactory workspace of pyhf: it has no measurement, or two channels of one name")
+    return dict(spec)
+
+
+def _check_channel(channel: Mapping[str, Any]) -> None:
+    size = len(channel["samples"][0]["data"])
+    for sample in channel["samples"]:
+        place = f"{channel['name']}/{sample['name']}"
+        _numbers(sample["data"], size, place)
+        for modifier in sample["modifiers"]:
+            kind, data, what = modifier["type"], modifier["data"], f"{place}, {modifier['type']} {modifier['name']!r}"
+            if kind == "shapefactor":
+                raise InputError(
+                    f"{what}: a shapefactor is free in each bin, so that merged bins would be another model, and a "
+                    "datacard has none; replace it by a normfactor"
+                )
+            if kind not in _KINDS:
+                raise InputError(f"{what} is no modifier of pyhf that can be used: {', '.join(_KINDS)}")
+            if kind == "histosys":
+                _numbers(data["hi_data"], size, what)
+                _numbers(data["lo_data"], size, what)
+            elif kind in BY_BIN:
+                _numbers(data, size, what)
+            elif kind == "normsys" and _numbers([data["hi"], data["lo"]], 2, what).min() <= 0:
+                raise InputError(f"{what} has a factor that is not positive, of which there is no logarithm")
+
+
+def _numbers(values: Any, size: int, what: str) -> Array:
+    try:
+        out = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        out = np.full(1, np.nan)
+    if out.shape != (size,):
+        raise InputError(f"{what} has {np.size(values)} numbers where its channel has {size} bins")
+    if not np.isfinite(out).all():
+        raise InputError(f"{what} holds NaN or infinity, or no number; every bin needs a finite one")
+    return out
+
+
 def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
     """Write a workspace as JSON; the file appears whole or not at all.
 
@@ -221,10 +286,19 @@ def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
 
 
 def pyhf_model(workspace: Mapping[str, Any], measurement: str | None = None) -> Any:
-    """Make the model of pyhf; its schema uses what jsonschema calls deprecated."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="jsonschema.RefResolver", category=DeprecationWarning)
-        return need("pyhf").Workspace(workspace).model(measurement_name=measurement)
+    """Make the model of pyhf, or say why it does not."""
+    pyhf = need("pyhf")
+    try:
+        with warnings.catch_warnings():  # its schema uses what jsonschema calls deprecated
+            warnings.filterwarnings("ignore", message="jsonschema.RefResolver", category=DeprecationWarning)
+            return pyhf.Workspace(workspace).model(measurement_name=measurement)
+    except (pyhf.exceptions.InvalidSpecification, pyhf.exceptions.InvalidModifier, AssertionError, KeyError) as err:
+        raise InputError(f"pyhf does not accept this workspace: {str(err).strip().splitlines()[0][:200]}") from err
+    except pyhf.exceptions.InvalidMeasurement as err:
+        there = ", ".join(repr(entry["name"]) for entry in workspace["measurements"])
+        raise InputError(f"there is no measurement {measurement!r}; there are {there}") from err
+    except pyhf.exceptions.InvalidModel as err:
+        raise InputError(f"the parameter of interest is in no channel, so there is no signal: {err}") from err
 
 
 def discovery_significance(

@@ -95,7 +95,7 @@ def categorise(
     if asked.stream:
         low, high, note = found.significance - found.error, found.significance + found.error, ""
     else:
-        (low, high), _, note = found.interval(n_boot=asked.n_boot)
+        (low, high), note = found.interval(n_boot=asked.n_boot)
     if pyhf is not None:
         workspace = fivesigma.to_pyhf(found)
         fivesigma.write_workspace(workspace, pyhf)

@@ -13,15 +13,7 @@ import click
 from fivesigma.cli.options import jobs_option, json_option, seed_option
 
 
-@click.group("fair-universe", epilog="Example: fivesigma fair-universe run toy:400000 -o intervals.json")
-def fair_universe() -> None:
-    """Run a benchmark of fits with nuisances.
-
-    The nuisances are those of the FAIR-Universe HiggsML uncertainty challenge.
-    """
-
-
-@fair_universe.command(epilog="Example: fivesigma fair-universe run toy:1500000 --luminosity 0.1")
+@click.command("fair-universe", epilog="Example: fivesigma fair-universe toy:400000 -o intervals.json")
 @click.argument("data")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Write every interval to this file (JSON); a run that broke off resumes there.")  # fmt: skip
@@ -36,14 +28,16 @@ def fair_universe() -> None:
 @seed_option
 @json_option
 @jobs_option
-def run(
+def fair_universe(
     data: str, *, output: Path | None, luminosity: float, random_state: int, as_json: bool, **settings: Any
 ) -> None:
-    """Print width and coverage of fitted intervals.
+    """Run a benchmark of fits with nuisances.
 
-    A model is trained on DATA, and the signal strength fitted in pseudo-experiments. DATA is the challenge's Parquet
-    file, a file with the columns of the 2014 challenge, or toy:N for N simulated events. The score that knows the
-    nuisances is compared with a plain score in categories of equal content, and with a fit that ignores the nuisances.
+    The nuisances are those of the FAIR-Universe HiggsML uncertainty challenge. A model is trained on DATA, the signal
+    strength is fitted in pseudo-experiments, and width and coverage of the intervals are printed. DATA is the
+    challenge's Parquet file, a file with the columns of the 2014 challenge, or toy:N for N simulated events. The score
+    that knows the nuisances is compared with a plain score in categories of equal content, and with a fit that ignores
+    the nuisances.
 
     Give many times as many events as an experiment has: chance in few of them moves all fits to the same side.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -101,20 +102,29 @@ combine_option = click.option("--combine", type=PATH, metavar="FOLDER",
                               help="Write datacard.txt and shapes.root for combine to this folder.")  # fmt: skip
 
 
-class _UtilityOption(click.Option):
-    """Its help lists the registry of utilities, which is imported when the help is asked for."""
+class RegistryOption(click.Option):
+    """A name of one of the library's registries, which is imported when the help is asked for; the library checks it.
+
+    `describe` lists the names, which take the place of the braces in the help.
+    """
+
+    def __init__(self, *flags: Any, describe: Callable[[], str], **settings: Any) -> None:
+        super().__init__(*flags, **settings)
+        self.describe = describe
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        from fivesigma.significance import describe_utilities
-
-        self.help = f"Form the significance as one of {describe_utilities()}."
+        """What the help shows."""
+        self.help = str(self.help).format(self.describe())
         return super().get_help_record(ctx)
 
 
 def utility_options(command: F) -> F:
     """How the significance is formed."""
     b_reg = click.option("--b-reg", type=click.FloatRange(0), metavar="B", help="Add this constant to the background.")
-    return click.option("--utility", default="ams2", metavar="NAME", cls=_UtilityOption)(b_reg(command))
+    utility = click.option("--utility", cls=RegistryOption, default="ams2", metavar="NAME",
+                           describe=lambda: import_module("fivesigma.significance").describe_utilities(),
+                           help="Form the significance as one of {}.")  # fmt: skip
+    return utility(b_reg(command))
 
 
 class ScoreOptions(NamedTuple):

@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
 import fivesigma
-from fivesigma.cli.options import PATH, OutputFile, ScoreOptions, overwrite_option, print_notes, scores_options
+from fivesigma.cli.options import (
+    PATH,
+    OutputFile,
+    RegistryOption,
+    ScoreOptions,
+    overwrite_option,
+    print_notes,
+    scores_options,
+)
 from fivesigma.cli.systematics import Asked, of_scores, systematic_option
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 
 
-class RuleName(click.ParamType):  # type: ignore[type-arg] # in older versions it takes none
-    """One of the rules of the registry, which is not imported before it is needed."""
-
-    name = "rule"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002 - as click calls it
-        """What the help shows."""
-        from fivesigma.cut.rules import RULES
-
-        return f"[{'|'.join(RULES)}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse other names, as a choice does."""
-        from fivesigma.cut.rules import RULES
-
-        return click.Choice(list(RULES)).convert(value, param, ctx)
-
-
 @click.command(epilog="Example: fivesigma scan scores.parquet --b-reg 10 --plot scan.png")
 @click.argument("scores", type=PATH)
-@click.option("--rule", type=RuleName(), default="model", help="Choose the best cut by this rule.")
+@click.option("--rule", cls=RegistryOption, default="model", metavar="NAME",
+              describe=lambda: ", ".join(import_module("fivesigma.cut.rules").RULES),
+              help="Choose the best cut by this rule, one of {}.")  # fmt: skip
 @systematic_option
 @scores_options
 @click.option("--plot", type=OutputFile(), metavar="FILE", help="Draw the curve to this .png, .pdf or .svg file.")

@@ -109,12 +109,14 @@ def check_processes(asked: Asked, source: dict[str, Any]) -> None:
 
 def narrow_source(source: dict[str, Any], path: Any) -> dict[str, Any]:
     """What was said of processes, for those of other files."""
+    if not isinstance(path, dict):
+        return {"path": path, **{name: value for name, value in source.items() if name == "signal"}}
     out = dict(source) | {"path": path}
-    for key in ("signal", "cross_section", "sum_of_weights"):
-        if isinstance(path, dict) and isinstance(out.get(key), dict):
+    for key in ("cross_section", "sum_of_weights"):
+        if key in out:
             out[key] = {name: value for name, value in out[key].items() if name in path}
-        elif isinstance(path, dict) and key in out:
-            out[key] = [name for name in out[key] if name in path]
+    if "signal" in out:
+        out["signal"] = [name for name in out["signal"] if name in path]
     return out
 
 

@@ -15,7 +15,7 @@ from fivesigma.cut.ranking import Cuts, rank_events
 from fivesigma.cut.rules import DEFAULT_RULE, RULES, CutValue, KnownBackground, choose
 from fivesigma.cut.yield_model import MIN_EVENTS
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.shifts import Systematics, check_shifts
+from fivesigma.likelihood.shifts import Systematics
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
@@ -110,7 +110,7 @@ def scan(
     if systematics is not None:
         ranking = few_cuts(ranking)
         shifts = shifts_of(ranking, scored, systematics, free)
-        notes = check_shifts(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+        notes = shifts.check()
         notes += tuple(said for name in shifts.up for said in shifts.large_moves(name))
         by = ProfiledCuts.of(ranking, shifts, utility, systematics, smooth=rule == "model", mc=mc_statistics)
     return _choose_cut(ranking, by, utility, rule, min_effective, tuple(systematics or ()), notes)

@@ -13,9 +13,8 @@ from fivesigma.cut.ranking import Cuts, Ranking
 from fivesigma.cut.rules import CutValue, grid_ranks
 from fivesigma.cut.yield_model import MovingAverage, RankedYields, smooth_shares
 from fivesigma.errors import InputError
-from fivesigma.likelihood.profile import Counts, profile_each
+from fivesigma.likelihood.profile import Counts, OwnUncertainty, profile_each
 from fivesigma.likelihood.shifts import Normalisation, Systematics, YieldShifts, yield_shifts
-from fivesigma.likelihood.terms import OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents
 from fivesigma.significance import Utility
 

@@ -81,7 +81,7 @@ class Recognised(NamedTuple):
     def __str__(self) -> str:
         if self.told == self.rows:
             return f"{self.seen:,} of {self.rows:,} events"
-        return f"about {100 * self.share:.2g} % of the events"
+        return f"about {100 * self.share:.3g} % of the events"
 
 
 def recognise(X: Any, known: AnyArray) -> Recognised:

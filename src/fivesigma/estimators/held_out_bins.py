@@ -10,8 +10,7 @@ import numpy as np
 from fivesigma._types import Array, BoolArray
 from fivesigma.estimators.moved_events import FoldedEvents, TrainingSystematic
 from fivesigma.likelihood.least_favourable import Solution
-from fivesigma.likelihood.measurement import profile_measurement, uncertainty_of
-from fivesigma.likelihood.profile import lowest
+from fivesigma.likelihood.profile import root_of, uncertainty_of
 from fivesigma.likelihood.shifts import Normalisation, Varied, YieldShifts, counts_of, derivatives_of, yield_shifts
 from fivesigma.significance import AMS2
 from fivesigma.yields import class_sums
@@ -69,15 +68,13 @@ class HeldOutBins:
 
     def judge(self, shifts: YieldShifts, names: Sequence[str] | None = None) -> Solution:
         """Pulls and significance, or coefficients and uncertainty, of filled bins."""
-        used = list(shifts.up) if names is None else list(names)
+        used = shifts if names is None else shifts.restrict(names)
         s, b = shifts.yields(signal=True), shifts.yields(signal=False)
         if self.goal == "discovery":
-            found = lowest(counts_of(AMS2(), s, b, shifts, names=used))
-            return Solution(found.theta, float(np.sqrt(2 * max(float(found.objective), 0.0))))
-        at = derivatives_of(AMS2(), s, b, shifts)
-        rows = [list(shifts.up).index(name) for name in used]
-        measured = profile_measurement(at._replace(delta=at.delta[rows], constraint=at.constraint[rows]))
-        return Solution(measured.theta, uncertainty_of(float(measured.objective)))
+            found = counts_of(AMS2(), s, b, used).lowest()
+            return Solution(found.theta, root_of(float(found.objective)))
+        found = derivatives_of(AMS2(), s, b, used).profile()
+        return Solution(found.theta, uncertainty_of(float(found.objective)))
 
     def bent(self, shifts: YieldShifts) -> set[str]:
         """Systematics that do not move the background of filled bins as much down as up, by more than noise."""

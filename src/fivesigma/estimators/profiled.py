@@ -42,7 +42,7 @@ from fivesigma.likelihood.least_favourable import (
     least_favourable,
     likelihood_ratio,
 )
-from fivesigma.likelihood.shifts import Normalisation, YieldShifts, check_shifts
+from fivesigma.likelihood.shifts import Normalisation, YieldShifts
 from fivesigma.store.checkpoint import Checkpoint
 
 GOALS = ("discovery", "measurement")
@@ -581,7 +581,7 @@ def _slopes(shifts: Shifts) -> Array:
 def check_sizes(bins: HeldOutBins) -> None:
     """Refuse systematics that move the background by more than itself, before anything is trained."""
     one_bin = bins.fill({key: np.zeros(events.signal.size) for key, events in bins.samples().items()})
-    check_shifts(one_bin.up, one_bin.yields(signal=False), one_bin.background_shifts())
+    one_bin.check()
     for side, moved in (("up", one_bin.up), ("down", one_bin.down)):
         for name, by in moved.items():
             for process, at in by.items():

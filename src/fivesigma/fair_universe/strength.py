@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.likelihood.profile import Counts, profile
+from fivesigma.likelihood.profile import Counts
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.yields import class_sums
 
@@ -85,7 +85,7 @@ class Templates:
         of_s, of_b = (none if shifts is None else shifts for shifts in (self.shifts_s, self.shifts_b))
         up, down = (mu[:, None, None] * s + b for s, b in zip(of_s, of_b, strict=True))
         relative = None if self.variance is None else self.variance / (m * m)
-        return profile(Counts(counts, m, up, down, relative)).objective
+        return Counts(counts, m, up, down, relative).profile().objective
 
     def fit(self, counts: ArrayLike | Sequence[ArrayLike]) -> Interval:
         """Fit mu to the counts of each experiment; it may be negative, as a deficit of events is.

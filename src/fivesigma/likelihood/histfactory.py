@@ -3,7 +3,7 @@
 In bin b the yield at the parameters theta is the sum over samples of f_s(theta) [nominal + sum of shifts(theta)] gamma,
 where normsys, lumi and normfactor make f, histosys the shifts, and staterror and shapesys one gamma for each bin. All
 but gamma are linear in the templates: at fixed theta bins can be merged by adding them. The gammas belong to one bin
-each, and so they are profiled bin by bin, in closed form one after the other.
+each, and so they are profiled bin by bin.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, BoolArray, IntArray
-from fivesigma.likelihood.profile import Expansion, Profile
-from fivesigma.likelihood.terms import BENT, STRAIGHT, deviance, interpolate
+from fivesigma.likelihood.profile import Expansion, Likelihood, Profile, add_to_diagonal, deviance, interpolate
 
 _LOCAL_ROUNDS = 30  # over the gammas of a bin, if there are several
 _SETTLED, _ROUGHLY = 1e-9, 1e-5  # change of a gamma, whose square is that of F
 _LARGE = 10_000  # bins of which F is only a bound, which any gammas give
-_STEPS, _HALVINGS = 100, 30
+_MOST = 1 - 1e-6  # by which a factor falls
 _REMEMBERED = 100  # weights
-_CONVERGED = 1e-12  # of F
+_RIDGE = 1e-9  # relative, on the diagonal of the Hessian
 # Coefficients of the polynomial of HistFactory's "code 4", from the values and two derivatives at +1 and -1.
 _CODE4 = np.array([
     [15 / 16, -15 / 16, -7 / 16, -7 / 16, 1 / 16, -1 / 16],
@@ -43,9 +42,8 @@ class Parameters(NamedTuple):
     init: Array
     scale: Array  # value = init + scale theta
     constraint: Array  # inverse variance of theta: one, or zero if free
-    least: Array
+    least: Array  # both limits are zero if it is fixed
     most: Array
-    active: BoolArray  # not fixed
 
     def penalty(self, theta: Array) -> float:
         """Price of the pulls."""
@@ -67,12 +65,10 @@ class Gammas(NamedTuple):
         return Gammas(*self[:3], *map(change, self[3:]))
 
     @property
-    def precision(self) -> Array:
-        """Inverse relative variance of each factor; infinite where pyhf has no such parameter, or a fixed one."""
+    def relative(self) -> Array:
+        """Relative variance of each factor; zero where pyhf has no such parameter, or a fixed one."""
         real = (self.nominal > 0) & (self.variance > 0)
-        out = np.full(self.nominal.shape, np.inf)
-        np.divide(self.nominal**2, self.variance, out=out, where=real)
-        return out
+        return np.divide(self.variance, self.nominal**2, out=np.zeros(self.nominal.shape), where=real)
 
 
 class Code4(NamedTuple):
@@ -132,7 +128,11 @@ class TemplateChannel:
 
     def map(self, change: Callable[[Array], Array]) -> TemplateChannel:
         """Apply a function to every array with an axis of bins."""
-        return replace(self, templates=change(self.templates), gammas=tuple(g.map(change) for g in self.gammas))
+        return replace(self.map_gammas(change), templates=change(self.templates))
+
+    def map_gammas(self, change: Callable[[Array], Array]) -> TemplateChannel:
+        """Apply a function to those of the gammas alone."""
+        return replace(self, gammas=tuple(g.map(change) for g in self.gammas))
 
     @cached_property
     def groups(self) -> Groups:
@@ -163,7 +163,8 @@ class TemplateChannel:
         curvature[rows, columns] += 2 * relative[own[rows], columns] * a1[rows] + a2[rows]
         slope[rows, columns] += a1[rows]
         f = factor[own]
-        return _Weights(f * a, f[:, None] * slope, f[:, None] * curvature)
+        moves = parameters.least < parameters.most  # what is fixed has no slope, so that it stays at zero
+        return _Weights(f * a, f[:, None] * slope * moves, f[:, None] * curvature * moves)
 
 
 #: Channels with their expected counts and their background.
@@ -178,34 +179,27 @@ class WorkspaceModel:
     channels: list[TemplateChannel]
     _known: dict[tuple[str, float, bytes], _Weights] = field(default_factory=dict, init=False)
 
+    @property
+    def start(self) -> Array:
+        """Parameters at their expected values."""
+        return np.zeros(len(self.parameters.names))
+
     def yields(self, channel: TemplateChannel, theta: Array, strength: float) -> Array:
         """Yields of the bins of a channel, with all gammas at one."""
         return self._weights(channel, theta, strength).value @ channel.templates
 
     def _weights(self, channel: TemplateChannel, theta: Array, strength: float) -> _Weights:
         # They are the same for any merging of the bins, so that many partitions at one theta need them once.
-        key, active = (channel.name, strength, theta.tobytes()), self.parameters.active
+        key = channel.name, strength, theta.tobytes()
         if key not in self._known:
-            full = np.zeros(active.size)
-            full[active] = theta
-            value, slope, curvature = channel.weights(self.parameters, full, strength)
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
-            self._known[key] = _Weights(value, slope[:, active], curvature[:, active])
+            self._known[key] = channel.weights(self.parameters, theta, strength)
         return self._known[key]
 
     def counted(self, channels: Sequence[TemplateChannel]) -> Counted:
         """Channels with their expected counts and their background."""
-        zero = np.zeros(self.free.init.size)
-        return [(c, self.yields(c, zero, 1.0), self.yields(c, zero, 0.0)) for c in channels]
-
-    @cached_property
-    def free(self) -> Parameters:
-        """The parameters that are not fixed."""
-        p, active = self.parameters, self.parameters.active
-        names = [name for name, own in zip(p.names, active, strict=True) if own]
-        init, scale, constraint, least, most = (v[active] for v in p[1:-1])
-        return Parameters(names, init, scale, constraint, least, most, active[active])
+        return [(c, self.yields(c, self.start, 1.0), self.yields(c, self.start, 0.0)) for c in channels]
 
     def parts(self, channel: TemplateChannel, theta: Array, strength: float = 0.0) -> list[Array]:
         """Yields at theta of each group of samples that share their gammas."""
@@ -214,91 +208,88 @@ class WorkspaceModel:
 
     def slopes(self, channel: TemplateChannel) -> tuple[Array, Array, list[Array]]:
         """Signal of each bin, derivatives of all yields along theta, and the yields that each gamma scales."""
-        weight = self._weights(channel, np.zeros(self.free.init.size), 1.0)
-        signal, by_gamma = (
-            [(weight.value * mask[channel.sample]) @ channel.templates for mask in masks]
-            for masks in ([channel.signal], [g.members for g in channel.gammas])
+        weight = self._weights(channel, self.start, 1.0)
+        signal, *by_gamma = (
+            (weight.value * mask[channel.sample]) @ channel.templates
+            for mask in (channel.signal, *(g.members for g in channel.gammas))
         )
-        return signal[0], weight.slope.T @ channel.templates, by_gamma
-
-    def _expand(self, channel: TemplateChannel, n: Array, b: Array, theta: Array) -> tuple[Expansion, Array]:
-        """F of a channel without signal, with the gammas profiled, and what bent yields add to the diagonal."""
-        weight = self._weights(channel, theta, 0.0)
-        masks = [own[channel.sample] for own, _ in channel.groups]
-        yields = [(weight.value * own) @ channel.templates for own in masks]
-        local = profile_gammas(n, yields, b, channel.groups, channel.gammas)
-        slope = np.zeros((theta.size, n.size))
-        curvature = np.zeros(theta.size)
-        for own, gamma in zip(masks, local.factors, strict=True):
-            slope += gamma * (weight.slope[own].T @ channel.templates[own])
-            curvature += weight.curvature[own].T @ (channel.templates[own] @ (gamma * local.slope))
-        hessian = (slope * np.maximum(local.curvature, 0.0)) @ slope.T
-        return Expansion(local.value.sum(), slope @ local.slope, hessian), curvature
-
-    def expand_all(self, counts: Counted, theta: Array) -> Expansion:
-        """F of channels with their expected counts, and of the constraints."""
-        p, index = self.free, np.arange(theta.size)
-        value, gradient, hessian = np.array(p.penalty(theta)), p.constraint * theta, np.zeros((theta.size, theta.size))
-        bent = np.zeros(theta.size)
-        for channel, n, b in counts:
-            part, curvature = self._expand(channel, n, b, theta)
-            value, gradient, hessian = value + part.value, gradient + part.gradient, hessian + part.hessian
-            bent += curvature
-        hessian[index, index] += np.maximum(p.constraint + bent, 0.1 * p.constraint)  # it must stay positive
-        diagonal = hessian[index, index]
-        hessian[index, index] += 1e-9 * diagonal + (diagonal <= 0)
-        return Expansion(value, gradient, hessian)
+        return signal, weight.slope.T @ channel.templates, by_gamma
 
     def value(self, counts: Counted, theta: Array) -> float:
-        """F at theta of channels with their expected counts."""
-        total = self.free.penalty(theta)
+        """F at theta of channels with their expected counts, and of the constraints."""
+        total = self.parameters.penalty(theta)
         for channel, n, b in counts:
-            total += float(profile_gammas(n, self.parts(channel, theta), b, channel.groups, channel.gammas).value.sum())
+            total += float(profile_gammas(n, self.parts(channel, theta), b, channel).value.sum())
         return total
 
-    def profile(self, counts: Counted, start: Array) -> Profile:
-        """Minimise F over theta by damped Newton steps."""
-        p = self.free
-        theta, value = np.clip(start, p.least, p.most), np.array(np.inf)
-        for _ in range(_STEPS):
-            value, gradient, hessian = self.expand_all(counts, theta)
-            # A parameter at the end of its range that would go further stays there.
-            stays = ((theta <= p.least) & (gradient > 0)) | ((theta >= p.most) & (gradient < 0))
-            moves = ~stays
-            if not moves.any():
-                break
-            step = np.zeros(theta.size)
-            step[moves] = np.linalg.solve(hessian[np.ix_(moves, moves)], gradient[moves])
-            decrease, length = float(gradient @ step), 1.0
-            if decrease < _CONVERGED * (1 + value):
-                value = value - decrease / 2  # too small a step for the rounding of F to see
-                break
-            for _ in range(_HALVINGS):
-                trial = np.clip(theta - length * step, p.least, p.most)
-                if self.value(counts, trial) <= value - 0.1 * length * decrease:
-                    break
-                length /= 2
-            else:
-                break
-            theta = trial
-        return Profile(value, theta)
+    def expand(self, counts: Counted, theta: Array) -> Expansion:
+        """The same to second order; without signal, with the gammas profiled."""
+        p = self.parameters
+        value, gradient, hessian = p.penalty(theta), p.constraint * theta, np.zeros((theta.size, theta.size))
+        bent = np.zeros(theta.size)
+        for channel, n, b in counts:
+            weight = self._weights(channel, theta, 0.0)
+            local = profile_gammas(n, self.parts(channel, theta), b, channel)
+            slope = np.zeros((theta.size, n.size))
+            for (samples, _), gamma in zip(channel.groups, local.factors, strict=True):
+                own = samples[channel.sample]
+                slope += gamma * (weight.slope[own].T @ channel.templates[own])
+                bent += weight.curvature[own].T @ (channel.templates[own] @ (gamma * local.slope))
+            value += float(local.value.sum())
+            gradient += slope @ local.slope
+            hessian += (slope * np.maximum(local.curvature, 0.0)) @ slope.T
+        add_to_diagonal(hessian, np.maximum(p.constraint + bent, 0.1 * p.constraint), _RIDGE)
+        return Expansion(np.array(value), gradient, hessian)
 
-    def lowest(self, counts: Counted) -> Profile:
-        """Minimise F from several starts: bent shifts may give it several minima."""
-        p = self.free
-        bend = np.zeros(self.parameters.active.size)
-        for channel, n, _ in counts:
+
+@dataclass(frozen=True, eq=False)
+class WorkspaceLikelihood(Likelihood):
+    """Merged channels of one partition of the bins, or of several; see `Likelihood`."""
+
+    model: WorkspaceModel
+    partitions: list[Counted]
+    several: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of partitions and of parameters."""
+        n = len(self.model.parameters.names)
+        return (len(self.partitions), n) if self.several else (n,)
+
+    @property
+    def limits(self) -> tuple[Array, Array]:
+        """Smallest and largest values of the parameters."""
+        return self.model.parameters.least, self.model.parameters.most
+
+    def take(self, rows: BoolArray) -> WorkspaceLikelihood:
+        """Some of the partitions."""
+        return replace(self, partitions=[own for own, kept in zip(self.partitions, rows, strict=True) if kept])
+
+    def repeat(self, times: int) -> WorkspaceLikelihood:
+        """One partition as several equal ones."""
+        return replace(self, partitions=self.partitions * times, several=True)
+
+    def cost(self, theta: Array) -> Array:
+        """F of each partition at its parameters."""
+        return np.array([self.model.value(own, at) for own, at in zip(self.partitions, theta, strict=True)])
+
+    def expand(self, theta: Array) -> Expansion:
+        """The same to second order."""
+        every = [self.model.expand(own, at) for own, at in zip(self.partitions, theta, strict=True)]
+        return Expansion(*(np.array(column) for column in zip(*every, strict=True)))
+
+    def bend(self) -> Array:
+        """How far the histosys of each parameter is from opposite up and down, in standard deviations of a count."""
+        out = np.zeros(self.shape[-1])
+        for channel, n, _ in self.partitions[0]:
             for k in np.unique(channel.parameter[channel.parameter >= 0]):
                 both = channel.templates[(channel.parameter == k) & ~channel.signal[channel.sample]].sum(axis=0)
-                bend[k] = max(bend[k], float(np.max(np.abs(both) / np.sqrt(n), initial=0.0)))
-        bend = bend[self.parameters.active]
-        bent = np.argsort(-bend, kind="stable")[: min(BENT, int(np.count_nonzero(bend > STRAIGHT)))]
-        found = self.profile(counts, np.zeros(p.init.size))
-        for k in bent:
-            for far in (1.5, -1.5):
-                again = self.profile(counts, far * np.eye(p.init.size)[k])
-                found = again if again.objective < found.objective else found
-        return found
+                out[k] = max(out[k], float(np.max(np.abs(both) / np.sqrt(n), initial=0.0)))
+        return out
+
+    def lowest(self, start: Array | None = None, *, far: bool = False) -> Profile:
+        """Minimise from `start` or, as pyhf does, from the expected values; other minima are looked for if asked to."""
+        return super().lowest(start, far=True) if far else self.profile(start)
 
 
 class Local(NamedTuple):
@@ -311,60 +302,44 @@ class Local(NamedTuple):
     gammas: list[Array]
 
 
-def profile_gammas(n: Array, yields: list[Array], b: Array, groups: Groups, local: Sequence[Gammas]) -> Local:
-    """Find the gammas of each bin that fit best, given the yields of each group of samples."""
-    total = np.zeros(n.shape)
-    precision = [g.precision for g in local]
-    gammas = [np.ones(n.shape) for _ in precision]
+def profile_gammas(n: Array, yields: list[Array], b: Array, channel: TemplateChannel) -> Local:
+    """Find the gammas of each bin that fit best, given the yields of each group of samples.
 
-    def factors(without: int | None = None) -> list[Array]:
-        out = []
-        for _, own in groups:
-            product = np.ones(n.shape)
-            for k in own:
-                if k != without:
-                    product = product * gammas[k]
-            out.append(product)
-        return out
+    All of them follow from one number of the bin, u = n/m: a gamma that scales q events and has the relative variance r
+    is 1 + x for a Gaussian constraint and 1 / (1 - x) for a Poisson one, x = (u - 1) q r. Newton steps find the root of
+    u m(u) = n from that of Gaussians, which is closed.
+    """
+    groups, local, zero = channel.groups, channel.gammas, np.zeros(n.shape)
+    relative = [g.relative for g in local]
+    gammas = [np.ones(n.shape) for _ in local]
 
-    def scaled_by(k: int, factor: list[Array]) -> Array:
-        own = [f * y for f, y, (_, own) in zip(factor, yields, groups, strict=True) if k in own]
-        return sum(own, start=total)
+    def total(of: int | None = None) -> Array:
+        """Yield of all samples, or of those that one gamma scales."""
+        return sum((f * y for f, y, (_, own) in zip(factors, yields, groups, strict=True) if of in (None, *own)), zero)
 
-    def all_of(factor: list[Array]) -> Array:
-        return sum((f * y for f, y in zip(factor, yields, strict=True)), start=total)
-
+    factors = [np.ones(n.shape) for _ in groups]
+    m, q = total(), [total(k) for k in range(len(local))]
+    width = sum((r * x * x for r, x in zip(relative, q, strict=True)), zero)
+    d = m - width
+    h = np.sqrt(d * d + 4 * width * n)
+    u = np.where(d > 0, 2 * n / np.where(d > 0, d + h, 1.0), (h - d) / (2 * np.where(width > 0, width, 1.0)))
     settled = _SETTLED if n.size < _LARGE else _ROUGHLY
-    for _ in range(_LOCAL_ROUNDS if len(gammas) > 1 else len(gammas)):
-        before = list(gammas)
-        for k, g in enumerate(local):
-            others = factors(without=k)
-            q = scaled_by(k, others)
-            gammas[k] = _best_gamma(n, all_of(others) - q, q, precision[k], poisson=g.poisson)
-        if max(float(np.abs(new - old).max(initial=0.0)) for new, old in zip(gammas, before, strict=True)) < settled:
+    for _ in range(_LOCAL_ROUNDS if len(local) > 1 or any(g.poisson for g in local) else len(local)):
+        change, width = 0.0, zero
+        for k, (g, r) in enumerate(zip(local, relative, strict=True)):
+            x = (u - 1) * np.maximum(q[k], 0.0) * r
+            new = 1 / (1 - np.minimum(x, _MOST)) if g.poisson else np.maximum(1 + x, 1 - _MOST)
+            change, gammas[k] = max(change, float(np.abs(new - gammas[k]).max(initial=0.0))), new
+        factors = [np.prod([zero + 1.0, *(gammas[k] for k in own)], axis=0) for _, own in groups]
+        m, q = total(), [total(k) / gamma for k, gamma in enumerate(gammas)]
+        for g, r, gamma, scaled in zip(local, relative, gammas, q, strict=True):
+            width = width + r * (scaled * gamma if g.poisson else scaled) ** 2
+        if change < settled:
             break
-    by_group = factors()
-    term = deviance(n, all_of(by_group), b)
-    value, width = term.value, total
-    for k, g in enumerate(local):
-        q, gamma, tau = scaled_by(k, by_group), gammas[k], precision[k]
-        known = np.isfinite(tau)
-        price = tau * (gamma - 1 - np.log(gamma)) if g.poisson else tau * (gamma - 1) ** 2 / 2
-        value = value + np.where(known, price, 0.0)
-        # dm/dgamma squared over the curvature of the constraint, which is tau, or tau/gamma^2 for a Poisson one.
-        width = width + np.where(known, (q if g.poisson else q / gamma) ** 2 / np.where(known, tau, 1.0), 0.0)
-    curvature = term.curvature / (1 + term.curvature * width)
-    return Local(value, term.slope, curvature, by_group, gammas)
-
-
-def _best_gamma(n: Array, c: Array, q: Array, tau: Array, *, poisson: bool) -> Array:
-    """Root of the derivative of n ln(n/(c + gamma q)) + gamma q and of the constraint; one where it is infinite."""
-    known = np.isfinite(tau) & (q > 0)
-    t, q, c = (np.where(known, v, 1.0) for v in (tau, q, np.maximum(c, 0.0)))
-    if poisson:  # (q + t) q gamma^2 + (q c - n q + t c - t q) gamma - t c = 0
-        first, middle, last = (q + t) * q, q * c - n * q + t * c - t * q, -t * c
-    else:  # t q gamma^2 + (q q + t c - t q) gamma + q c - n q - t c = 0
-        first, middle, last = t * q, q * q + t * c - t * q, q * c - n * q - t * c
-    root = np.sqrt(np.maximum(middle * middle - 4 * first * last, 0.0))
-    gamma = np.where(middle > 0, -2 * last / np.where(middle > 0, middle + root, 1.0), (root - middle) / (2 * first))
-    return np.where(known, np.maximum(gamma, 1e-10), 1.0)
+        u = u - (u * m - n) / np.where(m > 0, m + u * width, 1.0)
+    term = deviance(n, m, b)
+    value = term.value
+    for g, r, gamma in zip(local, relative, gammas, strict=True):
+        price = gamma - 1 - np.log(gamma) if g.poisson else (gamma - 1) ** 2 / 2
+        value = value + price / np.where(r > 0, r, 1.0)  # without a variance gamma is one
+    return Local(value, term.slope, term.curvature / (1 + term.curvature * width), factors, gammas)

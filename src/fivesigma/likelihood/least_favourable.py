@@ -21,9 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array
-from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
-from fivesigma.likelihood.profile import Counts, Freedom, profile
-from fivesigma.likelihood.terms import interpolate
+from fivesigma.likelihood.profile import Counts, Derivatives, Freedom, interpolate, root_of, uncertainty_of
 
 LOWEST = 0.1  # share of b below which a background at any pulls is not taken to fall
 
@@ -43,10 +41,8 @@ def least_favourable(weight: Array, r_s: Array, r: Array, constraint: Array, dow
     """
     b = weight / (1 + r_s)
     up = r * b
-    unbounded = np.full(constraint.size, -np.inf)
-    freedom = None if constraint.all() else Freedom(constraint, unbounded, np.empty(0, dtype=np.intp))
-    found = profile(Counts(weight, b, up, -up if down is None else down * b, freedom=freedom))
-    return Solution(found.theta, float(np.sqrt(2 * max(float(found.objective), 0.0))))
+    found = Counts(weight, b, up, -up if down is None else down * b, freedom=Freedom(constraint)).profile()
+    return Solution(found.theta, root_of(float(found.objective)))
 
 
 def likelihood_ratio(r_s: Array, r: Array, theta: Array, down: Array | None = None) -> Array:
@@ -57,7 +53,7 @@ def likelihood_ratio(r_s: Array, r: Array, theta: Array, down: Array | None = No
 
 def efficient_direction(weight: Array, share: Array, rho: Array, constraint: Array) -> Solution:
     """Solve the linear system of the efficient score, from s/n and Delta/n of each event."""
-    found = profile_measurement(Derivatives(weight * share, weight, weight * rho, constraint))
+    found = Derivatives(weight * share, weight, weight * rho, constraint).profile()
     return Solution(found.theta, uncertainty_of(float(found.objective)))
 
 

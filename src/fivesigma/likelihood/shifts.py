@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._tools.summary import Summary
+from fivesigma._tools.summary import Shown, Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
-from fivesigma.likelihood.profile import Counts, Freedom, lowest, root_of
-from fivesigma.likelihood.terms import OwnUncertainty
+from fivesigma.likelihood.profile import CONSTRAINED, Counts, Derivatives, Freedom, OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.significance import AMS2, Utility
 from fivesigma.yields import (
@@ -117,13 +115,14 @@ class Normalisation:
                 )
 
 
-#: For each name the events one standard deviation up and down, where without the latter yields mirror those of the
-#: former; or an uncertain yield of some processes.
-Systematics = Mapping[str, tuple[Varied, Varied | None] | Normalisation]
+#: The events one standard deviation up and down, where without the latter yields mirror those of the former; or an
+#: uncertain yield of some processes.
+Systematic = tuple[Varied, Varied | None] | Normalisation
+Systematics = Mapping[str, Systematic]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class YieldShifts:
+class YieldShifts(Shown):
     """Yields by process and category, nominal and under each systematic uncertainty.
 
     Attributes
@@ -159,15 +158,16 @@ class YieldShifts:
 
     def _summary(self) -> Summary:
         """How far each systematic moves signal and background in all, as `repr` and notebooks show it."""
-        totals = {signal: float(self.yields(signal=signal).sum()) for signal in (True, False)}
-        rows = []
-        for name in self.up:
-            moved = [
-                (float(self.yields(signal=signal, of=side[name]).sum()), totals[signal])
-                for signal in (True, False)
-                for side in (self.up, self.down)
-            ]
-            rows.append((name, *(f"{100 * (to / of - 1):+.2f}%" if of else "-" for to, of in moved)))
+        shares = []
+        for signal in (True, False):
+            total = float(self.yields(signal=signal).sum())
+            moved = self.shifts_of(signal=signal).sum(axis=2)
+            shares.append(100 * moved / total if total else np.full(moved.shape, np.nan))
+        columns = np.concatenate(shares, axis=1)
+        rows = [
+            (name, *("-" if np.isnan(share) else f"{share:+.2f}%" for share in row))
+            for name, row in zip(self.up, columns, strict=True)
+        ]
         n = self.edges.size - 1
         return Summary(
             f"YieldShifts: {len(rows)} systematic{'s' * (len(rows) != 1)}, {n} categor{'y' if n == 1 else 'ies'}",
@@ -176,12 +176,6 @@ class YieldShifts:
             [f"significance {self.significance:.4f}, {self.known_background:.4f} if the background were known"],
         )
 
-    def __repr__(self) -> str:
-        return self._summary().text()
-
-    def _repr_html_(self) -> str:
-        return self._summary().html()
-
     def yields(self, *, signal: bool, of: Mapping[str, Array] | None = None) -> Array:
         """Signal or background of each category, nominal or of one variation."""
         if of is None:
@@ -189,16 +183,26 @@ class YieldShifts:
         total: Array = np.sum([of[name] for name, rows in self.nominal.items() if rows.signal is signal], axis=0)
         return total
 
-    def shifts_of(self, *, signal: bool) -> list[tuple[Array, Array]]:
-        """How far one standard deviation up and down moves signal or background of each category."""
-        nominal = self.yields(signal=signal)
-        up, down = (
-            [self.yields(signal=signal, of=side[name]) - nominal for name in self.up] for side in (self.up, self.down)
-        )
-        return list(zip(up, down, strict=True))
+    def restrict(self, names: Iterable[str]) -> YieldShifts:
+        """The same with some of the systematics."""
+        return replace(self, up={name: self.up[name] for name in names})
 
-    def background_shifts(self) -> list[tuple[Array, Array]]:
-        """How far one standard deviation up and down moves the background of each category, for every systematic."""
+    def moves(self, processes: Iterable[str]) -> Array:
+        """How far each systematic, up and down, moves the sum of processes: (n_systematics, 2, n_categories)."""
+        keys, zero = list(processes), np.zeros(self.edges.size - 1)
+        nominal = np.sum([zero, *(self.nominal[key].sum_of_weights for key in keys)], axis=0)
+        moved = [
+            [np.sum([zero, *(side[name][key] for key in keys)], axis=0) - nominal for side in (self.up, self.down)]
+            for name in self.up
+        ]
+        return np.array(moved).reshape(-1, 2, zero.size)
+
+    def shifts_of(self, *, signal: bool) -> Array:
+        """How far each systematic moves signal or background of each category, as `moves` has it."""
+        return self.moves(name for name, rows in self.nominal.items() if rows.signal is signal)
+
+    def background_shifts(self) -> Array:
+        """How far each systematic moves the background of each category, as `moves` has it."""
         return self.shifts_of(signal=False)
 
     def constraints(self) -> dict[str, float]:
@@ -224,66 +228,64 @@ class YieldShifts:
         hessian = (rows / at.n) @ rows.T + np.diag(np.append(0.0, at.constraint))
         return dict(zip(self.up, np.sqrt(np.diag(np.linalg.pinv(hessian))[1:]).tolist(), strict=True))
 
-    def freedom(self, names: Iterable[str] | None = None, others: int = 0) -> Freedom | None:
-        """Which pulls have no constraint, with `others` constrained rows at the end; None if all have one."""
-        rows = list(self.up if names is None else names)
-        if not any(name in self.free for name in rows):
+    def freedom(self, others: int = 0) -> Freedom:
+        """Which pulls have no constraint, with `others` constrained rows at the end."""
+        scales = np.array([k for k, name in enumerate(self.up) if self.free.get(name)], dtype=np.intp)
+        return Freedom(np.array([float(name not in self.free) for name in self.up] + [1.0] * others), scales)
+
+    def scaled_shifts(self, others: int = 0) -> Array | None:
+        """Background shifts of the processes that free normalisations scale, with `others` rows of zeros at the end.
+
+        Of shape (2, n_scales, n_systematics, n_categories); None if nothing is scaled.
+        """
+        scales = [name for name in self.up if self.free.get(name)]
+        if not scales:
             return None
-        scales = np.array([k for k, name in enumerate(rows) if self.free.get(name)], dtype=np.intp)
-        constraint = np.array([float(name not in self.free) for name in rows] + [1.0] * others)
-        least = np.full(constraint.size, -np.inf)
-        least[scales] = -1.0
-        return Freedom(constraint, least, scales)
-
-    def scaled_shifts(self, names: Iterable[str] | None = None) -> list[list[tuple[Array, Array]]]:
-        """Background shifts of the processes that each free normalisation scales, for every systematic."""
-        rows = list(self.up if names is None else names)
-        return [
-            [self._part(name, () if name == scale else self.free[scale]) for name in rows]
-            for scale in rows
-            if self.free.get(scale)
-        ]
-
-    def _part(self, name: str, processes: tuple[str, ...]) -> tuple[Array, Array]:
-        """Shifts of some processes."""
-        zero = np.zeros(self.edges.size - 1)
-        up, down = (
-            sum((side[name][key] - self.nominal[key].sum_of_weights for key in processes), start=zero)
-            for side in (self.up, self.down)
-        )
-        return up, down
+        parts = np.array([self.moves(self.free[scale]) for scale in scales])
+        for k, scale in enumerate(scales):
+            parts[k, list(self.up).index(scale)] = 0.0
+        return np.pad(np.moveaxis(parts, 2, 0), ((0, 0), (0, 0), (0, others), (0, 0)))
 
     def vary_in_shape(self) -> bool:
         """Whether a variation moves the categories of a process by different shares, as varied events do."""
-        ratios = (
-            np.divide(
-                side[name][key], rows.sum_of_weights, out=np.ones(self.edges.size - 1), where=rows.sum_of_weights > 0
-            )
-            for side in (self.up, self.down)
-            for name in side
-            for key, rows in self.nominal.items()
-        )
-        return any(np.ptp(ratio) > 1e-9 for ratio in ratios)
+        for key, rows in self.nominal.items():
+            filled = rows.sum_of_weights > 0
+            share = self.moves([key])[..., filled] / rows.sum_of_weights[filled]
+            if share.size and np.ptp(share, axis=-1).max() > 1e-9:
+                return True
+        return False
+
+    def check(self) -> tuple[str, ...]:
+        """Refuse variations that move the background by more than itself; return notes on the others."""
+        b, notes = self.yields(signal=False), []
+        for name, sides in zip(self.up, self.background_shifts(), strict=True):
+            for side, shift in zip(("up", "down"), sides, strict=True):
+                if abs(shift.sum()) > b.sum():
+                    raise InputError(
+                        f"{name} {side} moves the background from {b.sum():g} to {b.sum() + shift.sum():g}, by more "
+                        "than itself; one standard deviation cannot be that large: check the weights of the variation"
+                    )
+            notes += _notes_of(name, *sides)
+        return tuple(notes)
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence for each variation that says little or looks odd."""
         b, notes = self.yields(signal=False), []
-        for (name, by_process), (up, down) in zip(self.up.items(), self.background_shifts(), strict=True):
-            sides = {"up": (by_process, up), "down": (self.down[name], down)}
-            nominal = {key: rows.sum_of_weights for key, rows in self.nominal.items()}
-            if all(np.array_equal(moved[key], nominal[key]) for moved, _ in sides.values() for key in nominal):
+        of_all = np.array([self.moves([key]) for key in self.nominal])
+        for k, (name, sides) in enumerate(zip(self.up, self.background_shifts(), strict=True)):
+            if not of_all[:, k].any():
                 notes.append(f"systematic {name!r} is identical to the nominal events: it changes nothing")
                 continue
-            notes += notes_of([name], [(up, down)])
+            notes += _notes_of(name, *sides)
             if name not in self.free:
                 notes += self.large_moves(name)
-            for side, (_, shift) in sides.items():
+            for side, shift in zip(("up", "down"), sides, strict=True):
                 negative = np.flatnonzero((b > 0) & (b + shift < 0))
                 if negative.size:
-                    k = int(negative[0])
+                    at = int(negative[0])
                     notes.append(
-                        f"{name} {side} makes the background of category {k} negative, {b[k] + shift[k]:.3g} of "
-                        f"{b[k]:.3g}: too few events for this variation"
+                        f"{name} {side} makes the background of category {at} negative, {b[at] + shift[at]:.3g} of "
+                        f"{b[at]:.3g}: too few events for this variation"
                     )
         return tuple(notes)
 
@@ -301,11 +303,6 @@ class YieldShifts:
                     )
         return out
 
-    @property
-    def known_background(self) -> float:
-        """Significance without the systematic uncertainties."""
-        return self._value([])
-
     def waterfall(self, goal: str = "discovery") -> list[tuple[str, float]]:
         """From the significance of a known background to the one that a fit will find, one uncertainty after the other.
 
@@ -321,56 +318,48 @@ class YieldShifts:
             costs most by itself first, and ``"simulation"``, the statistics of the simulated background as pyhf's
             ``staterror``.
         """
-        alone = {name: self._value([name], goal=goal) for name in self.up}
+        variance = class_sums(self.nominal, signal=False)[1]
+        alone = {name: self.restrict([name]).value(goal) for name in self.up}
         order = sorted(self.up, key=alone.__getitem__, reverse=goal == "measurement")
-        steps = [self._value(order[:k], goal=goal) for k in range(1, len(order) + 1)]
-        simulation = self._value(order, class_sums(self.nominal, signal=False)[1], goal)
-        return [
-            ("known background", self._value([], goal=goal)),
-            *zip(order, steps, strict=True),
-            ("simulation", simulation),
-        ]
+        steps = [self.restrict(order[:k]).value(goal) for k in range(len(order) + 1)]
+        names = ["known background", *order, "simulation"]
+        return list(zip(names, [*steps, self.restrict(order).value(goal, variance)], strict=True))
+
+    @property
+    def known_background(self) -> float:
+        """Significance without the systematic uncertainties."""
+        return self.restrict([]).value()
 
     @property
     def significance(self) -> float:
         """Significance with them; see `profiled_significance`."""
-        return self._value(self.up)
+        return self.value()
 
-    def _value(self, names: Iterable[str], variance: Array | None = None, goal: str = "discovery") -> float:
-        s, b = self.yields(signal=True), self.yields(signal=False)
+    def value(self, goal: str = "discovery", variance: Array | None = None) -> float:
+        """Significance or uncertainty of mu, with the statistics of the simulation if their `variance` is given."""
+        yields = self.yields(signal=True), self.yields(signal=False)
         if goal == "measurement":
-            kept = replace(self, up={name: self.up[name] for name in names})
-            return uncertainty_of(float(profile_measurement(derivatives_of(AMS2(), s, b, kept, variance)).objective))
-        return profiled_value(counts_of(AMS2(), s, b, self, variance, names))
+            return derivatives_of(AMS2(), *yields, self, variance).uncertainty
+        return counts_of(AMS2(), *yields, self, variance).significance
 
 
-def counts_of(  # noqa: PLR0917 - one argument for each part of the likelihood
-    utility: Utility,
-    s: Array,
-    b: Array,
-    shifts: YieldShifts | None,
-    variance: Array | None = None,
-    names: Iterable[str] | None = None,
+def counts_of(
+    utility: Utility, s: Array, b: Array, shifts: YieldShifts | None, variance: Array | None = None
 ) -> Counts:
     """What the likelihood needs of the valid categories; `variance` are squared weights, if these are profiled too."""
     own = OwnUncertainty.of(utility)
     valid = (s >= 0) & (b > 0)
-    pairs: list[tuple[Array, Array]] = []
-    freedom, scaled = None, None
+    moved, freedom, scaled = np.zeros((0, 2, b.size)), CONSTRAINED, None
     if shifts is not None:
-        rows = list(shifts.up if names is None else names)
-        moves = dict(zip(shifts.up, shifts.background_shifts(), strict=True))
-        pairs += [moves[name] for name in rows]
-        freedom = shifts.freedom(rows, int(own.uncertain))
-        if freedom is not None and freedom.scales.size:
-            scaled = stack_scaled(shifts.scaled_shifts(rows), int(own.uncertain))
-            scaled = scaled[0][..., valid], scaled[1][..., valid]
+        moved, others = shifts.background_shifts(), int(own.uncertain)
+        freedom, scaled = shifts.freedom(others), shifts.scaled_shifts(others)
     if own.uncertain:
         size = own.fraction * b + own.constant
-        pairs.append((size, -size))
-    up, down = (np.array([pair[i] for pair in pairs]).reshape(-1, b.size)[:, valid] for i in (0, 1))
+        moved = np.concatenate([moved, [[size, -size]]])
+    up, down = moved[:, 0, valid], moved[:, 1, valid]
     total = b[valid] + own.offset
     relative = None if variance is None else variance[valid] / total**2
+    scaled = None if scaled is None else scaled[..., valid]
     return Counts(s[valid] + total, total, up, down, relative, freedom, scaled)
 
 
@@ -380,31 +369,13 @@ def derivatives_of(
     """What the uncertainty of the signal strength needs of the valid categories; parameters as in `counts_of`."""
     own = OwnUncertainty.beside(utility)
     valid = (s >= 0) & (b > 0)
-    rows: list[Array] = []
-    if shifts is not None:
-        for name, up in shifts.up.items():
-            down = shifts.down[name]
-            rows.append(np.sum([up[key] - down[key] for key in shifts.nominal], axis=0) / 2)
-    constraint = [] if shifts is None else [float(name not in shifts.free) for name in shifts.up]
+    moved = np.zeros((0, 2, b.size)) if shifts is None else shifts.moves(shifts.nominal)
+    delta = (moved[:, 0] - moved[:, 1]) / 2
     if own.uncertain:
-        rows.append(own.fraction * b + own.constant)
-        constraint.append(1.0)
+        delta = np.concatenate([delta, [own.fraction * b + own.constant]])
+    constraint = 1.0 if shifts is None else shifts.freedom(int(own.uncertain)).constraint
     n = (s + b)[valid] + own.offset + (0.0 if variance is None else variance[valid])
-    return Derivatives(s[valid], n, np.array(rows).reshape(-1, b.size)[:, valid], np.array(constraint))
-
-
-def stack_scaled(parts: list[list[tuple[Array, Array]]], others: int) -> tuple[Array, Array]:
-    """Stack `scaled_shifts` to two arrays (n_scales, n_systematics, n_categories), with zeros for `others`."""
-    up, down = (
-        np.array([[*(pair[i] for pair in rows), *[np.zeros_like(rows[0][0])] * others] for rows in parts])
-        for i in (0, 1)
-    )
-    return up, down
-
-
-def profiled_value(counts: Counts) -> float:
-    """Profiled significance."""
-    return root_of(float(lowest(counts).objective))
+    return Derivatives(s[valid], n, delta[:, valid], np.broadcast_to(constraint, len(delta)))
 
 
 def yield_shifts(
@@ -452,8 +423,6 @@ def yield_shifts(
     limits = np.asarray(edges, dtype=np.float64)
     if limits.ndim != 1 or limits.size < 2 or not (np.diff(limits) > 0).all():
         raise InputError(f"edges must be at least two ascending numbers, got {edges!r}")
-    if systematics is None:
-        raise InputError("systematics is None; yield_shifts needs a mapping of names to varied events")
     events = _Nominal.of(as_scored(score, y, sample_weight, process, pos_label))
     n_categories = limits.size - 1
 
@@ -499,7 +468,7 @@ def yield_shifts(
     down: dict[str, dict[str, Array]] = {}
     unconstrained: dict[str, tuple[str, ...]] = {}
     free = (free,) if isinstance(free, str) else tuple(free)
-    for name, value in freed(systematics, free).items():
+    for name, value in _check_systematics(systematics, free).items():
         if isinstance(value, Normalisation):
             value.check(name, {key: rows.signal for key, rows in nominal.items()})
             size = 1.0 if value.fraction is None else value.fraction
@@ -531,14 +500,11 @@ def yield_shifts(
     return YieldShifts(limits, nominal, up, down, unconstrained, np.sum(noise, axis=0) if noise else None)
 
 
-def freed(
-    systematics: Systematics, free: Iterable[str] = ()
-) -> dict[str, tuple[Varied, Varied | None] | Normalisation]:
-    """Checked systematics; a normalisation that `free` names loses its fraction."""
-    given: Any = systematics  # whatever a user has put there
+def _check_systematics(given: Any, free: Iterable[str]) -> dict[str, Systematic]:
+    """Refuse what are no systematics; a normalisation that `free` names loses its fraction."""
     if not isinstance(given, Mapping):
         raise InputError(f"systematics must map names to (up, down), got {type(given).__name__}")
-    out: dict[str, tuple[Varied, Varied | None] | Normalisation] = {}
+    out: dict[str, Systematic] = {}
     for name, value in given.items():
         if isinstance(value, Normalisation):
             out[name] = replace(value, fraction=None) if name in free else value
@@ -559,53 +525,36 @@ def freed(
     return out
 
 
-def check_shifts(names: Iterable[str], b: Array, shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
-    """Refuse variations that move the background by more than itself; return notes on the others."""
-    for name, pair in zip(names, shifts, strict=True):
-        for side, shift in zip(("up", "down"), pair, strict=True):
-            if abs(shift.sum()) > b.sum():
-                raise InputError(
-                    f"{name} {side} moves the background from {b.sum():g} to {b.sum() + shift.sum():g}, by more than "
-                    "itself; one standard deviation cannot be that large: check the weights of the variation"
-                )
-    return notes_of(names, shifts)
-
-
-def notes_of(names: Iterable[str], shifts: list[tuple[Array, Array]]) -> tuple[str, ...]:
-    """Return a sentence for each variation that moves no background, or the same up and down."""
-    notes = []
-    for name, (up, down) in zip(names, shifts, strict=True):
-        if not (up.any() or down.any()):
-            notes.append(f"systematic {name!r} moves no background: it does not change the discovery significance")
-        elif np.array_equal(up, down):
-            notes.append(
-                f"systematic {name!r} moves the background up and down by the same: check that up and down were not "
-                "the same file"
-            )
-    return tuple(notes)
+def _notes_of(name: str, up: Array, down: Array) -> list[str]:
+    """A sentence for a variation that moves no background, or the same up and down."""
+    if not (up.any() or down.any()):
+        return [f"systematic {name!r} moves no background: it does not change the discovery significance"]
+    if np.array_equal(up, down):
+        same = "moves the background up and down by the same: check that up and down were not the same file"
+        return [f"systematic {name!r} {same}"]
+    return []
 
 
 def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_b: float) -> Systematics:
     """Scale the weights of variations of the same events by a factor for each class."""
 
-    def scale(varied: Varied) -> Varied:
+    def scale(_: str, varied: Varied) -> Varied:
         if varied.weight is None:
             return varied  # as in the nominal events, which are scaled
-        weight = np.asarray(varied.weight, dtype=np.float64)
         if varied.y is not None:
             raise InputError("yields cannot scale a sample of its own; scale its weights like the nominal ones before")
-        return replace(
-            varied, weight=weight * np.where(signal, factor_s, factor_b) if weight.size == signal.size else weight
-        )
+        weight = np.asarray(varied.weight, dtype=np.float64)
+        fits = weight.shape == signal.shape  # else it is refused where it is used
+        return replace(varied, weight=weight * np.where(signal, factor_s, factor_b) if fits else weight)
 
-    return with_variations(systematics, lambda _, varied: scale(varied))
+    return with_variations(systematics, scale)
 
 
 def with_variations(
     systematics: Mapping[str, tuple[Any, Any] | Normalisation], change: Callable[[str, Any], Varied]
-) -> dict[str, tuple[Varied, Varied | None] | Normalisation]:
+) -> dict[str, Systematic]:
     """Change every variation, given its name and what stands there; normalisations stay as they are."""
-    out: dict[str, tuple[Varied, Varied | None] | Normalisation] = {}
+    out: dict[str, Systematic] = {}
     for name, value in systematics.items():
         if isinstance(value, Normalisation):
             out[name] = value
@@ -740,12 +689,8 @@ def profiled_significance(
     relative = (
         None if variance is None else np.asarray(variance, dtype=np.float64).reshape(s.size)[valid] / b[valid] ** 2
     )
-    freedom, rows = None, list(free)
-    if rows:
-        if not all(0 <= row < len(high) for row in rows):
-            raise InputError(f"free must hold rows of up, from 0 to {len(high) - 1}, got {rows!r}")
-        constraint = np.ones(len(high))
-        constraint[rows] = 0.0
-        freedom = Freedom(constraint, np.full(len(high), -np.inf), np.zeros(0, dtype=np.intp))
-    counts = Counts((s + b)[valid], b[valid], high, low, relative, freedom)
-    return profiled_value(counts)
+    rows, constraint = list(free), np.ones(len(high))
+    if not all(0 <= row < len(high) for row in rows):
+        raise InputError(f"free must hold rows of up, from 0 to {len(high) - 1}, got {rows!r}")
+    constraint[rows] = 0.0
+    return Counts((s + b)[valid], b[valid], high, low, relative, Freedom(constraint)).significance

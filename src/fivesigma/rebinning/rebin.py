@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fivesigma._tools.summary import Summary, digits
-from fivesigma._types import Array, IntArray
+from fivesigma._tools.drawing import axes_or_current
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_whole
+from fivesigma._tools.summary import Shown, Summary, digits
+from fivesigma._types import Array
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.one_score.dual import Optimum, programs, search
-from fivesigma.categories.workspace import discovery_significance
+from fivesigma.categories.one_score.dual import Optimum, best_at, search
+from fivesigma.categories.one_score.profiled_cells import Cells
+from fivesigma.categories.workspace import Workspace, discovery_significance
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.histfactory import profile_gammas
-from fivesigma.likelihood.measurement import uncertainty_of
-from fivesigma.likelihood.profile import root_of
-from fivesigma.rebinning.bins_page import draw_all, draw_channel, write_page
-from fivesigma.rebinning.template_cells import TemplateCells, TemplateDiscovery, template_cells
+from fivesigma.likelihood.profile import root_of, uncertainty_of
+from fivesigma.rebinning.fine_bins import FineBins, TemplateCells, merge_bins, read_model
 from fivesigma.rebinning.template_files import VARIATION, Source, workspace_of
-from fivesigma.rebinning.workspaces import (
-    Workspace,
-    merge_bins,
-    pyhf_uncertainty,
-    read_model,
-)
 
 __all__ = ["Rebinned", "rebin"]
 
 GOALS = ("discovery", "measurement")
 MIN_EFFECTIVE = 10.0
 _REPEATED, _JUDGED = 10, 64  # candidates of the search
+_STYLE = "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}svg{max-width:100%;height:auto}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Rebinned:
+class Rebinned(Shown):
     """A workspace with merged bins.
 
     Attributes
@@ -79,8 +78,8 @@ class Rebinned:
 
     @cached_property
     def uncertainty(self) -> float:
-        """Expected uncertainty of the strength at one in the new bins, from the information in pyhf's expected data."""
-        return pyhf_uncertainty(self.workspace, self.measurement)
+        """Expected uncertainty of the strength at one in the new bins, from the Hessian of the Asimov likelihood."""
+        return FineBins.of(read_model(self.workspace, self.measurement), ()).fixed.uncertainty
 
     @property
     def figure(self) -> float:
@@ -102,16 +101,62 @@ class Rebinned:
         ax : matplotlib axes, optional
             Where to draw; the current axes if not given.
         """
-        return draw_channel(self, next(iter(self.edges)) if channel is None else channel, ax)
+        channel = next(iter(self.edges)) if channel is None else channel
+        if channel not in self.edges:
+            raise InputError(f"channel {channel!r} was not merged; there are {', '.join(map(repr, self.edges))}")
+        ax = axes_or_current(ax)
+        samples = next(c["samples"] for c in self.fine["channels"] if c["name"] == channel)
+        total, signal = np.sum([s["data"] for s in samples], axis=0), self._signal(samples)
+        edges = np.arange(total.size + 1)
+        ax.stairs(total, edges, fill=True, color="0.8", label="s + b")
+        if signal.any():
+            ax.stairs(signal, edges, color="black", label="signal")
+        for k, first in enumerate(self.edges[channel][1:]):
+            ax.axvline(first, color="tab:red", linewidth=1, label="new edges" if k == 0 else None)
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=float(total[total > 0].min(initial=1.0)) / 100)
+        ax.set_xlim(0, edges[-1])
+        ax.set_xlabel(f"fine bin of {channel}")
+        ax.set_ylabel("expected events")
+        ax.legend()
+        return ax
+
+    def _signal(self, samples: Any) -> Array:
+        """Sum of the samples that the strength scales."""
+        own = [s["data"] for s in samples if any(m["name"] == self.poi for m in s["modifiers"])]
+        return np.asarray(np.sum([np.zeros(len(samples[0]["data"])), *own], axis=0))
+
+    def _figure(self) -> Any:
+        """All merged channels, one below the other."""
+        figure = need("matplotlib.figure").Figure(figsize=(7, 3 * len(self.edges)), layout="constrained")
+        for ax, channel in zip(np.ravel(figure.subplots(len(self.edges))), self.edges, strict=True):
+            self.plot(channel, ax)
+        return figure
 
     def save_plot(self, path: str | Path) -> Path:
         """Draw all merged channels to a file; its ending says the format."""
-        draw_all(self).savefig(path)
+        self._figure().savefig(path)
         return Path(path)
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page: before, after, and which bins went where."""
-        return write_page(self, path)
+        path, svg = Path(path), io.StringIO()
+        self._figure().savefig(svg, format="svg")
+        picture = svg.getvalue()
+        what = "Uncertainty of mu" if self.goal == "measurement" else "Significance"
+        binning = "".join(
+            f"<p>{escape(name)}: <code>Binning: {escape(str(self.binning.get(name, first)))}</code></p>"
+            for name, first in self.edges.items()
+        )
+        text = (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Merged bins</title>'
+            f"<style>{_STYLE}</style></head><body><h1>Merged bins</h1><p>{what} before {self.before:.4f}, after "
+            f"{self.figure:.4f}; bound {self.bound:.4f}, gap {self.gap:.4f}.</p>{picture[picture.index('<svg') :]}"
+            f"{self._repr_html_()}{binning}</body></html>\n"
+        )
+        with written_whole(path) as beside:
+            beside.write_text(text, encoding="utf-8")
+        return path
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
         """Channel, fine bins, s + b and s of every new bin."""
@@ -119,38 +164,30 @@ class Rebinned:
         for new, old in zip(self.workspace["channels"], self.fine["channels"], strict=True):
             first = self.edges.get(new["name"], [])
             last = [*(k - 1 for k in first[1:]), len(old["samples"][0]["data"]) - 1]
-            signal = [s["data"] for s in new["samples"] if any(m["name"] == self.poi for m in s["modifiers"])]
-            total, s = (
-                np.sum([np.zeros(len(last)), *data], axis=0) if first else ()
-                for data in ([sample["data"] for sample in new["samples"]], signal)
-            )
-            where = [f"{i}-{j}" if i < j else str(i) for i, j in zip(first, last, strict=False)]
-            out += [(new["name"], at, digits(n), digits(own)) for at, n, own in zip(where, total, s, strict=True)]
+            total, s = np.sum([sample["data"] for sample in new["samples"]], axis=0), self._signal(new["samples"])
+            for i, j, n, own in zip(first, last, total, s, strict=False):
+                out.append((new["name"], f"{i}-{j}" if i < j else str(i), digits(n), digits(own)))
         return out
 
     def _summary(self) -> Summary:
         measured = self.goal == "measurement"
-        what = "uncertainty of mu" if measured else "significance"
+        what, by = ("uncertainty of mu", "") if measured else ("significance", " by pyhf")
         sizes = ", ".join(f"{len(first)} in {name}" for name, first in self.edges.items())
+        fine = sum(size for name, size in _sizes(self.fine).items() if name in self.edges)
         return Summary(
-            f"Rebinned: {sum(map(len, self.edges.values()))} bins ({sizes}), {what} {self.figure:.4f} by pyhf",
+            f"Rebinned: {sum(map(len, self.edges.values()))} bins ({sizes}), {what} {self.figure:.4f}{by}",
             ("channel", "fine bins", "s + b", "s"),
             self._rows(),
             [
-                f"{what} of the fine bins {self.before:.4f}; {_bins_of(self.fine, self.edges)} bins were merged",
+                f"{what} of the fine bins {self.before:.4f}; {fine} bins were merged",
                 f"no such merging {'falls below' if measured else 'exceeds'} {self.bound:.4f}, {self.gap:.4f} away",
             ],
         )
 
-    def __repr__(self) -> str:
-        return self._summary().text()
 
-    def _repr_html_(self) -> str:
-        return self._summary().html()
-
-
-def _bins_of(workspace: Workspace, channels: Mapping[str, Any]) -> int:
-    return sum(len(c["samples"][0]["data"]) for c in workspace["channels"] if c["name"] in channels)
+def _sizes(workspace: Workspace) -> dict[str, int]:
+    """Number of bins of each channel."""
+    return {channel["name"]: len(channel["samples"][0]["data"]) for channel in workspace["channels"]}
 
 
 def rebin(
@@ -231,9 +268,10 @@ def rebin(
         raise InputError(f"goal must be one of {', '.join(map(repr, GOALS))}, got {goal!r}")
     floors = Floors.checked(min_background, min_effective)
     fine, axes = workspace_of(workspace, signal, variation)
-    chosen = _chosen(fine, n_bins, channels)
+    sizes = _sizes(fine)
+    chosen = _chosen(sizes, n_bins, channels)
     model = read_model(fine, measurement)
-    shares, total = _numbers(fine, chosen, n_bins)
+    shares, total = _numbers({name: sizes[name] for name in chosen}, n_bins)
     for channel, n, b in model.counted([c for c in model.channels if c.name not in chosen]):
         if not (b > 0).all():
             k = int(b.argmin())
@@ -241,13 +279,16 @@ def rebin(
                 f"channel {channel.name!r} is not merged and has {b[k]:g} background of {n[k]:g} events in bin {k}; a "
                 "fit needs some in every bin: merge it too"
             )
-    real = template_cells(model, chosen, floors, goal, shares)
-    cells = template_cells(model, chosen, floors, goal, shares, smooth=True) if smooth else real
-    if programs(cells, total, np.zeros(cells.constant.size)).final.max() == -np.inf:
+    fine_bins = FineBins.of(model, chosen)
+    allowed = fine_bins.allowed(floors)
+    cells = real = fine_bins.cells(allowed, goal, shares)
+    if smooth:
+        cells = FineBins.of(model, chosen, smooth=True).cells(allowed, goal, shares)
+    if best_at(cells, total, model.start) is None:
         raise InputError(
             f"{total} bins are not possible: each needs s >= 0, {floors}; ask for fewer bins or lower the floors"
         )
-    found = _sure(cells, search(cells, total), real if smooth else None)
+    found = _make_sure(cells, search(cells, total), real if smooth else None)
     figure = root_of if goal == "discovery" else uncertainty_of
     firsts = {
         name: np.append(0, own[:-1]).astype(np.intp) for name, own in zip(chosen, cells.split(found.edges), strict=True)
@@ -259,17 +300,16 @@ def rebin(
         {name: [*axes[name][first].tolist(), float(axes[name][-1])] for name, first in firsts.items() if name in axes},
         goal,
         fine,
-        figure(_fine_objective(real)),
+        figure(float(real.between(fine_bins.finest()).lowest().objective)),
         bound,
         abs(bound - figure(found.objective)),
         measurement,
-        _pulls(real, found.edges, found.theta) if isinstance(real, TemplateDiscovery) else {},
+        _pulls(real, found) if isinstance(real, TemplateCells) else {},
     )
 
 
-def _chosen(workspace: Workspace, n_bins: Any, channels: Sequence[str] | None) -> list[str]:
+def _chosen(sizes: Mapping[str, int], n_bins: Any, channels: Sequence[str] | None) -> list[str]:
     """Names of the channels to merge, in the order of the workspace."""
-    sizes = {channel["name"]: len(channel["samples"][0]["data"]) for channel in workspace["channels"]}
     if channels is not None:
         names = [channels] if isinstance(channels, str) else list(channels)
     else:
@@ -285,10 +325,9 @@ def _chosen(workspace: Workspace, n_bins: Any, channels: Sequence[str] | None) -
     return [name for name in sizes if name in names]
 
 
-def _numbers(workspace: Workspace, chosen: list[str], n_bins: Any) -> tuple[list[int] | None, int]:
-    """Bins of each channel, if they are given, and of all."""
-    sizes = {c["name"]: len(c["samples"][0]["data"]) for c in workspace["channels"] if c["name"] in chosen}
-    asked = {"": n_bins} if not isinstance(n_bins, Mapping) else {name: n_bins[name] for name in sizes}
+def _numbers(sizes: Mapping[str, int], n_bins: Any) -> tuple[list[int] | None, int]:
+    """Bins of each chosen channel, if they are given, and of all."""
+    asked = {name: n_bins[name] for name in sizes} if isinstance(n_bins, Mapping) else {"": n_bins}
     for name, want in asked.items():
         if isinstance(want, bool) or not isinstance(want, int | np.integer) or want < (1 if name else len(sizes)):
             raise InputError(f"n_bins must be a number, at least one for each of {len(sizes)} channels, got {n_bins!r}")
@@ -300,7 +339,7 @@ def _numbers(workspace: Workspace, chosen: list[str], n_bins: Any) -> tuple[list
     return (shares if isinstance(n_bins, Mapping) else None), sum(shares)
 
 
-def _sure(cells: TemplateCells, found: Optimum, real: TemplateCells | None) -> Optimum:
+def _make_sure(cells: Cells, found: Optimum, real: Cells | None) -> Optimum:
     """Take the best of the candidates, fitted from several starts; the search uses one start.
 
     With averaged templates the candidate counts that is best where it is worst: averaged, or as it is.
@@ -308,40 +347,27 @@ def _sure(cells: TemplateCells, found: Optimum, real: TemplateCells | None) -> O
     values = dict(sorted(found.candidates.items(), key=lambda item: -item[1])[:_JUDGED])
     if real is not None:
         for edges, value in values.items():
-            values[edges] = min(value, float(real.lowest(np.array(edges)).objective))
+            values[edges] = min(value, float(real.between(np.array(edges)).lowest().objective))
     best, most = found, -np.inf
     for edges in sorted(values, key=lambda key: -values[key])[:_REPEATED]:
         if values[edges] <= most:
             break
-        again = cells.surely(np.array(edges))
+        again = cells.between(np.array(edges)).lowest(far=True)
         if (value := min(values[edges], float(again.objective))) > most:
             most = value
             best = found._replace(edges=np.array(edges), objective=float(again.objective), theta=again.theta)
     return best
 
 
-def _fine_objective(cells: TemplateCells) -> float:
-    """F of the fine bins; those without background, or with negative signal, are merged with what follows."""
-    edges: list[int] = []
-    zero = np.zeros(cells.constant.size)
-    for channel, first, n in zip(cells.running, cells.starts, cells.counts, strict=True):
-        b = cells.model.yields(channel, zero, 0.0)
-        kept = [0]
-        for k in range(1, n.size):
-            if b[k] - b[kept[-1]] > 1e-9 * b[-1] and (n - b)[k] - (n - b)[kept[-1]] >= -1e-9 * n[-1]:
-                kept.append(k)
-        kept[-1] = n.size - 1
-        edges += [first + k for k in kept if k > 0]
-    return float(cells.lowest(np.array(edges)).objective)
-
-
-def _pulls(cells: TemplateDiscovery, edges: IntArray, theta: Array) -> dict[str, Any]:
+def _pulls(cells: TemplateCells, found: Optimum) -> dict[str, Any]:
     """How far the parameters move in the fit without signal, from where pyhf starts."""
-    model, p = cells.model, cells.model.free
-    out: dict[str, Any] = dict(zip(p.names, (p.scale * theta).tolist(), strict=True))
-    for channel, n, b in model.counted(cells.channels(edges)):
-        local = profile_gammas(n, model.parts(channel, theta), b, channel.groups, channel.gammas)
+    model = cells.fine.model
+    out: dict[str, Any] = dict(
+        zip(model.parameters.names, (model.parameters.scale * found.theta).tolist(), strict=True)
+    )
+    for channel, n, b in cells.merge(found.edges):
+        local = profile_gammas(n, model.parts(channel, found.theta), b, channel)
         for g, gamma in zip(channel.gammas, local.gammas, strict=True):
             # pyhf has no gamma where a shapesys is zero.
-            out[g.name] = (gamma[np.isfinite(g.precision)] if g.poisson else gamma) - 1
+            out[g.name] = (gamma[g.relative > 0] if g.poisson else gamma) - 1
     return out

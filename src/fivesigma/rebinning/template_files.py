@@ -11,8 +11,8 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array
+from fivesigma.categories.workspace import Workspace, read_workspace
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.rebinning.workspaces import Workspace, read_workspace
 
 VARIATION = "{process}_{systematic}Up"
 DATA = "data_obs"
@@ -95,23 +95,22 @@ def _samples(channel: str, histograms: Mapping[str, Any], signals: list[str], va
         raise InputError(
             f"variation must hold {{process}}, {{systematic}} and Up, as in {VARIATION!r}, got {variation!r}"
         )
-    patterns = {up: variation.replace(side, word) for up, word in ((True, side), (False, _OTHER_SIDE[side]))}
+    words = {True: variation, False: variation.replace(side, _OTHER_SIDE[side])}
     names = [name for name in histograms if name != DATA]
-    varied = {name for name in names for p in patterns.values() if _match(p, None, name)}
+    varied = {name for name in names if any(_pattern(word, ".+").fullmatch(name) for word in words.values())}
     processes = [name for name in names if name not in varied]
+    # The longest process that fits comes first: ttbar_bb_JESUp is JES of ttbar_bb, not bb_JES of ttbar.
+    known = "|".join(map(re.escape, sorted(processes, key=len, reverse=True)))
     shifts: dict[str, dict[str, dict[bool, str]]] = {process: {} for process in processes}
     for name in varied:
-        # The longest process whose name fits: ttbar_bb_JESUp is JES of ttbar_bb, not bb_JES of ttbar.
-        for process in sorted(processes, key=len, reverse=True):
-            hits = [(up, found) for up, p in patterns.items() if (found := _match(p, process, name))]
-            if hits:
-                shifts[process].setdefault(hits[0][1], {})[hits[0][0]] = name
-                break
-        else:
+        found = {up: match for up, word in words.items() if (match := _pattern(word, known).fullmatch(name))}
+        if not found:
             raise InputError(f"{channel}/{name} looks like a variation, but its process has no nominal template")
+        up, match = next(iter(found.items()))
+        shifts[match["process"]].setdefault(match["systematic"], {})[up] = name
     out = []
     for process in processes:
-        nominal, variances = _values(histograms[process]), _variances(histograms[process])
+        nominal, variances = _values(histograms[process]), histograms[process].variances()
         modifiers: list[dict[str, Any]] = []
         if process in signals:
             modifiers.append({"name": "mu", "type": "normfactor", "data": None})
@@ -128,11 +127,10 @@ def _samples(channel: str, histograms: Mapping[str, Any], signals: list[str], va
     return out
 
 
-def _match(pattern: str, process: str | None, name: str) -> str | None:
-    """The systematic of a name, if it is made by the pattern."""
-    text = re.escape(pattern).replace(r"\{systematic\}", "(?P<systematic>.+)")
-    found = re.fullmatch(text.replace(r"\{process\}", ".+" if process is None else re.escape(process)), name)
-    return None if found is None else found["systematic"]
+def _pattern(variation: str, processes: str) -> re.Pattern[str]:
+    """Names of one side of the variations of some processes, which are a pattern themselves."""
+    text = re.escape(variation).replace(r"\{systematic\}", "(?P<systematic>.+)")
+    return re.compile(text.replace(r"\{process\}", f"(?P<process>{processes})"))
 
 
 def _values(histogram: Any) -> Array:
@@ -145,11 +143,6 @@ def _values(histogram: Any) -> Array:
     if values.ndim != 1:
         raise InputError(f"templates must have one axis, got a histogram with {values.ndim}")
     return values
-
-
-def _variances(histogram: Any) -> Array | None:
-    variances = histogram.variances()
-    return None if variances is None else np.asarray(variances, dtype=np.float64)
 
 
 def _edges(histogram: Any) -> Any:

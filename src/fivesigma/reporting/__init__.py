@@ -38,7 +38,6 @@ from fivesigma.reporting.sections import (
 from fivesigma.reporting.verdict import (
     Provenance,
     Verdict,
-    data_hash,
     feature_names_of,
     provenance_of,
     python_call,
@@ -49,7 +48,7 @@ from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 from fivesigma.significance import Utility
 from fivesigma.yields import number_processes
 
-__all__ = ["Report", "ReportData", "Section", "data_hash", "report"]
+__all__ = ["Report", "ReportData", "Section", "report"]
 
 
 @dataclass(frozen=True, eq=False)

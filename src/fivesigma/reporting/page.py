@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fivesigma._tools.extras import need
+from fivesigma._tools.summary import Summary
 
 if TYPE_CHECKING:
     from fivesigma.reporting import ReportData
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 _MINUS = "−"
 _SENT = ("verdict", "progress", "cuts", "scores", "overtraining", "profiled")  # what the figures need
 DIGITS = 8  # significant digits that are sent
-_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
 Table = tuple[list[str], list[list[str]]]
 
 
@@ -96,17 +96,14 @@ def signed(value: float) -> str:
 def yields_as_latex(data: ReportData) -> str:
     """Yields with the standard errors of the simulation, one line for each process and class."""
 
-    def line(name: str, expected: float, selected: float, effective: float) -> str:
+    def line(name: str, expected: float, selected: float, effective: float) -> tuple[str, str, str]:
         error = abs(selected) / math.sqrt(effective) if effective > 0 else 0.0
-        text = "".join(_LATEX.get(letter, letter) for letter in name)
-        return rf"{text} & {expected:.4g} & ${selected:.4g} \pm {error:.2g}$ \\"
+        return name, f"{expected:.4g}", f"{selected:.4g} ± {error:.2g}"
 
     v = data.verdict
     rows = [line(row.name, row.expected, row.selected, row.effective) for row in data.processes]
-    totals = [line("signal", v.total_s, v.s, v.effective_s), line("background", v.total_b, v.b, v.effective_b)]
-    head = r"process & expected & selected \\"
-    parts = [r"\begin{tabular}{lrr}", r"\toprule", head, r"\midrule", *rows, r"\midrule", *totals, r"\bottomrule"]
-    return "\n".join([*parts, r"\end{tabular}", ""])
+    rows += [line("signal", v.total_s, v.s, v.effective_s), line("background", v.total_b, v.b, v.effective_b)]
+    return Summary("", ("process", "expected", "selected"), rows).latex()
 
 
 def tables_of(data: ReportData) -> dict[str, Table]:

@@ -164,31 +164,6 @@ class Provenance:
     notes: list[str]  # what was left out or changed when the events were read
 
 
-def data_hash(events: Events | ScoredEvents) -> str:
-    """Hash features, weights and which events are signal, in their order; writing and reading a file changes nothing.
-
-    Parameters
-    ----------
-    events : Events or ScoredEvents
-        Of scored events, the scores stand in place of the features.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
-
-    Examples
-    --------
-    >>> from fivesigma.datasets import make_htautau
-    >>> data_hash(make_htautau(200)) == data_hash(make_htautau(200))
-    True
-    """
-    if not isinstance(events, ScoredEvents):
-        return events_digest(events)
-    score, signal, weight = events.arrays()
-    return digest_of(score, weight, signal)
-
-
 def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Events | None) -> list[Finding]:
     """What is known of training events among the events of a report."""
     if isinstance(events, ScoredEvents):
@@ -251,11 +226,16 @@ def provenance_of(
     """Gather what is known."""
     history, chosen = getattr(final, "history_", []), getattr(final, "choice_", None)  # an `AutoClassifier` says why
     given = events.notes if isinstance(events, Events) else ("The scores were given, not computed here.",)
-    hashed = data_hash(trained_on) if trained_on is not None else str(getattr(final, "data_hash_", ""))
+    hashed = events_digest(trained_on) if trained_on is not None else str(getattr(final, "data_hash_", ""))
+    if isinstance(events, Events):
+        own = events_digest(events)
+    else:
+        score, signal, weight = events.arrays()
+        own = digest_of(score, weight, signal)  # scores stand in place of the features
     return Provenance(
         model=type(final).__name__,
         parameters=_parameters(final),
-        data_hash=data_hash(events),
+        data_hash=own,
         trained_on=hashed,
         events=len(events),
         features=len(feature_names_of(model, final, events)),

@@ -20,10 +20,9 @@ import fivesigma
 from fivesigma._tools.extras import need
 from fivesigma.blend import Blend
 from fivesigma.categories import Categories
+from fivesigma.categories.class_ratios import OneRatio, Ratios
+from fivesigma.categories.class_sample import Roles
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.ratios import OneRatio
-from fivesigma.categories.ratios.calibration import Ratios
-from fivesigma.categories.ratios.class_sample import Roles
 from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories
 from fivesigma.categories.several_signals.region_rules import ArgmaxRule, LinearRule

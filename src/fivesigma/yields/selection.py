@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError
 from fivesigma.significance import Utility
 from fivesigma.yields.checks import check_weights, split_labels
 
 _NO_BACKGROUND = 1e-75  # no utility takes less
 _CHUNK = 1 << 16  # yields evaluated at once, so that the temporaries stay in the cache
+_FEW_NAMES = 100  # of processes, up to which each is compared with all events
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,27 @@ class Processes(NamedTuple):
     codes: IntArray
 
 
+def number_names(labels: AnyArray) -> tuple[list[str], IntArray]:
+    """Distinct labels as text, sorted, and the number of that of each event.
+
+    A comparison with each of a few names is faster than to sort many.
+    """
+    seen: list[str] = []
+    codes = np.full(labels.size, -1, dtype=np.intp)
+    at = 0
+    while labels.size and codes[at] < 0:
+        if len(seen) == _FEW_NAMES:
+            names, numbers = np.unique(labels.astype(np.str_), return_inverse=True)
+            return names.tolist(), numbers
+        codes[labels == labels[at]] = len(seen)
+        if codes[at] < 0:
+            raise InputError(f"process is not a name in row {at}, where it is {labels.tolist()[at]!r}")
+        seen.append(str(labels[at]))
+        at = int((codes < 0).argmax())
+    order = np.argsort(seen)
+    return [seen[k] for k in order], np.argsort(order)[codes]
+
+
 def number_processes(signal: BoolArray, process: ArrayLike | None, *, split_mixed: bool = False) -> Processes:
     """Number the processes, or signal and background; a name of both is refused, or split into two by `split_mixed`."""
     if process is None:
@@ -160,13 +182,15 @@ def number_processes(signal: BoolArray, process: ArrayLike | None, *, split_mixe
         raise InputError(f"process has shape {given.shape} for {signal.size} events")
     if split_mixed:
         given = given.astype(np.str_)
-    names, codes = np.unique(given, return_inverse=True)
+    names, codes = number_names(given)
     share = np.bincount(codes, signal) / np.bincount(codes)
     mixed = (share > 0) & (share < 1)
     if not mixed.any():
-        return Processes(tuple(map(str, names)), share == 1, codes)
+        return Processes(tuple(names), share == 1, codes)
     if not split_mixed:
-        raise InputError(f"process {str(names[mixed][0])!r} has both signal and background events; give them two names")
+        raise InputError(
+            f"process {names[int(mixed.argmax())]!r} has both signal and background events; give them two names"
+        )
     present, codes = np.unique(2 * codes + ~signal, return_inverse=True)
     words = [f"{names[k // 2]} ({'background' if k % 2 else 'signal'})" if mixed[k // 2] else str(names[k // 2])
              for k in present.tolist()]  # fmt: skip

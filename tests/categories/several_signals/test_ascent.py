@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fivesigma import AMS2, AMS3, OnOff, SOverRootSB, Utility
 from fivesigma._types import Array
+from fivesigma.categories.class_sample import Points
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.ratios.cells import Points
 from fivesigma.categories.several_signals.ascent import (
     Problem,
     assign,

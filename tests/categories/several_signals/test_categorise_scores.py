@@ -13,10 +13,10 @@ import pytest
 import fivesigma
 from fivesigma import ScoreCategories, categorise_scores
 from fivesigma._types import Array
-from fivesigma.categories.ratios.class_sample import check_sample
-from fivesigma.categories.several_signals import region_fit
-from fivesigma.categories.several_signals.region_fit import fit
+from fivesigma.categories.class_sample import check_sample
+from fivesigma.categories.several_signals import regions
 from fivesigma.categories.several_signals.region_rules import ArgmaxRule, LinearRule
+from fivesigma.categories.several_signals.regions import fit
 from fivesigma.errors import InputError, StoreError
 from tests.categories.several_signals.toys import PROCESSES, SIGNALS, Events, gaussians, significances
 
@@ -78,9 +78,9 @@ def test_a_category_is_split_where_the_floors_cannot_be_repaired(monkeypatch: py
     events = gaussians(n=4000, seed=2, scatter=1.0)
     settings = categorise_scores(*events, 1, **ROLES).settings
     sample = check_sample(*events, settings.roles)
-    monkeypatch.setattr(region_fit, "repair_floors", lambda problem, rows: None)
+    monkeypatch.setattr(regions, "repair_floors", lambda problem, rows: None)
     found = fit(sample, replace(settings, n_categories=8)).search
-    monkeypatch.setattr(region_fit, "_split_once", lambda rule, problem: [])
+    monkeypatch.setattr(regions, "_split_once", lambda rule, problem: [])
     assert None in fit(sample, replace(settings, n_categories=8)).search
     for n, rule in enumerate(found, 1):
         assert rule is not None

@@ -163,7 +163,7 @@ class _Search:
         """F of a partition and its pulls."""
         key = tuple(edges.tolist())
         if key not in self.found:
-            fitted = self.cells.lowest(edges, start)
+            fitted = self.cells.between(edges).lowest(start)
             self.found[key] = float(fitted.objective), fitted.theta
         return self.found[key]
 
@@ -188,10 +188,13 @@ class _Search:
                     places = places[allowed[edges[k + 1], places]]
                 trials = np.repeat(edges[None], places.size, axis=0)
                 trials[:, k] = places
-                trials = trials[self.cells.at(theta, trials) > value * (1 + _SLACK)]
+                reach = self.cells.at(theta, trials)
+                trials, reach = trials[reach > value * (1 + _SLACK)], reach[reach > value * (1 + _SLACK)]
                 if not trials.size:
                     continue
-                fitted = self.cells.profile(trials, theta)
+                if len(trials) > self.cells.tried:
+                    trials = trials[np.argsort(-reach)[: self.cells.tried]]
+                fitted = self.cells.between(trials).profile(theta)
                 top = int(fitted.objective.argmax())
                 if fitted.objective[top] > value:
                     there = self.add(trials[top], fitted.theta[top])
@@ -242,7 +245,7 @@ class _Search:
             if not bound.size:
                 break
             top = partitions[int(bound.argmax())]
-            fitted = self.cells.lowest(top)
+            fitted = self.cells.between(top).lowest()
             if fitted.objective > best:
                 best = float(fitted.objective)
                 self.found[tuple(top.tolist())] = best, fitted.theta
@@ -306,33 +309,32 @@ def search(cells: Cells, n_categories: int) -> Optimum:
     return Optimum(np.array(edges_), value, theta, max(at.bound, value), candidates)
 
 
-def minimax(cells: Cells, partitions: list[tuple[int, ...]], start: Array) -> Array:
-    """Pulls at which the largest F of some partitions is smallest, by Newton steps on a soft maximum."""
-    lower, theta = np.array(partitions), start
+def minimax(cells: Cells, partitions: list[tuple[int, ...]], theta: Array) -> Array:
+    """Pulls at which the largest F of some partitions is smallest, by Newton steps from `theta` on a soft maximum."""
+    all_of = cells.between(np.array(partitions))
+
+    def soft_maximum(theta: Array, temperature: float) -> tuple[float, Array, Array]:
+        """log(sum of exp(temperature F)) / temperature over the partitions, its gradient and its Hessian."""
+        at = all_of.expand(np.broadcast_to(theta, (len(partitions), theta.size)))
+        top = at.value.max()
+        share = np.exp(temperature * (at.value - top))
+        total = share.sum()
+        share /= total
+        gradient = share @ at.gradient
+        spread = at.gradient - gradient
+        hessian = np.tensordot(share, at.hessian, 1) + temperature * (spread * share[:, None]).T @ spread
+        return float(top + np.log(total) / temperature), gradient, hessian
+
     for temperature in _TEMPERATURES:
         for _ in range(20):
-            value, gradient, hessian = _soft_maximum(cells, lower, theta, temperature)
+            value, gradient, hessian = soft_maximum(theta, temperature)
             step = np.linalg.solve(hessian, gradient)
             decrease, length = float(gradient @ step), 1.0
             if decrease < 1e-2 / temperature:
                 break
-            while (
-                length > 1e-6
-                and _soft_maximum(cells, lower, theta - length * step, temperature)[0] > value - 0.1 * length * decrease
-            ):
+            while length > 1e-6:
+                if soft_maximum(theta - length * step, temperature)[0] <= value - 0.1 * length * decrease:
+                    break
                 length /= 2
-            theta = np.maximum(theta - length * step, cells.least)
+            theta = np.clip(theta - length * step, *all_of.limits)
     return theta
-
-
-def _soft_maximum(cells: Cells, partitions: IntArray, theta: Array, temperature: float) -> tuple[float, Array, Array]:
-    """log(sum of exp(temperature F)) / temperature over the partitions, its gradient and its Hessian."""
-    at = cells.expand(partitions, theta)
-    top = at.value.max()
-    share = np.exp(temperature * (at.value - top))
-    total = share.sum()
-    share /= total
-    gradient = share @ at.gradient
-    spread = at.gradient - gradient
-    hessian = np.tensordot(share, at.hessian, 1) + temperature * (spread * share[:, None]).T @ spread
-    return float(top + np.log(total) / temperature), gradient, hessian

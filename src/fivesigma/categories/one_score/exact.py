@@ -3,23 +3,29 @@
 F adds up over categories, so the best K categories that end at an edge are the best K - 1 that end at an earlier one
 plus the category between the two. Every pair of edges is tried: noise in the cells breaks the quadrangle inequality
 that would allow to skip some.
+
+Edges are chosen for yields with less noise than the events have, those of `fivesigma.cut.yield_model`. Few events, and
+events that contradict the model, are averaged along the score instead. So are yields with systematics: shifts can only
+be averaged, and modelled yields beside them were worse.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.floors import Floors
 from fivesigma.cut.ranking import Cuts, Ranking
-from fivesigma.cut.yield_model import NOISE
+from fivesigma.cut.yield_model import NOISE, MovingAverage, RankedYields
 from fivesigma.significance import Utility
 from fivesigma.yields import valid_yields
 
 MAX_EDGES = 4096
 _ROWS = 32  # right ends handled at once: their pairs stay in the cache while all categories pass over them
+
+_MANY = 20_000  # effective background events with which a measurement keeps half of the noise
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class Grid:
     heaviest: float = np.inf  # background weight that no event exceeds, infinity if some weights are negative
     smooth: tuple[Array, Array] | None = None  # s and b with less noise, which replace them in F, not in the floors
     floor: Array | None = None  # background that counts for the floors, if not all does; b2 is then of the same events
+    s2: Array | None = None  # squared signal weights, for a model of the yields
     noise: float = NOISE  # share of the noise that an average has left in the smooth yields
 
     @property
@@ -39,10 +46,14 @@ class Grid:
         """Background that counts for the floors."""
         return self.b if self.floor is None else self.floor
 
+    @property
+    def driving(self) -> tuple[Array, Array]:
+        """Signal and background that F is computed from."""
+        return (self.s, self.b) if self.smooth is None else self.smooth
+
     def objective(self, utility: Utility, floors: Floors, first: int, stop: int) -> Array:
         """F of categories with lower edges in [first, stop) and upper edges in [0, stop); -inf where forbidden."""
-        running = (self.s, self.b) if self.smooth is None else self.smooth
-        s, b = (v[first:stop, None] - v[None, :stop] for v in running)
+        s, b = (v[first:stop, None] - v[None, :stop] for v in self.driving)
         n = 0
         if self.heaviest < np.inf:
             # Without negative weights sum w^2 <= max w * sum w: with enough background all else is fulfilled.
@@ -85,9 +96,38 @@ def candidate_cuts(ranking: Cuts, max_edges: int = MAX_EDGES) -> IntArray:
 
 def grid_of(ranking: Cuts, cuts: IntArray) -> Grid:
     """Running yields of a ranking at some of its cuts."""
-    s, b, b2 = (np.append(0.0, v) for v in (ranking.s[cuts], ranking.b[cuts], ranking.variances(cuts)[1]))
+    s, b, s2, b2 = (np.append(0.0, v) for v in (ranking.s[cuts], ranking.b[cuts], *ranking.variances(cuts)))
     rising = ranking.lightest >= 0 and bool((np.diff(s) >= 0).all())
-    return Grid(s, b, b2, ranking.heaviest if rising else np.inf)
+    return Grid(s, b, b2, ranking.heaviest if rising else np.inf, s2=s2)
+
+
+def model_yields(grid: Grid, last: IntArray) -> Grid:
+    """Take the noise out of the running yields, given the last event above each edge."""
+    assert grid.s2 is not None
+    fraction = (last + 1.0) / (last[-1] + 1.0)
+    measured = RankedYields(fraction, *(v[1:] for v in (grid.s, grid.b, grid.s2, grid.b2)))
+    if not measured.can_be_modelled:
+        return average_yields(grid)
+    s, b = measured.by_fraction()
+    if measured.contradict(s, b):
+        return average_yields(grid)
+    return replace(grid, smooth=(np.append(0.0, s), np.append(0.0, b)))
+
+
+def average_yields(grid: Grid, goal: str = "discovery") -> Grid:
+    """Take most of the noise out of the running yields; of a measurement with many events less of it.
+
+    An average blurs the lowest scores, which hold the control regions of a measurement: beyond some 10,000 events that
+    costs more than the noise.
+    """
+    average = MovingAverage.of(grid.s, grid.b)
+    if average is None:
+        return grid
+    noise = NOISE
+    if goal == "measurement" and grid.b2[-1] > 0:
+        effective = grid.counted[-1] ** 2 / grid.b2[-1]
+        noise = max(NOISE, float(effective / (effective + _MANY)))
+    return replace(grid, smooth=(average(grid.s, noise), average(grid.b, noise)), noise=noise)
 
 
 def best_totals(grid: Grid, utility: Utility, floors: Floors, n_categories: int) -> Array:

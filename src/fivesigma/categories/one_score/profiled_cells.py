@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import Grid
 from fivesigma.cut.yield_model import MovingAverage
-from fivesigma.likelihood.measurement import Derivatives, expand_measurement, profile_measurement
-from fivesigma.likelihood.profile import Counts, Expansion, Freedom, Profile, expand, lowest, profile
-from fivesigma.likelihood.shifts import YieldShifts, stack_scaled
-from fivesigma.likelihood.terms import OwnUncertainty, deviance
-from fivesigma.significance import GaussianBackground, RelativeBackground, Utility
+from fivesigma.likelihood.profile import CONSTRAINED, Counts, Derivatives, Freedom, Likelihood, OwnUncertainty, deviance
+from fivesigma.likelihood.shifts import YieldShifts
+from fivesigma.significance import Utility
+from fivesigma.yields import ProcessYields
 
 _OPPOSITE = 1e-9  # relative difference of up and -down
 MAX_EDGES_PROFILED = 512  # candidate edges with systematics; more are not better on other events
@@ -39,6 +38,8 @@ class Cells(ABC):
     starts: tuple[int, ...] = field(default=(0,), kw_only=True)  # first edge of each channel
     whole: bool = field(default=False, kw_only=True)  # must categories cover every channel to its end?
     shares: tuple[int, ...] | None = field(default=None, kw_only=True)  # categories of each channel, if they are given
+
+    tried = 1 << 30  # places of an edge that the search profiles: those with the highest bounds
 
     @cached_property
     def ends(self) -> tuple[IntArray, IntArray]:
@@ -72,29 +73,16 @@ class Cells(ABC):
         return [edges[(edges > i) & (edges < j)] - i for i, j in zip(*self.ends, strict=True)]
 
     @abstractmethod
+    def between(self, partitions: IntArray) -> Likelihood | Derivatives:
+        """What is profiled, of the categories of one partition or of several."""
+
+    @abstractmethod
     def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:
         """G of the categories between edges, at some pulls."""
 
     @abstractmethod
     def penalty(self, theta: Array) -> float:
         """Price of some pulls."""
-
-    @abstractmethod
-    def profile(self, partitions: IntArray, start: Array) -> Profile:
-        """Profile several partitions from the same pulls."""
-
-    @abstractmethod
-    def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:
-        """Profile one partition from several pulls."""
-
-    @abstractmethod
-    def expand(self, partitions: IntArray, theta: Array) -> Expansion:
-        """F of several partitions to second order at the same pulls."""
-
-    @property
-    def least(self) -> Array | float:
-        """Smallest pull of each systematic."""
-        return -np.inf
 
     def blocks(self, theta: Array) -> list[Array]:
         """G of all categories of each channel: rows are lower edges, columns upper ones; -inf where not allowed."""
@@ -118,8 +106,8 @@ class DiscoveryCells(Cells):
     b: Array  # (n_edges,)
     up: Array  # (n_systematics, n_edges): shifts of the background
     down: Array
-    freedom: Freedom | None = None
-    scaled: tuple[Array, Array] | None = None  # (n_scales, n_systematics, n_edges): shifts that free yields scale
+    freedom: Freedom = CONSTRAINED
+    scaled: Array | None = None  # (2, n_scales, n_systematics, n_edges): shifts that free yields scale
 
     def between(self, partitions: IntArray) -> Counts:
         """Counts of the categories of partitions, of shape (..., n_categories)."""
@@ -129,20 +117,14 @@ class DiscoveryCells(Cells):
             np.moveaxis(v[:, lower] - v[:, upper], 0, -2) + sign * self.constant[:, None]
             for v, sign in ((self.up, 1.0), (self.down, -1.0))
         )
-        scaled = None
-        if self.scaled is not None:
-            first, second = (np.moveaxis(v[..., lower] - v[..., upper], (0, 1), (-3, -2)) for v in self.scaled)
-            scaled = first, second
+        scaled = self.scaled
+        if scaled is not None:
+            scaled = np.moveaxis(scaled[..., lower] - scaled[..., upper], (0, 1, 2), (-4, -3, -2))
         return Counts(n, b, up, down, None, self.freedom, scaled)
-
-    @property
-    def least(self) -> Array | float:
-        """Smallest pull of each systematic."""
-        return -np.inf if self.freedom is None else self.freedom.least
 
     def penalty(self, theta: Array) -> float:
         """Price of some pulls."""
-        return float(theta @ theta / 2 if self.freedom is None else self.freedom.penalty(theta))
+        return float(self.freedom.penalty(theta))
 
     def shift(self, theta: Array) -> Array:
         """Running shift of the background at some pulls."""
@@ -154,64 +136,57 @@ class DiscoveryCells(Cells):
         n, m, b = (v[lower] - v[upper] + self.offset for v in (self.n, moved, self.b))
         return deviance(n, m + self.constant @ theta, b).value
 
-    def profile(self, partitions: IntArray, start: Array) -> Profile:
-        """Profile several partitions from the same pulls."""
-        return profile(self.between(partitions), start)
-
-    def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:
-        """Profile one partition from several pulls."""
-        return lowest(self.between(edges), start)
-
-    def expand(self, partitions: IntArray, theta: Array) -> Expansion:
-        """F of several partitions to second order at the same pulls."""
-        return expand(self.between(partitions), np.broadcast_to(theta, (len(partitions), theta.size)))
-
-
-class QuadraticCells(Cells):
-    """Cells for the smallest uncertainty of the signal strength."""
-
-    @abstractmethod
-    def between(self, partitions: IntArray) -> Derivatives:
-        """What the uncertainty needs of the categories of partitions."""
-
-    def profile(self, partitions: IntArray, start: Array) -> Profile:  # noqa: ARG002 - as in discovery
-        """Minimise over a; there is one minimum, whatever the start."""
-        return profile_measurement(self.between(partitions))
-
-    def lowest(self, edges: IntArray, start: Array | None = None) -> Profile:  # noqa: ARG002 - as in discovery
-        """Minimise over a; there is one minimum, whatever the start."""
-        return profile_measurement(self.between(edges))
-
-    def expand(self, partitions: IntArray, theta: Array) -> Expansion:
-        """F of several partitions to second order at the same a."""
-        return expand_measurement(self.between(partitions), np.broadcast_to(theta, (len(partitions), theta.size)))
-
 
 @dataclass(frozen=True, eq=False)
-class MeasurementCells(QuadraticCells):
+class MeasurementCells(Cells):
     """Cells for the smallest uncertainty of the signal strength; all arrays are running sums."""
 
     s: Array  # (n_edges,)
     delta: Array  # (n_systematics, n_edges): derivatives of the counts along the pulls
     constraint: Array  # (n_systematics,): one, or zero for a free pull
+    # (3, n_gammas, n_edges): yields that each staterror or shapesys scales, those of its templates, and their variance
+    gammas: Array | None = None
+    fixed: Derivatives | None = None  # of bins that are the same in all partitions
+
+    def _counts(self, upper: IntArray, lower: IntArray) -> Array:
+        """Expected counts of categories, with the variance of their gammas."""
+        n: Array = self.n[lower] - self.n[upper] + self.offset
+        if self.gammas is not None:
+            scaled, nominal, variance = self.gammas[..., lower] - self.gammas[..., upper]
+            n = n + gamma_variance(scaled, nominal, variance).sum(axis=0)
+        return n
 
     def between(self, partitions: IntArray) -> Derivatives:
-        """What the uncertainty needs of the categories of partitions."""
+        """What the uncertainty needs of the categories of partitions, and of the bins that are always there."""
         lower, upper = partitions, self.uppers(partitions)
-        s, n = (v[lower] - v[upper] for v in (self.s, self.n))
         delta = np.moveaxis(self.delta[:, lower] - self.delta[:, upper], 0, -2) + self.constant[:, None]
-        return Derivatives(s, n + self.offset, delta, self.constraint)
+        parts = [self.s[lower] - self.s[upper], self._counts(upper, lower), delta]
+        if self.fixed is not None:
+            others = (self.fixed.s, self.fixed.n, self.fixed.delta)
+            parts = [
+                np.concatenate([own, np.broadcast_to(other, (*partitions.shape[:-1], *other.shape))], axis=-1)
+                for own, other in zip(parts, others, strict=True)
+            ]
+        return Derivatives(parts[0], parts[1], parts[2], self.constraint)
 
     def penalty(self, theta: Array) -> float:
-        """Price of some pulls."""
+        """Price of some pulls, and F of the bins that are always there."""
+        if self.fixed is not None:
+            return float(self.fixed.expand(theta).value)
         return float((self.constraint * theta * theta).sum() / 2)
 
     def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:
         """(s - a.Delta)^2 / (2 n) of the categories between edges."""
         signal = self.s - theta @ self.delta
         rest = signal[lower] - signal[upper] - self.constant @ theta
-        out: Array = rest * rest / (2 * (self.n[lower] - self.n[upper] + self.offset))
+        out: Array = rest * rest / (2 * self._counts(upper, lower))
         return out
+
+
+def gamma_variance(scaled: Array, nominal: Array, variance: Array) -> Array:
+    """Variance that gammas add to the counts of bins; pyhf has none where the template or its error is zero."""
+    real = (nominal > 0) & (variance > 0)
+    return np.divide(scaled**2 * variance, nominal**2, out=np.zeros_like(scaled), where=real)
 
 
 def join_cells(channels: Sequence[Cells], *, whole: bool = False, shares: Sequence[int] | None = None) -> Cells:
@@ -228,71 +203,30 @@ def join_cells(channels: Sequence[Cells], *, whole: bool = False, shares: Sequen
     shares : sequence of int, optional
         Categories of each channel; by default the search finds how many each is worth.
     """
-    sizes = [cells.n.size for cells in channels]
-    starts = np.cumsum([0, *sizes])
-    allowed = np.zeros((starts[-1], starts[-1]), dtype=np.bool_)
-    for first, size, cells in zip(starts, sizes, channels, strict=False):
-        allowed[first : first + size, first : first + size] = cells.allowed
-    first_cells: Any = channels[0]
-    joined: dict[str, Any] = {}
-    for name in (f.name for f in fields(first_cells)):
-        values = [getattr(cells, name) for cells in channels]
-        if isinstance(values[0], tuple) and name == "scaled":
-            joined[name] = tuple(np.concatenate(side, axis=-1) for side in zip(*values, strict=True))
-        elif name in {"n", "b", "up", "down", "s", "delta"}:
-            joined[name] = np.concatenate(values, axis=-1)
-    chain: Cells = replace(
-        first_cells,
-        **joined,
-        allowed=allowed,
+    names = {f.name for f in fields(channels[0])} & {"n", "b", "up", "down", "scaled", "s", "delta"}
+    running: dict[str, Any] = {
+        name: np.concatenate([getattr(cells, name) for cells in channels], axis=-1)
+        for name in names
+        if getattr(channels[0], name) is not None
+    }
+    starts = np.cumsum([0, *(cells.n.size for cells in channels)])
+    return replace(
+        channels[0],
+        **running,
+        allowed=block_diagonal([cells.allowed for cells in channels]),
         starts=tuple(starts[:-1].tolist()),
         whole=whole,
         shares=None if shares is None else tuple(shares),
     )
-    return chain
 
 
-def is_profiled(utility: Utility, shifts: YieldShifts | None, mc_statistics: bool, correlated: bool) -> bool:
-    """Whether the significance of categories is a profiled one, and not h of a sum of F."""
-    own = correlated and isinstance(utility, GaussianBackground | RelativeBackground)
-    return shifts is not None or mc_statistics or own
-
-
-class Moved(NamedTuple):
-    """Where the pulls that fit the chosen categories move the yields above each threshold.
-
-    The ratio is the background there to the nominal one; for a measurement it is a.Delta over the counts.
-    """
-
-    threshold: Array  # ascending
-    ratio: Array
-    constant: float
-
-    def at(self, thresholds: Array) -> Array:
-        """Ratio above any thresholds."""
-        return np.interp(thresholds, self.threshold, self.ratio)
-
-
-def replica_values(counts: Counts, s: Array, b: Array, offset: float) -> Array:
-    """Profiled significance of replicas, one per row, whose backgrounds move as much in proportion."""
-    total = b + offset
-    up, down = (v * (total / counts.b)[:, None, :] for v in (counts.up, counts.down))
-    relative = None if counts.relative is None else np.broadcast_to(counts.relative, total.shape)
-    scaled = None
-    if counts.scaled is not None:
-        share = (total / counts.b)[:, None, None, :]
-        scaled = counts.scaled[0] * share, counts.scaled[1] * share
-    replicas = Counts(s + total, total, up, down, relative, counts.freedom, scaled)
-    z: Array = np.sqrt(2 * np.maximum(profile(replicas, lowest(counts).theta).objective, 0.0))
-    return z
-
-
-def replica_precisions(at: Derivatives, s: Array, n: Array, counts: Array) -> Array:
-    """1 / sigma_mu of replicas, one per row, whose yields move as those of the categories, with `counts`, do."""
-    share = n / counts
-    replicas = Derivatives(s, at.n * share, at.delta * share[:, None, :], at.constraint)
-    precision: Array = np.sqrt(2 * np.maximum(profile_measurement(replicas).objective, 0.0))
-    return precision
+def block_diagonal(blocks: Sequence[BoolArray]) -> BoolArray:
+    """Intervals that are allowed in several channels; none crosses from one to the next."""
+    starts = np.cumsum([0, *map(len, blocks)])
+    out = np.zeros((starts[-1], starts[-1]), dtype=np.bool_)
+    for first, block in zip(starts, blocks, strict=False):
+        out[first : first + len(block), first : first + len(block)] = block
+    return out
 
 
 def make_cells(
@@ -300,39 +234,43 @@ def make_cells(
 ) -> Cells:
     """Running sums of a grid with those of its variations in ascending cells, smoothed as the grid is."""
     own = OwnUncertainty.of(utility)
-    s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
+    s, b = grid.driving
     average = None if grid.smooth is None else MovingAverage.of(grid.s, grid.b)
 
     def running(shift: Array, along: Array) -> Array:
         raw = np.append(0.0, np.cumsum(shift[::-1]))
         return raw if average is None else average.shift(along, raw, grid.noise)
 
-    def pair(up: Array, down: Array) -> tuple[Array, Array]:
-        # What is opposite stays so: averaged by itself, a large shift down would be bent.
-        above, opposite = running(up, grid.b), np.abs(up + down).max() <= _OPPOSITE * np.abs(up).max()
-        return above, -above if opposite else running(down, grid.b)
+    def sides(shifts: Array) -> Array:
+        """Running shifts up and down, which are the first axis."""
+        out = []
+        for up, down in zip(*shifts.reshape(2, -1, shifts.shape[-1]), strict=True):
+            # What is opposite stays so: averaged by itself, a large shift down would be bent.
+            above, opposite = running(up, grid.b), np.abs(up + down).max() <= _OPPOSITE * np.abs(up).max()
+            out.append((above, -above if opposite else running(down, grid.b)))
+        return np.array(out).reshape(-1, 2, b.size).swapaxes(0, 1).reshape(*shifts.shape[:-1], b.size)
 
-    rows = [] if shifts is None else [pair(up, down) for up, down in shifts.background_shifts()]
-    freedom = None if shifts is None else shifts.freedom(others=int(own.uncertain))
-    constant = np.zeros(len(rows) + own.uncertain)
+    moved, freedom, scaled = np.zeros((2, 0, b.size)), CONSTRAINED, None
+    if shifts is not None:
+        moved, freedom = sides(shifts.background_shifts().swapaxes(0, 1)), shifts.freedom(int(own.uncertain))
+        scaled = shifts.scaled_shifts(int(own.uncertain))
+    constant = np.zeros(moved.shape[1] + own.uncertain)
     if own.uncertain:
-        rows.append((own.fraction * b, -own.fraction * b))
+        size = own.fraction * b
+        moved = np.concatenate([moved, [[size], [-size]]], axis=1)
         constant[-1] = own.constant
-    up, down = (np.array([row[i] for row in rows]).reshape(-1, b.size) for i in (0, 1))
-    shared = (s + b, _allowed(grid, s, b, floors), own.offset, constant)
+    up, down = moved
+    shared = (s + b, _allowed(grid, floors), own.offset, constant)
     if goal == "measurement":
         delta = (up - down) / 2
         for k, (high, low) in enumerate([] if shifts is None else shifts.shifts_of(signal=True)):
             delta[k] += running((high - low) / 2, grid.s)
-        return MeasurementCells(*shared, s, delta, np.ones(constant.size) if freedom is None else freedom.constraint)
-    scaled = None
-    if shifts is not None and freedom is not None and freedom.scales.size:
-        parts = [[pair(high, low) for high, low in by] for by in shifts.scaled_shifts()]
-        scaled = stack_scaled(parts, int(own.uncertain))
-    return DiscoveryCells(*shared, b, up, down, freedom, scaled)
+        return MeasurementCells(*shared, s, delta, np.broadcast_to(freedom.constraint, constant.size))
+    return DiscoveryCells(*shared, b, up, down, freedom, None if scaled is None else sides(scaled))
 
 
-def _allowed(grid: Grid, s: Array, b: Array, floors: Floors) -> BoolArray:
+def _allowed(grid: Grid, floors: Floors) -> BoolArray:
+    s, b = grid.driving
     pairs = [v[:, None] - v[None, :] for v in (grid.s, grid.counted, grid.b2)]
     allowed = floors.allow(*pairs) & np.tri(grid.s.size, k=-1, dtype=np.bool_)
     # As in `Grid.objective`: a share of all background keeps differences of smoothed yields away from rounding.
@@ -340,46 +278,14 @@ def _allowed(grid: Grid, s: Array, b: Array, floors: Floors) -> BoolArray:
     return allowed
 
 
-def moved_background(cells: Cells, theta: Array, thresholds: Array) -> Moved:
-    """Remember where the pulls have moved the yields, for thresholds from the tightest to the loosest."""
-    if isinstance(cells, DiscoveryCells):
-        total, nominal, moved = cells.b[1:], 1.0, cells.b[1:] + cells.shift(theta)[1:]
-    elif isinstance(cells, MeasurementCells):
-        total, nominal, moved = cells.n[1:], 0.0, (theta @ cells.delta)[1:]
-    ratio = np.divide(moved, total, out=np.full_like(total, nominal), where=total > 0)
-    return Moved(thresholds[::-1], ratio[::-1], float(cells.constant @ theta))
-
-
-def replica_cells(  # noqa: PLR0917 - as `make_cells`
-    grid: Grid, moved: Moved, thresholds: Array, floors: Floors, utility: Utility, goal: str
-) -> Cells:
-    """Running sums of a replica that moves in proportion, as the chosen categories do; it is there at a pull of 1."""
-    s, b = (grid.s, grid.b) if grid.smooth is None else grid.smooth
-    ratio, constant = moved.at(thresholds), np.array([moved.constant])
-    shared = (s + b, _allowed(grid, s, b, floors), OwnUncertainty.of(utility).offset, constant)
-    if goal == "measurement":
-        return MeasurementCells(*shared, s, ((s + b) * np.append(0.0, ratio))[None], np.ones(1))
-    shift = (b * (np.append(1.0, ratio) - 1.0))[None]
-    return DiscoveryCells(*shared, b, shift, -shift)
-
-
-def merged(shifts: YieldShifts, ends: IntArray, edges: Array) -> YieldShifts:
-    """Sum ascending cells into categories with `edges`, which begin at the cells `ends`."""
-
-    def add(values: Array) -> Array:
-        out: Array = np.add.reduceat(values, ends)
-        return out
-
+def merge_cells(shifts: YieldShifts, first: IntArray, edges: Array) -> YieldShifts:
+    """Sum ascending cells into categories with `edges`, of which `first` are the first cells."""
     nominal = {
-        name: rows._replace(
-            sum_of_weights=add(rows.sum_of_weights),
-            sum_of_squares=add(rows.sum_of_squares),
-            events=np.add.reduceat(rows.events, ends),
-        )
+        name: ProcessYields(rows.signal, *(np.add.reduceat(v, first) for v in rows[1:]))
         for name, rows in shifts.nominal.items()
     }
     up, down = (
-        {name: {key: add(values) for key, values in by.items()} for name, by in side.items()}
+        {name: {key: np.add.reduceat(v, first) for key, v in by.items()} for name, by in side.items()}
         for side in (shifts.up, shifts.down)
     )
     return YieldShifts(edges, nominal, up, down, shifts.free)

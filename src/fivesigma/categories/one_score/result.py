@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
@@ -12,76 +12,61 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above, panel_below
-from fivesigma._tools.summary import Summary, digits
+from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma.categories.class_ratios import OneRatio
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.one_score.dual import best_at
-from fivesigma.categories.one_score.exact import (
-    Grid,
-    best_edges,
-    best_totals,
-    candidate_cuts,
-    edges_at,
-    events_above,
-    from_zero,
-)
-from fivesigma.categories.one_score.profiled_cells import (
-    Moved,
-    is_profiled,
-    replica_cells,
-    replica_precisions,
-    replica_values,
-)
-from fivesigma.categories.one_score.smooth import averaged, modelled
-from fivesigma.categories.ratios import OneRatio
+from fivesigma.categories.one_score.exact import events_above, from_zero
 from fivesigma.categories.workspace import histogram_of, to_pyhf
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
-from fivesigma.cut.bootstrap import interval_ends, replica_intervals
+from fivesigma.cut.bootstrap import interval_ends
 from fivesigma.cut.ranking import Ranking, rank_events
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.measurement import Derivatives, profile_measurement, uncertainty_of
-from fivesigma.likelihood.profile import Counts, lowest
-from fivesigma.likelihood.shifts import (
-    Systematics,
-    YieldShifts,
-    check_shifts,
-    counts_of,
-    derivatives_of,
-    profiled_value,
-    scaled,
-    yield_shifts,
-)
+from fivesigma.likelihood.profile import Counts, Derivatives
+from fivesigma.likelihood.shifts import Systematics, YieldShifts, counts_of, derivatives_of, scaled, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
-from fivesigma.significance import AMS2, SOverRootSB, Utility
+from fivesigma.significance import AMS2, GaussianBackground, RelativeBackground, Utility
 from fivesigma.yields import ProcessYields, class_sums, number_processes, process_yields, valid_yields
 
-BOOTSTRAP_EDGES = 256  # edges among which a replica chooses anew
 _ALIKE = 0.95  # of a significance, above which another is not worth a sentence
 _MATTERS = 0.1  # share of F from which the signal of a category matters
 DOMINATED = 3.0  # effective signal events below which a few heavy ones make the signal of a category
 
 
 class CategoriesInterval(NamedTuple):
-    """Intervals (low, high) of the significance and of every edge, the latter of shape (2, n_categories + 1).
+    """Interval (low, high) of the significance.
 
-    The note says in which way the first cannot be believed; it is empty if nothing is known against it.
+    The note says in which way it cannot be believed; it is empty if nothing is known against it.
     """
 
     significance: tuple[float, float]
-    edges: Array
     note: str = ""
 
 
-class _Events(NamedTuple):
+class RankedEvents(NamedTuple):
     """The events of a record, which replicas are drawn from; their processes are in the order of the input."""
 
     ranking: Ranking
     process: AnyArray | None
 
+    @classmethod
+    def of(cls, scored: ScoredEvents) -> RankedEvents:
+        """Rank the events."""
+        return cls(rank_events(*scored.arrays()), scored.process)
+
+    def by_process(self, edges: Array) -> Mapping[str, ProcessYields]:
+        """Sum up what each category keeps."""
+        ranking, n = self.ranking, edges.size - 1
+        bounds = events_above(ranking, edges)
+        kept = slice(0, bounds[-1])
+        processes = number_processes(ranking.signal, None if self.process is None else self.process[ranking.order])
+        category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
+        return process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
+
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Categories:
+class Categories(Shown):
     """Intervals of a score and what they keep of a sample.
 
     Attributes
@@ -142,8 +127,7 @@ class Categories:
     correlated: bool = True
     ratio: OneRatio | None = None
     notes: tuple[str, ...] = ()
-    _events: _Events | None = field(init=False, default=None)
-    _moved: Moved | None = field(init=False, default=None)
+    _events: RankedEvents | None = field(init=False, default=None)
 
     @cached_property
     def s(self) -> Array:
@@ -173,13 +157,13 @@ class Categories:
         them, as `fivesigma.profiled_significance` is.
         """
         if self._profiled:
-            return profiled_value(self._counts())
+            return self._counts().significance
         return float(self.utility.from_objective(valid_objective(self.utility, self.s, self.b).sum()))
 
     @cached_property
     def uncertainty(self) -> float:
         """Expected uncertainty of the signal strength mu at mu = 1, from the Hessian of the Asimov likelihood."""
-        return uncertainty_of(float(profile_measurement(self._derivatives()).objective))
+        return self._derivatives().uncertainty
 
     def __len__(self) -> int:
         return self.edges.size - 1
@@ -213,17 +197,10 @@ class Categories:
             [*notes, *self.notes],
         )
 
-    def __repr__(self) -> str:
-        return self._summary().text()
-
-    def _repr_html_(self) -> str:
-        return self._summary().html()
-
     @property
     def known_background(self) -> float:
         """Significance if there were neither systematics nor statistics of the simulation."""
-        valid = (self.s >= 0) & (self.b > 0)
-        return float(np.sqrt(2 * AMS2(self.utility.b_reg).objective(self.s[valid], self.b[valid]).sum()))
+        return float(np.sqrt(2 * valid_objective(AMS2(self.utility.b_reg), self.s, self.b).sum()))
 
     @property
     def error(self) -> float:
@@ -248,7 +225,7 @@ class Categories:
         """
         if self.shifts is None:
             return {}
-        theta = lowest(self._counts()).theta
+        theta = self._counts().lowest().theta
         return dict(zip(self.shifts.up, theta[: len(self.shifts.up)].tolist(), strict=True))
 
     @property
@@ -335,26 +312,18 @@ class Categories:
                 f"the edges were chosen with the systematics {', '.join(self.shifts.up)}: give systematics= of these "
                 "events as well, or {} to leave them out"
             )
-        options = {
-            "utility": self.utility,
-            "rule": self.rule,
-            "floors": self.floors,
-            "goal": self.goal,
-            "held_out": True,
-            "mc_statistics": self.mc_statistics if mc_statistics is None else mc_statistics,
-            "correlated": self.correlated,
-            "ratio": self.ratio,
-        }
+        kept = ("utility", "rule", "floors", "goal", "correlated", "ratio")
+        options = {name: getattr(self, name) for name in kept} | {"held_out": True}
+        options["mc_statistics"] = self.mc_statistics if mc_statistics is None else mc_statistics
+        if isinstance(score, ScoredFiles | ScoredEvents) and self.ratio is not None:
+            kind = type(score).__name__
+            raise InputError(f"the edges were chosen on class probabilities; {kind} hold one score per event")
         if isinstance(score, ScoredFiles):
-            if self.ratio is not None:
-                raise InputError("the edges were chosen on class probabilities; ScoredFiles hold one score per event")
             if systematics or yields is not None:
                 raise InputError("ScoredFiles have their own yields and no systematics; leave both out here")
-            return fill_files(score, self.edges, moved=self._moved, **options)
+            return fill(score, self.edges, **options)
         if not isinstance(score, ScoredEvents):
             score = self._one_score(score)
-        elif self.ratio is not None:
-            raise InputError("the edges were chosen on class probabilities; ScoredEvents hold one score per event")
         given = scored = as_scored(score, y, sample_weight, process, pos_label)
         if self.ratio is not None:
             systematics = self.ratio.of_systematics(systematics)
@@ -369,10 +338,8 @@ class Categories:
             if free is None:
                 free = [] if self.shifts is None else [name for name in self.shifts.free if name in systematics]
             shifts = yield_shifts(self.edges, scored, systematics=systematics, free=free)
-            check_shifts(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
-        return fill(
-            rank_events(*scored.arrays()), scored.process, self.edges, moved=self._moved, shifts=shifts, **options
-        )
+            shifts.check()
+        return fill(RankedEvents.of(scored), self.edges, shifts=shifts, **options)
 
     def _one_score(self, score: ArrayLike) -> ArrayLike:
         """Scores as they are, or the ratio of class probabilities."""
@@ -388,15 +355,13 @@ class Categories:
         return score if self.ratio is None else self.ratio.of(score)
 
     def interval(self, level: float = 0.68, n_boot: int = 200, random_state: int = 0) -> CategoriesInterval:
-        """Bootstrap intervals of the significance in these categories, and of the edges.
+        """Bootstrap interval of the significance in these categories.
 
-        Each replica gives every event a Poisson number of copies. The significance is that of the present edges; the
-        edges are chosen anew by the same rule, under the same floors, among at most 256; the yields of a replica are
-        modelled at the fractions of the sample. The intervals cover the statistics of the simulated events only. On the
-        events that chose the edges (`held_out` is False) they are too high and too narrow: quote those of `evaluate`.
-        Shifts of varied events are the same in all replicas. Where their noise is known, the lower end is that of a
-        fit for which it is statistics of the simulation, else the `note` of the result says that it is not. With
-        ``goal="measurement"`` the first interval is that of the uncertainty of mu.
+        Each replica gives every event a Poisson number of copies. The interval covers the statistics of the simulated
+        events only. On the events that chose the edges (`held_out` is False) it is too high and too narrow: quote that
+        of `evaluate`. Shifts of varied events are the same in all replicas. Where their noise is known, the lower end
+        is that of a fit for which it is statistics of the simulation, else the `note` of the result says that it is
+        not. With ``goal="measurement"`` the interval is that of the uncertainty of mu.
 
         Parameters
         ----------
@@ -405,7 +370,7 @@ class Categories:
         n_boot : int, default=200
             Replicas.
         random_state : int, default=0
-            Seed; the same seed gives the same intervals.
+            Seed; the same seed gives the same interval.
 
         Returns
         -------
@@ -413,50 +378,20 @@ class Categories:
             Replicas in which a category keeps no background are excluded.
         """
         quantiles = interval_ends(level, n_boot)
-        ranking, process = self._replicated()
-        counting = self.floors.counting(ranking, process)
-        bounds = events_above(ranking, self.edges)
-        own = np.searchsorted(ranking.last, bounds[bounds > 0] - 1)
-        cuts = np.union1d(candidate_cuts(ranking, BOOTSTRAP_EDGES), own)
-        s, b = (from_zero(v) for v in ranking.replicas(cuts, n_boot, random_state))
-        at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
-        z = self._replica_significance(s, b, at)
-        # The same seed draws the same copies, so these are the squares of the same replicas.
-        s2, b2 = ranking.replicas(cuts, n_boot, random_state, squares=True)
-        edges, thresholds = [], ranking.thresholds(cuts)
-        grids = list(map(Grid, s, b, from_zero(b2)))
-        if self.rule == "model":
-            grids = [
-                modelled(grid, squares, ranking.last[cuts]) if self._moved is None else averaged(grid, self.goal)
-                for grid, squares in zip(grids, s2, strict=True)
-            ]
-        if counting is not None:
-            floor, floor2 = (
-                from_zero(counting.replicas(cuts, n_boot, random_state, squares=squares)[1])
-                for squares in (False, True)
+        yields = self._replica_yields(n_boot, random_state)
+        z = self._replica_significance(*yields)
+        if not np.isfinite(z).any():
+            raise InputError(
+                f"no replica of these events has all {len(self)} categories; there are too few events for an interval"
             )
-            grids = [replace(grid, floor=f, b2=f2) for grid, f, f2 in zip(grids, floor, floor2, strict=True)]
-        sums = SOverRootSB(self.utility.b_reg) if self.goal == "measurement" else self.utility
-        for replica in grids:
-            if self._moved is not None:
-                cells = replica_cells(replica, self._moved, thresholds, self.floors, self.utility, self.goal)
-                moved = best_at(cells, len(self), np.ones(1))
-                if moved is not None:
-                    edges.append(edges_at(ranking, cuts[moved - 1]))
-                continue
-            best = best_totals(replica, sums, self.floors, len(self))
-            if best[-1].max() > -np.inf:
-                chosen = best_edges(replica, sums, self.floors, best, len(self))
-                edges.append(edges_at(ranking, cuts[chosen - 1]))
-        refusal = f"no replica of these events allows {len(self)} categories"
-        (low, high), chosen_edges = replica_intervals(z, edges, quantiles, refusal)
+        low, high = np.nanquantile(z, quantiles).tolist()
         if self._knows_noise:
-            low = min(low, float(np.nanquantile(self._replica_significance(s, b, at, noise=True), quantiles[0])))
-        return CategoriesInterval((low, high), chosen_edges, self._against())
+            low = min(low, float(np.nanquantile(self._replica_significance(*yields, noise=True), quantiles[0])))
+        return CategoriesInterval((low, high), self._against())
 
     def _noise_of_variations(self) -> list[str]:
         """A sentence where the significance would be lower if the noise of the shifts were known to the fit."""
-        z = profiled_value(self._counts(noise=True)) if self._knows_noise else np.inf
+        z = self._counts(noise=True).significance if self._knows_noise else np.inf
         if z > _ALIKE * self.significance:
             return []
         said = f"the varied events are few: with their noise as statistics of the simulation it would be {z:.4f}"
@@ -490,42 +425,42 @@ class Categories:
         random_state : int, default=0
             Seed; the same seed draws the same replicas of the same events, so that edges can be compared in pairs.
         """
-        ranking = self._replicated().ranking
-        bounds = events_above(ranking, self.edges)
-        cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
-        s, b = (from_zero(v) for v in ranking.replicas(cuts, n_boot, random_state))
-        return self._replica_significance(s, b, np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds))
+        return self._replica_significance(*self._replica_yields(n_boot, random_state))
 
-    def _replicated(self) -> _Events:
-        """All events, which replicas are drawn from."""
+    def _replica_yields(self, n_boot: int, random_state: int) -> tuple[Array, Array]:
+        """Signal and background of the categories in replicas, one per row."""
         if self._events is None:
             raise InputError("an interval needs all events in memory; read the files with ScoredEvents.read")
-        return self._events
+        ranking = self._events.ranking
+        bounds = events_above(ranking, self.edges)
+        cuts = np.unique(np.searchsorted(ranking.last, bounds[bounds > 0] - 1))
+        at = np.searchsorted(np.append(0, ranking.last[cuts] + 1), bounds)
+        running = (from_zero(v)[:, at] for v in ranking.replicas(cuts, n_boot, random_state))
+        s, b = (np.diff(v, axis=1)[:, ::-1] for v in running)
+        return s, b
 
-    def _replica_significance(self, s: Array, b: Array, at: IntArray, *, noise: bool = False) -> Array:
-        """What is quoted, of replicas whose running yields are given: the significance, or the uncertainty of mu."""
-        s, b = (np.diff(v[:, at], axis=1)[:, ::-1] for v in (s, b))
-        rows, valid = valid_yields(s, b).all(axis=1), (self.s >= 0) & (self.b > 0)
+    def _replica_significance(self, s: Array, b: Array, *, noise: bool = False) -> Array:
+        """What is quoted, of replicas whose yields are given: the significance, or the uncertainty of mu."""
+        rows, offset = valid_yields(s, b).all(axis=1), self.utility.b_reg
+        s, b = s[rows], b[rows]
         z = np.full(rows.size, np.nan)
-        if not rows.any():
+        profiled = self.goal == "measurement" or self._profiled
+        if not rows.any() or (profiled and not ((self.s >= 0) & (self.b > 0)).all()):
             return z
-        if self.goal == "measurement" or self._profiled:
-            if not valid.all():
-                return z
-            offset = self.utility.b_reg
-            if self.goal == "measurement":
-                counts = self.s + self.b + offset
-                n = s[rows] + b[rows] + offset
-                z[rows] = 1 / replica_precisions(self._derivatives(), s[rows], n, counts)
-            else:
-                z[rows] = replica_values(self._counts(noise=noise), s[rows], b[rows], offset)
+        if self.goal == "measurement":
+            share = (s + b + offset) / (self.s + self.b + offset)
+            z[rows] = 1 / np.sqrt(2 * np.maximum(self._derivatives().replicas(s, share).profile().objective, 0.0))
+        elif profiled:
+            counts = self._counts(noise=noise)
+            fitted = counts.replicas(s, b + offset).profile(counts.lowest().theta)
+            z[rows] = np.sqrt(2 * np.maximum(fitted.objective, 0.0))
         else:
-            z[rows] = self.utility.from_objective(self.utility.objective(s[rows], b[rows]).sum(axis=1))
+            z[rows] = self.utility.from_objective(self.utility.objective(s, b).sum(axis=1))
         return z
 
     @property
     def _profiled(self) -> bool:
-        return is_profiled(self.utility, self.shifts, self.mc_statistics, self.correlated)
+        return self.shifts is not None or self.mc_statistics or is_uncertain(self.utility, correlated=self.correlated)
 
     def to_hist(self) -> Any:
         """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
@@ -612,39 +547,28 @@ def valid_objective(utility: Utility, s: Array, b: Array) -> Array:
     return F
 
 
-def fill(ranking: Ranking, process: AnyArray | None, edges: Array, **options: Any) -> Categories:
-    """Sum up what each category keeps of ranked events, whose processes are in the order of the input."""
-    bounds = events_above(ranking, edges)
-    n = edges.size - 1
-    processes = number_processes(ranking.signal, None if process is None else process[ranking.order])
-    kept = slice(0, bounds[-1])
-    category = np.repeat(np.arange(n)[::-1], np.diff(bounds))
-    by_process = process_yields(category, n, ranking.weight[kept], processes._replace(codes=processes.codes[kept]))
-    return _filled(by_process, edges, _Events(ranking, process), **options)
+def is_uncertain(utility: Utility, *, correlated: bool) -> bool:
+    """Whether a utility has an uncertainty that moves all categories together, so that they must be profiled."""
+    return correlated and isinstance(utility, GaussianBackground | RelativeBackground)
 
 
-def fill_files(files: ScoredFiles, edges: Array, **options: Any) -> Categories:
-    """Sum up what each category keeps of events in files."""
-    return _filled(files.by_process(edges), edges, None, **options)
-
-
-def _filled(
-    by_process: Mapping[str, ProcessYields],
+def fill(
+    source: RankedEvents | ScoredFiles,
     edges: Array,
-    events: _Events | None,
     *,
-    moved: Moved | None = None,
     said: tuple[str, ...] = (),
     **options: Any,
 ) -> Categories:
+    """Sum up what each category keeps; `said` are further notes, which are also warnings."""
+    by_process = source.by_process(edges)
     notes = _notes(edges, *(class_sums(by_process, signal=signal) for signal in (True, False)))
     for note in (*notes, *said):
-        warnings.warn(note, SmallSampleWarning, stacklevel=4)
+        warnings.warn(note, SmallSampleWarning, stacklevel=3)
     shifts = options.get("shifts")
     odd = () if shifts is None else shifts.notes()
     found = Categories(edges, by_process, notes=(*notes, *said, *odd), **options)
-    object.__setattr__(found, "_events", events)  # no parameters of a frozen dataclass
-    object.__setattr__(found, "_moved", moved)
+    # No parameters of a frozen dataclass.
+    object.__setattr__(found, "_events", source if isinstance(source, RankedEvents) else None)
     object.__setattr__(found, "notes", (*found.notes, *found._noise_of_variations()))
     return found
 

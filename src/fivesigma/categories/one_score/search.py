@@ -1,22 +1,23 @@
-"""Choosing categories: the intervals of one score that together have the largest significance."""
+"""Choosing categories: the intervals of one score, or of several channels, with the largest significance together."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.floors import Floors
+from fivesigma.categories.class_ratios import fit_ratio
+from fivesigma.categories.floors import Floors, check_number
 from fivesigma.categories.one_score.dual import Optimum, search
 from fivesigma.categories.one_score.exact import (
     MAX_EDGES,
-    Grid,
+    average_yields,
     best_edges,
     best_totals,
     candidate_cuts,
@@ -24,31 +25,28 @@ from fivesigma.categories.one_score.exact import (
     edges_at,
     from_zero,
     grid_of,
+    model_yields,
 )
 from fivesigma.categories.one_score.profiled_cells import (
     MAX_EDGES_PROFILED,
     Cells,
-    is_profiled,
+    join_cells,
     make_cells,
-    merged,
-    moved_background,
+    merge_cells,
 )
-from fivesigma.categories.one_score.result import Categories, CategoriesInterval, fill, fill_files
-from fivesigma.categories.one_score.smooth import averaged, modelled
-from fivesigma.categories.ratios import fit_ratio
+from fivesigma.categories.one_score.result import Categories, CategoriesInterval, RankedEvents, fill, is_uncertain
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.cut.binned import BinnedRanking
-from fivesigma.cut.ranking import Cuts, Ranking, rank_events
+from fivesigma.cut.ranking import Cuts
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.measurement import uncertainty_of
-from fivesigma.likelihood.profile import root_of
-from fivesigma.likelihood.shifts import Systematics, YieldShifts, check_shifts, yield_shifts
-from fivesigma.likelihood.terms import OwnUncertainty
+from fivesigma.likelihood.profile import OwnUncertainty, root_of, uncertainty_of
+from fivesigma.likelihood.shifts import Systematics, YieldShifts, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, SOverRootSB, Utility, resolve_utility
+from fivesigma.yields import ProcessYields
 
-__all__ = ["Categories", "CategoriesInterval", "categorise"]
+__all__ = ["Categories", "CategoriesInterval", "categorise", "categorise_channels"]
 
 RULES = ("model", "peak")
 GOALS = ("discovery", "measurement")
@@ -57,6 +55,7 @@ MAX_AUTO = 20  # categories beyond which "auto" does not look
 AUTO_REPLICAS = 100
 CANDIDATES = 64  # partitions met during the search that the events judge
 DISAGREE, LITTLE = 0.15, 0.1  # relative and absolute difference between modelled and real yields that is said
+_NOTHING = "(nothing)"  # a process without events, and a systematic that moves none
 
 
 def categorise(  # noqa: PLR0917 - the limits may be given in order, as documented
@@ -177,16 +176,16 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
     if systematics is None and free:
         raise InputError(f"free names {free[0]!r}, and there are no systematics")
-    uncertain = is_profiled(utility, None, systematics is not None, correlated)
+    uncertain = systematics is not None or is_uncertain(utility, correlated=correlated)
     if uncertain or mc_statistics or goal == "measurement":
         OwnUncertainty.of(utility)
     if min_effective is None:
         min_effective = MIN_EFFECTIVE_UNCERTAIN if uncertain else MIN_EFFECTIVE
     floors = Floors.checked(min_background, min_effective, max_relative_mc_error, floor_processes)
-    most = _check_number(n_categories)
+    most = MAX_AUTO if n_categories == "auto" else check_number(n_categories, " or 'auto'")
     ranking: Cuts
-    scored: ScoredEvents | None = None
-    fill_with: Callable[..., Categories]
+    events: RankedEvents | ScoredFiles
+    ratio = None
     if isinstance(score, ScoredFiles):
         beside = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
         beside["processes"] = processes
@@ -195,9 +194,8 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             if name in whole:
                 raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
             raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
-        ranking, fill_with = BinnedRanking(score).cuts(), partial(fill_files, score)
+        ranking, events = BinnedRanking(score).cuts(), score
     else:
-        ratio = None
         if not isinstance(score, ScoredEvents) and np.ndim(score) == 2:
             ratio = fit_ratio(score, y, sample_weight, process, processes, pos_label, calibrate=calibrate)
             score, systematics = ratio.of(score), ratio.of_systematics(systematics)
@@ -205,15 +203,15 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             raise InputError("processes names columns of class probabilities, and these scores are one per event")
         scored = as_scored(score, y, sample_weight, process, pos_label)
         floors.check_processes(scored.arrays()[1], scored.process)
-        ranking = rank_events(*scored.arrays())
-        fill_with = partial(fill, ranking, scored.process, ratio=ratio)
+        events = RankedEvents.of(scored)
+        ranking = events.ranking
     cuts = candidate_cuts(ranking, MAX_EDGES_PROFILED if uncertain else MAX_EDGES)
     grid = grid_of(ranking, cuts)
-    if scored is not None and isinstance(ranking, Ranking):
-        grid = _with_floor(grid, floors.counting(ranking, scored.process), cuts)
+    if isinstance(events, RankedEvents) and (counted := floors.counted(*events, cuts)) is not None:
+        grid = replace(grid, floor=counted[0], b2=counted[1])
     raw = grid
     if rule == "model":
-        grid = averaged(grid, goal) if uncertain else modelled(grid, ranking.variances(cuts)[0], ranking.last[cuts])
+        grid = average_yields(grid, goal) if uncertain else model_yields(grid, ranking.last[cuts])
     sums: Utility = SOverRootSB(utility.b_reg) if goal == "measurement" else utility
     plain = AMS2(utility.b_reg) if uncertain else sums
     best = best_totals(grid, plain, floors, min(most, cuts.size))
@@ -226,7 +224,9 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             f"{ranking.effective_background:.3g}); ask for fewer categories or lower the floors"
         )
     filled = partial(
-        fill_with,
+        fill,
+        events,
+        ratio=ratio,
         utility=utility,
         rule=rule,
         floors=floors,
@@ -237,17 +237,16 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     )
     if uncertain:
         shifts = None
-        if systematics is not None and scored is not None:
+        if systematics is not None:
             shifts = yield_shifts(edges_at(ranking, cuts), scored, systematics=systematics, free=free)
-            check_shifts(shifts.up, shifts.yields(signal=False), shifts.background_shifts())
+            shifts.check()
         cells = make_cells(grid, shifts, floors, utility, goal)
         real = None if rule == "peak" else make_cells(raw, shifts, floors, utility, goal)
+        channel = _Channel(ranking, cuts, shifts)
         if n_categories == "auto":
-            trial = partial(
-                _with_systematics, partial(filled, mc_statistics=False), ranking, cuts, cells, real, goal, shifts
-            )
+            trial = partial(channel.categories, partial(filled, mc_statistics=False), cells, real, goal)
             most = _within_error_of_best(trial, feasible, random_state)
-        return _with_systematics(filled, ranking, cuts, cells, real, goal, shifts, most)
+        return channel.categories(filled, cells, real, goal, most)
     if n_categories == "auto":
         trials = [best_edges(grid, sums, floors, best, k) for k in range(1, feasible + 1)]
         chosen = worthwhile(ranking, cuts, trials, sums, random_state)
@@ -258,39 +257,30 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     return filled(edges_at(ranking, cuts[chosen - 1]), bound=bound, gap=0.0)
 
 
-def _with_floor(grid: Grid, counting: Ranking | None, cuts: IntArray) -> Grid:
-    """Floors on some processes alone; F is as before."""
-    if counting is None:
-        return grid
-    weight = np.where(counting.signal, 0.0, counting.weight)
-    b, b2 = (np.append(0.0, np.cumsum(w)[counting.last[cuts]]) for w in (weight, np.square(weight)))
-    return replace(grid, b2=b2, floor=b)
+class _Channel(NamedTuple):
+    """Ranked events, candidate cuts, and the shifts of the cells between them."""
 
+    ranking: Cuts
+    cuts: IntArray
+    shifts: YieldShifts | None
 
-def _with_systematics(  # noqa: PLR0917 - what `categorise` has made so far
-    filled: Callable[..., Categories],
-    ranking: Cuts,
-    cuts: IntArray,
-    cells: Cells,
-    real: Cells | None,
-    goal: str,
-    shifts: YieldShifts | None,
-    n_categories: int,
-) -> Categories:
-    """Choose the edges with the largest profiled F, by the modelled yields and by the events as they are."""
-    optimum = search(cells, n_categories)
-    chosen, said = (optimum, ()) if real is None else judge(optimum, cells, real)
-    edges = edges_at(ranking, cuts[chosen.edges - 1])
-    figure = uncertainty_of if goal == "measurement" else root_of
-    bound, value = figure(optimum.bound), figure(chosen.objective)
-    return filled(
-        edges,
-        shifts=None if shifts is None else merged(shifts, cuts.size - chosen.edges[::-1], edges),
-        moved=moved_background(cells, chosen.theta, ranking.thresholds(cuts)),
-        bound=bound,
-        gap=abs(bound - value),
-        said=said,
-    )
+    def fill(self, filled: Callable[..., Categories], places: IntArray, **options: Any) -> Categories:
+        """Categories with edges at some of the cuts."""
+        edges = edges_at(self.ranking, self.cuts[places - 1])
+        if self.shifts is not None:
+            options["shifts"] = merge_cells(self.shifts, self.cuts.size - places[::-1], edges)
+        return filled(edges, **options)
+
+    def categories(
+        self, filled: Callable[..., Categories], cells: Cells, real: Cells | None, goal: str, n_categories: int
+    ) -> Categories:
+        """Choose the edges with the largest profiled F, by the modelled yields and by the events as they are."""
+        optimum = search(cells, n_categories)
+        chosen, said = (optimum, ()) if real is None else judge(optimum, cells, real)
+        figure = uncertainty_of if goal == "measurement" else root_of
+        bound = figure(optimum.bound)
+        gap = abs(bound - figure(chosen.objective))
+        return self.fill(filled, chosen.edges, bound=bound, gap=gap, said=said)
 
 
 def judge(optimum: Optimum, cells: Cells, real: Cells) -> tuple[Optimum, tuple[str, ...]]:
@@ -300,11 +290,11 @@ def judge(optimum: Optimum, cells: Cells, real: Cells) -> tuple[Optimum, tuple[s
     """
     ordered = sorted(optimum.candidates, key=lambda edges: -optimum.candidates[edges])[:CANDIDATES]
     modelled_F = np.array([optimum.candidates[edges] for edges in ordered])
-    real_F = np.array([float(real.lowest(np.array(edges), optimum.theta).objective) for edges in ordered])
+    real_F = np.array([float(real.between(np.array(edges)).lowest(optimum.theta).objective) for edges in ordered])
     best = int(np.minimum(modelled_F, real_F).argmax())
     edges = np.array(ordered[best])
     if best:
-        again = cells.lowest(edges)
+        again = cells.between(edges).lowest()
         optimum = optimum._replace(edges=edges, objective=float(again.objective), theta=again.theta)
     promised, there = (float(np.sqrt(2 * max(F[best], 0.0))) for F in (modelled_F, real_F))
     if promised - there <= max(DISAGREE * promised, LITTLE):
@@ -314,15 +304,6 @@ def judge(optimum: Optimum, cells: Cells, real: Cells) -> tuple[Optimum, tuple[s
         f"{there:.3g} (root of 2 F, without the statistics of the simulation): try another number of categories"
     )
     return optimum, (note,)
-
-
-def _check_number(n_categories: int | str) -> int:
-    """Most categories to look at."""
-    if n_categories == "auto":
-        return MAX_AUTO
-    if isinstance(n_categories, bool) or not isinstance(n_categories, int | np.integer) or n_categories < 1:
-        raise InputError(f"n_categories must be a number from 1 or 'auto', got {n_categories!r}")
-    return int(n_categories)
 
 
 def worthwhile(ranking: Cuts, cuts: IntArray, trials: list[IntArray], utility: Utility, random_state: int) -> IntArray:
@@ -360,3 +341,80 @@ def _within_error_of_best(found: Callable[[int], Categories], feasible: int, ran
     losses = scatter[best] - scatter
     error = np.array([np.std(loss[np.isfinite(loss)]) if np.isfinite(loss).any() else 0.0 for loss in losses])
     return 1 + int(np.argmax(z[best] - z <= error))
+
+
+def categorise_channels(
+    channels: Mapping[str, tuple[ScoredEvents, Systematics]],
+    n_categories: int,
+    *,
+    shares: Sequence[int] | None = None,
+    goal: str = "discovery",
+    min_effective: float | None = None,
+    min_background: float = 0.0,
+) -> dict[str, Categories]:
+    """Find the categories of several channels with the best profiled value of all of them together.
+
+    A systematic of one name is one pull in all channels. Every channel has at least one category.
+
+    Parameters
+    ----------
+    channels : mapping of str to (ScoredEvents, systematics)
+        Events with processes, and their systematics as in `categorise`.
+    n_categories : int
+        In all channels together.
+    shares : sequence of int, optional
+        Categories of each channel; by default as many as each is worth.
+    goal, min_effective, min_background
+        As in `categorise`.
+
+    Returns
+    -------
+    dict of str to Categories
+        Quoted channel by channel, with the statistics of the simulation.
+    """
+    floors = Floors.checked(min_background, MIN_EFFECTIVE_UNCERTAIN if min_effective is None else min_effective)
+    events, own = {}, {}
+    for name, (scored, systematics) in channels.items():
+        events[name] = RankedEvents.of(scored)
+        ranking = events[name].ranking
+        cuts = candidate_cuts(ranking, MAX_EDGES_PROFILED // len(channels))
+        shifts = yield_shifts(edges_at(ranking, cuts), scored, systematics=systematics)
+        shifts.check()
+        own[name] = _Channel(ranking, cuts, shifts)
+    raw = {name: grid_of(ranking, cuts) for name, (ranking, cuts, _) in own.items()}
+    padded = _align({name: shifts for name, (_, _, shifts) in own.items() if shifts is not None})
+    by_events, by_model = (
+        [make_cells(change(raw[name]), padded[name], floors, AMS2(), goal) for name in channels]
+        for change in (replace, average_yields)
+    )
+    cells, real = join_cells(by_model, shares=shares), join_cells(by_events, shares=shares)
+    found = search(cells, n_categories)
+    numbers = [part.size for part in cells.split(found.edges)]
+    if min(numbers) == 0:  # a channel that is worth nothing has one category all the same
+        numbers = [max(number, 1) for number in numbers]
+        numbers[int(np.argmax(numbers))] -= sum(numbers) - n_categories
+        cells, real = join_cells(by_model, shares=numbers), join_cells(by_events, shares=numbers)
+        found = search(cells, n_categories)
+    chosen, said = judge(found, cells, real)
+    options: dict[str, Any] = {"utility": AMS2(), "rule": "model", "floors": floors, "goal": goal, "said": said}
+    options |= {"held_out": False, "correlated": True, "mc_statistics": True}
+    return {
+        name: own[name].fill(partial(fill, events[name], **options), places)
+        for name, places in zip(channels, cells.split(chosen.edges), strict=True)
+    }
+
+
+def _align(channels: Mapping[str, YieldShifts]) -> dict[str, YieldShifts]:
+    """The same systematics in the same order in all channels, and at least one; some move nothing."""
+    names = list(dict.fromkeys(name for shifts in channels.values() for name in shifts.up)) or [_NOTHING]
+    free = {name for shifts in channels.values() for name in shifts.free}
+    scales = {name for shifts in channels.values() for name, processes in shifts.free.items() if processes}
+    out = {}
+    for channel, shifts in channels.items():
+        zeros = np.zeros(shifts.edges.size - 1)
+        nominal = {**shifts.nominal, _NOTHING: ProcessYields(False, zeros, zeros, zeros.astype(int))}
+        unmoved = {process: rows.sum_of_weights for process, rows in nominal.items()}
+        up, down = ({name: {**unmoved, **side.get(name, {})} for name in names} for side in (shifts.up, shifts.down))
+        by = {name: shifts.free.get(name) or ((_NOTHING,) if name in scales else ()) for name in names if name in free}
+        out[channel] = YieldShifts(shifts.edges, nominal, up, down, by)
+    return out

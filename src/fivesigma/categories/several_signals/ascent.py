@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, IntArray
+from fivesigma.categories.class_sample import Points, added_rows
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.ratios.cells import Points
-from fivesigma.categories.ratios.class_sample import added_rows
 from fivesigma.categories.several_signals.goal import Goal
 
 STEPS = (1.0, 0.5, 0.25, 0.1)

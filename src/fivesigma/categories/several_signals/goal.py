@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fivesigma._types import Array
+from fivesigma.categories.class_sample import Roles
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.ratios.class_sample import Roles
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.significance import AMS2, Utility
 

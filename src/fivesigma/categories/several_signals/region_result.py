@@ -8,16 +8,23 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.ndimage import distance_transform_edt
 
-from fivesigma._tools.drawing import Label
+from fivesigma._tools.drawing import Label, axes_or_current, draw_label
+from fivesigma._tools.extras import need
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.ratios.class_sample import ClassSample, added, check_sample, check_scores
+from fivesigma.categories.class_sample import ClassSample, added, check_sample, check_scores
 from fivesigma.categories.several_signals.goal import Goal, Settings
-from fivesigma.categories.several_signals.region_rules import Rule
+from fivesigma.categories.several_signals.region_rules import Category, Rule
 from fivesigma.categories.workspace import histogram_of, to_pyhf
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.yields import Processes, ProcessYields, process_yields
+
+_POINTS = 400
+_RANGE = 8.0  # of the logarithms, to both sides, if no events say otherwise
+_DISCARDED = "#f2f2f2"
+_BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue, as the eye sees them
 
 
 class Bound(NamedTuple):
@@ -160,7 +167,7 @@ class ScoreCategories:
         int array of shape (n_events,)
             From 0 to ``len(self) - 1``, or -1 for a discarded event.
         """
-        return self.region_rule.assign(check_scores(scores, len(self.processes)))
+        return self.region_rule.assign(check_scores(scores, len(self.processes))).astype(np.intp)
 
     def evaluate(
         self,
@@ -201,11 +208,61 @@ class ScoreCategories:
         scores: ArrayLike | None = None,
         **label: Unpack[Label],
     ) -> Any:
-        """Draw the regions in two ratios of probabilities; see `region_figure.draw`."""
-        from fivesigma.categories.several_signals.region_figure import draw
+        """Draw the category of every point of log(p_1 / p_b) and log(p_2 / p_b), p_b being all background.
 
-        given = None if scores is None else check_scores(scores, len(self.processes))
-        return draw(self, ax, axes, given, **label)
+        Every region has the number of its category where most of it lies. Further signals have the probability of the
+        background, divided by 1,000; several background columns have equal parts of it.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; the current axes if not given.
+        axes : (str, str), optional
+            The two signals; by default the first ones.
+        scores : array-like of shape (n_events, n_columns), optional
+            Events whose range the figure has.
+        **label
+            As in `Categories.plot`.
+        """
+        pyplot = need("matplotlib.pyplot")
+        colours = need("matplotlib.colors")
+        if len(self.signals) < 2:
+            raise InputError("there is one signal only; a figure of regions needs the ratios of two")
+        x, y = axes if axes is not None else self.signals[:2]
+        for name in (x, y):
+            if name not in self.signals:
+                raise InputError(f"no signal is called {name!r}{did_you_mean(name, self.signals)}")
+        columns = self.processes
+        backgrounds = [i for i, name in enumerate(columns) if name not in self.signals]
+        at_x, at_y = columns.index(x), columns.index(y)
+        spans = [(-_RANGE, _RANGE)] * 2
+        if scores is not None:
+            given = check_scores(scores, len(self.processes))
+            with np.errstate(divide="ignore"):
+                logs = np.log(given[:, [at_x, at_y]]) - np.log(given[:, backgrounds].sum(axis=1, keepdims=True))
+            spans = [tuple(np.quantile(column[np.isfinite(column)], (0.001, 0.999))) for column in logs.T]
+        grid_x, grid_y = np.meshgrid(*(np.linspace(*span, _POINTS) for span in spans))
+        p = np.full((grid_x.size, len(columns)), 1e-3)
+        p[:, backgrounds] = 1.0 / len(backgrounds)
+        p[:, at_x], p[:, at_y] = np.exp(grid_x.ravel()), np.exp(grid_y.ravel())
+        category = self.assign(p / p.sum(axis=1, keepdims=True)).reshape(grid_x.shape)
+        palette = pyplot.get_cmap("viridis")(np.linspace(0.15, 1.0, len(self)))
+        cmap = colours.ListedColormap([colours.to_rgba(_DISCARDED), *palette])
+        ax = axes_or_current(ax)
+        ax.pcolormesh(grid_x, grid_y, category, cmap=cmap, vmin=-1.5, vmax=len(self) - 0.5, rasterized=True)
+        for k in range(-1, len(self)):
+            inside = category == k
+            if inside.sum() > 0.002 * inside.size:
+                where = _middle(inside)
+                number = "discarded" if k < 0 else str(k)
+                colour = "black" if k < 0 or palette[k, :3] @ _BRIGHTNESS > 0.45 else "white"
+                ax.text(grid_x[where], grid_y[where], number, color=colour, ha="center", va="center", fontsize="small")
+        ax.set_xlabel(f"log(p({x}) / p(background))")
+        ax.set_ylabel(f"log(p({y}) / p(background))")
+        title = f"{len(self)} categories, {self.settings.goal.name} goal {self.value:.3f}"
+        ax.set_title(title, pad=2 * ax.title.get_size() if label else None)
+        draw_label(ax, **label)
+        return ax
 
     def to_hist(self) -> Any:
         """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
@@ -214,6 +271,13 @@ class ScoreCategories:
     def to_pyhf(self, **options: Any) -> dict[str, Any]:
         """Describe the categories as a HistFactory workspace with one strength per signal; see `fivesigma.to_pyhf`."""
         return to_pyhf(self, **options)
+
+
+def _middle(inside: Any) -> tuple[int, int]:
+    """A point well inside a region: the one that is farthest from its border and from that of the figure."""
+    depth = distance_transform_edt(np.pad(inside, 1))[1:-1, 1:-1]
+    row, column = divmod(int(depth.argmax()), inside.shape[1])
+    return row, column
 
 
 def _factors(sample: ClassSample, yields: Mapping[str, float]) -> Array:
@@ -237,17 +301,17 @@ def _objective(goal: Goal, yields: Array) -> Array:
     return total
 
 
-def goal_of(sample: ClassSample, category: IntArray, n_categories: int, goal: Goal) -> float:
+def goal_of(sample: ClassSample, category: Category, n_categories: int, goal: Goal) -> float:
     """Goal of events in categories."""
     n_classes = sample.n_signals + 1
-    index = (category + 1) * n_classes + sample.classes
+    index = (category.astype(np.intp) + 1) * n_classes + sample.classes
     yields = added(index, sample.weight, (n_categories + 1) * n_classes).reshape(-1, n_classes)[1:]
     return float(goal.value(_objective(goal, yields)))
 
 
 def filled(
     sample: ClassSample,
-    category: IntArray,
+    category: Category,
     rule: Rule,
     settings: Settings,
     *,
@@ -258,7 +322,9 @@ def filled(
     """Sum up what each category keeps."""
     n, n_signals = len(rule), sample.n_signals
     is_signal = np.arange(len(sample.names)) < n_signals
-    rows = process_yields(category, n, sample.weight, Processes(sample.names, is_signal, sample.process))
+    rows = process_yields(
+        category.astype(np.intp), n, sample.weight, Processes(sample.names, is_signal, sample.process)
+    )
     first = np.array([row.sum_of_weights for row in rows.values()])
     second = np.array([row.sum_of_squares for row in rows.values()])
     yields = np.concatenate([first[:n_signals], first[n_signals:].sum(axis=0, keepdims=True)]).T

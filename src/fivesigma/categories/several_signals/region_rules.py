@@ -7,7 +7,7 @@ on all that is background.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fivesigma._types import Array, IntArray
+from fivesigma.categories.class_ratios import Ratios
+from fivesigma.categories.class_sample import CHUNK, ClassSample, added, densities
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import MAX_EDGES, Grid, best_edges, best_totals, candidate_cuts
-from fivesigma.categories.ratios.calibration import Ratios
-from fivesigma.categories.ratios.cells import CHUNK, densities
-from fivesigma.categories.ratios.class_sample import ClassSample, added
 from fivesigma.categories.several_signals.ascent import assign
 from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.cut.ranking import rank_events
@@ -36,6 +35,11 @@ class SeenEvents(NamedTuple):
     column: IntArray  # (n_events,): the most probable class, of classes with equal shares
     probability: Array  # (n_events,): its probability
 
+    @classmethod
+    def of(cls, scores: Array, ratios: Array, prior: Array) -> SeenEvents:
+        """From class probabilities, calibrated ratios and the shares of the classes."""
+        return cls(densities(ratios), *most_probable(scores, prior))
+
 
 @dataclass(frozen=True)
 class LinearRule:
@@ -50,19 +54,19 @@ class LinearRule:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def assign(self, scores: Array) -> IntArray:
+    def assign(self, scores: Array) -> Category:
         """Category of each event, -1 if it is discarded."""
-        return np.concatenate([self._assign(densities(self.ratios.of(scores[part]))) for part in _chunks(len(scores))])
+        return self._by_chunks(scores, lambda part: densities(self.ratios.of(part)))
 
     def assign_seen(self, events: SeenEvents) -> Category:
         """The same, of events whose densities are known."""
-        out = np.empty(len(events.density), dtype=np.int16)
-        for part in _chunks(out.size):
-            out[part] = self._assign(events.density[part])
-        return out
+        return self._by_chunks(events.density, lambda part: part)
 
-    def _assign(self, density: Array) -> IntArray:
-        return assign(density, self.rows, discard=self.discard)
+    def _by_chunks(self, values: Array, density_of: Callable[[Array], Array]) -> Category:
+        out = np.empty(len(values), dtype=np.int16)
+        for part in _chunks(out.size):
+            out[part] = assign(density_of(values[part]), self.rows, discard=self.discard)
+        return out
 
 
 def most_probable(scores: Array, prior: Array) -> tuple[IntArray, Array]:
@@ -90,16 +94,16 @@ class ArgmaxRule:
     def __len__(self) -> int:
         return sum(edges.size for edges in self.edges) + self.rest
 
-    def assign(self, scores: Array) -> IntArray:
+    def assign(self, scores: Array) -> Category:
         """Category of each event, -1 if it is discarded."""
         return self._assign(*most_probable(scores, self.prior))
 
     def assign_seen(self, events: SeenEvents) -> Category:
         """The same, of events whose most probable class is known."""
-        return self._assign(events.column, events.probability).astype(np.int16)
+        return self._assign(events.column, events.probability)
 
-    def _assign(self, largest: IntArray, probability: Array) -> IntArray:
-        category = np.full(largest.size, len(self) - 1 if self.rest else -1, dtype=np.intp)
+    def _assign(self, largest: IntArray, probability: Array) -> Category:
+        category = np.full(largest.size, len(self) - 1 if self.rest else -1, dtype=np.int16)
         first = 0
         for column, edges in zip(self.signals, self.edges, strict=True):
             members = np.flatnonzero(largest == column)

@@ -14,8 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import AnyArray, Array, IntArray
-from fivesigma.categories.ratios.cells import CHUNK, cells_of, means, sums
-from fivesigma.categories.ratios.class_sample import ClassSample, Roles, check_sample, check_scores
+from fivesigma.categories.class_sample import (
+    CHUNK,
+    ClassSample,
+    Roles,
+    cells_of,
+    check_sample,
+    check_scores,
+    means,
+    sums,
+)
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.likelihood.shifts import Systematics, Varied, with_variations
 from fivesigma.yields import split_labels
