@@ -31,7 +31,7 @@ from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.higgsml.data import ChallengeEvents, list_sets
 from fivesigma.higgsml.features import MOMENTA
 from fivesigma.higgsml.submission import write_submission
-from fivesigma.learners import default_regressor
+from fivesigma.learners.libraries import default_regressor
 from fivesigma.significance import AMS2
 from fivesigma.yields import rescale, signal_and_background
 
