@@ -43,7 +43,8 @@ from fivesigma import scan
 from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets import Events, make_htautau
-from fivesigma.learners import Binding, bind_grower
+from fivesigma.learners.libraries import bind_grower
+from fivesigma.learners.protocols import Binding
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 RESULTS = Path(__file__).parent / "focus.json"
@@ -132,12 +133,12 @@ def grow(library: str, problem: Problem, focus: Focus | None, seed: int) -> tupl
     for n in range(1, max(looks) + 1):
         start = time.process_time()
         if focus is not None and n > focus.start and (n - 1 - focus.start) % EVERY == 0:
-            found = scan(grower.score_held_out()[: held.size], held_out.is_signal, held_out.weight, utility=UTILITY)
-            grower.set_weights(weight * focus.factors(grower.score_train(), classes, weight, found.fraction))
+            found = scan(grower.score()[: held.size], held_out.is_signal, held_out.weight, utility=UTILITY)
+            grower.set_weights(weight * focus.factors(grower.score(held_out=False), classes, weight, found.fraction))
         grower.grow()
         spent += time.process_time() - start
         if n in looks:
-            scores[n], seconds[n] = grower.score_held_out()[held.size :], spent
+            scores[n], seconds[n] = grower.score()[held.size :], spent
     return scores, seconds
 
 

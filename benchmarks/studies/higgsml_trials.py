@@ -37,7 +37,7 @@ from fivesigma.datasets import Events
 from fivesigma.higgsml import engineer, load
 from fivesigma.higgsml.data import FEATURES
 from fivesigma.higgsml.features import ALL_SETS, MOMENTA
-from fivesigma.learners import default_regressor
+from fivesigma.learners.libraries import default_regressor
 
 RESULTS = Path(__file__).parent / "higgsml_trials.json"
 BASE, TREE, GROUPED, PROCESS = "net", "trees", "4 groups of weight beside", "Process"

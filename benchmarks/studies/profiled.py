@@ -46,7 +46,7 @@ from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.errors import SmallSampleWarning
-from fivesigma.estimators.held_out_bins import bin_edges
+from fivesigma.estimators.moved_events import bin_edges
 from fivesigma.likelihood.least_favourable import least_favourable, likelihood_ratio
 from fivesigma.likelihood.shifts import Systematics
 

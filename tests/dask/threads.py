@@ -17,7 +17,7 @@ from xgboost.tracker import RabitTracker
 from fivesigma.dask.group import Group
 from fivesigma.dask.worker import Job, Trained, train_share
 from fivesigma.datasets import EventStream
-from fivesigma.estimators.parallel import spread_seeds
+from fivesigma.estimators.running import spread_seeds
 from tests.dask.files import ALL_ROWS
 
 FIT: dict[str, Any] = {"n_trees": 20, "params": ALL_ROWS, "random_state": 3}

@@ -86,10 +86,10 @@ def test_a_chunk_without_signal_is_as_good_as_any(tmp_path: Path) -> None:
     kinds = {tuple(np.unique(chunk.events.y)) for chunk in stream}
     assert ("b",) in kinds
     assert stream.classes == ("b", "s")
-    read = read_stream(stream, 0.25, 0, pos_label=None, negative="error")
-    np.testing.assert_array_equal(read.sample.signal, ordered.is_signal)
-    list(read.table.chunks())
-    assert read.table.digest(read.sample) == events_digest(load_events(path))
+    sample, _ = read_stream(stream, 0.25, 0, pos_label=None, negative="error")
+    np.testing.assert_array_equal(sample.signal, ordered.is_signal)
+    list(sample.X.chunks())
+    assert sample.X.digest(sample) == events_digest(load_events(path))
 
 
 def test_the_split_is_a_hash_of_seed_file_and_row(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_the_split_is_a_hash_of_seed_file_and_row(tmp_path: Path) -> None:
     assert (held <= held_out_rows(3, 1, rows, 0.5)).all()
     path = _files(tmp_path)
     splits = [
-        read_stream(EventStream(path, rows=n, cut=cut), 0.25, 7, pos_label=None, negative="error").splits[0][1]
+        read_stream(EventStream(path, rows=n, cut=cut), 0.25, 7, pos_label=None, negative="error")[1][0][1]
         for n, cut in ((100, None), (10_000, None), (333, "Weight > 0"))
     ]
     np.testing.assert_array_equal(splits[0], splits[1])

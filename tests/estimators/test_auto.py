@@ -17,12 +17,13 @@ from fivesigma.blend import Blend
 from fivesigma.datasets import from_arrays
 from fivesigma.errors import InputError
 from fivesigma.estimators import auto, blended, member_fits
+from fivesigma.estimators.auto import PlainSearch, find_tree_count
 from fivesigma.estimators.blended import WINDOW, Choice, choose_blend
-from fivesigma.estimators.parallel import spread_seeds
+from fivesigma.estimators.running import spread_seeds
 from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
-from fivesigma.learners import Binding, libraries
+from fivesigma.learners import libraries
+from fivesigma.learners.protocols import Binding
 from tests.estimators.blobs import YIELDS, make_blobs
 
 X, Y, W = make_blobs()

@@ -25,8 +25,9 @@ import fivesigma
 from fivesigma import AMS2, CascadeClassifier, CascadePool, DecomposedClassifier
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError
-from fivesigma.learners import default_regressor, libraries
-from fivesigma.learners.decomposition import fit_mean_weight
+from fivesigma.learners import libraries
+from fivesigma.learners.density_ratios import fit_mean_weight
+from fivesigma.learners.libraries import default_regressor
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, learners, scan
+from fivesigma import AMS2, AMS3, CascadeClassifier, FDivergence, GrownCascadeClassifier, scan
 from fivesigma._tools.extras import installed
 from fivesigma._types import IntArray
 from fivesigma.cascade.algorithm import Schedule
@@ -22,8 +22,8 @@ from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, bind_grower, check_library
-from fivesigma.learners.libraries import known_parameters
+from fivesigma.learners.libraries import LIBRARIES, bind_grower, check_library, known_parameters
+from fivesigma.learners.protocols import Binding
 from fivesigma.yields import learner_weights, rescale, signal_and_background
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
@@ -32,7 +32,7 @@ xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 
 X, Y, W = make_blobs()
-LIBRARIES = [name for name in learners.LIBRARIES if installed(name)]
+INSTALLED = [name for name in LIBRARIES if installed(name)]
 
 
 def grown(library: str = "xgboost", **options: Any) -> GrownCascadeClassifier:
@@ -45,7 +45,7 @@ def grown(library: str = "xgboost", **options: Any) -> GrownCascadeClassifier:
     return GrownCascadeClassifier(library, **settings | options)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", INSTALLED)
 @pytest.mark.parametrize(
     "options", [{}, {"update": "cross-fit"}, {"cascade": False, "cv": 4}, {"update_cut": "plateau"}, {"cv": 3}], ids=str
 )
@@ -55,7 +55,7 @@ def test_reaches_nearly_the_best_cut(library: str, options: dict[str, Any]) -> N
     assert 0.92 * best < model.significance(*make_blobs(40_000, seed=9)) < 1.03 * best
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", INSTALLED)
 def test_a_round_for_each_tree_and_u_follows_the_yields_of_the_round_before(library: str) -> None:
     history = grown(library, update_every=1).fit(X, Y, W).history_
     assert [r.index for r in history] == list(range(30))
@@ -69,7 +69,7 @@ def weights_at(rows: Any, u: float) -> Any:
     return sample.learner_weights(rows, Schedule(AMS2()).at(u))
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", INSTALLED)
 def test_constant_u_is_plain_training_tree_for_tree(library: str) -> None:
     split = (np.flatnonzero(np.arange(4000) % 4 < 2), np.flatnonzero(np.arange(4000) % 4 >= 2))
     more = (
@@ -115,12 +115,12 @@ def test_constant_u_is_plain_training_tree_for_tree(library: str) -> None:
 
 
 def _seed_of(model: GrownCascadeClassifier) -> int:
-    from fivesigma.estimators.parallel import spread_seeds
+    from fivesigma.estimators.running import spread_seeds
 
     return spread_seeds(model.random_state, 2)[1]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", INSTALLED)
 def test_weights_set_between_trees_change_the_trees(library: str) -> None:
     rows = np.arange(4000)
     binding = Binding(X, Y, rows, rows, 1, 1)
@@ -131,7 +131,7 @@ def test_weights_set_between_trees_change_the_trees(library: str) -> None:
         g.grow()
         g.set_weights(late)
         g.grow()
-    assert first.score_held_out().mean() > second.score_held_out().mean() + 0.005
+    assert first.score().mean() > second.score().mean() + 0.005
     # Even weights are not ignored.
     second.set_weights(np.ones(4000))
     second.grow()
@@ -139,10 +139,10 @@ def test_weights_set_between_trees_change_the_trees(library: str) -> None:
     for late in (heavy, light, light):
         third.set_weights(late)
         third.grow()
-    assert not np.allclose(second.score_held_out(), third.score_held_out())
+    assert not np.allclose(second.score(), third.score())
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", INSTALLED)
 def test_scores_of_the_cache_are_those_of_the_model(library: str) -> None:
     rows = np.arange(4000)
     g = bind_grower(library, {}, Binding(X, Y, rows[:3000], rows[3000:], 1, 1))
@@ -150,11 +150,11 @@ def test_scores_of_the_cache_are_those_of_the_model(library: str) -> None:
     for _ in range(5):
         g.grow()
     model = g.model(5)
-    assert np.allclose(g.score_held_out(), model.signal_probability(X[3000:]), atol=1e-6)
-    assert np.allclose(g.score_train(), model.signal_probability(X[:3000]), atol=1e-6)
+    assert np.allclose(g.score(), model.signal_probability(X[3000:]), atol=1e-6)
+    assert np.allclose(g.score(held_out=False), model.signal_probability(X[:3000]), atol=1e-6)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", INSTALLED)
 def test_same_seed_same_model_bit_for_bit(library: str) -> None:
     scores = [grown(library, n_jobs=2).fit(X, Y, W).predict_proba(X) for _ in range(2)]
     assert np.array_equal(scores[0], scores[1])
@@ -296,7 +296,7 @@ def test_functions_of_a_user_train_both_cascades() -> None:
         grown(utility=falling).fit(X, Y, W)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", INSTALLED)
 def test_refit_grows_one_booster_on_all_events_along_the_same_path(library: str) -> None:
     split, whole = grown(library, cv=3).fit(X, Y, W), grown(library, cv=3, refit=True).fit(X, Y, W)
     assert len(split.models_) == 3
@@ -318,14 +318,14 @@ def test_refit_gives_each_tree_the_class_weights_of_its_round() -> None:
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], booster.predict(matrix), rtol=1e-5)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", INSTALLED)
 def test_importance_belongs_to_the_feature_that_separates(library: str) -> None:
     importance = grown(library).fit(X, Y, W).feature_importances_
     assert importance.sum() == pytest.approx(1.0)
     assert importance[0] > 0.8
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", INSTALLED)
 def test_missing_values_and_frames(library: str) -> None:
     holes = X.copy()
     holes[::5, 1] = np.nan

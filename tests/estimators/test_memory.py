@@ -14,7 +14,7 @@ import pytest
 from fivesigma import GrownCascadeClassifier, load, save
 from fivesigma.datasets import Events, EventStream, load_events, make_htautau, write_events
 from fivesigma.errors import InputError
-from fivesigma.estimators.parallel import spread_seeds
+from fivesigma.estimators.running import spread_seeds
 from fivesigma.estimators.streamed import read_stream
 
 xgboost = pytest.importorskip("xgboost")
@@ -64,7 +64,7 @@ def test_the_model_is_that_of_all_in_memory(files: str, memory: str, more: dict[
     settings = {**SETTINGS, **more}
     streamed = GrownCascadeClassifier(memory=memory, **settings).fit(EventStream(files, rows=700))
     seed = spread_seeds(settings["random_state"], 2)[0]
-    splits = read_stream(EventStream(files), 0.25, seed, pos_label=None, negative="error").splits
+    _, splits = read_stream(EventStream(files), 0.25, seed, pos_label=None, negative="error")
     events = load_events(files)
     whole = GrownCascadeClassifier(cv=splits, **settings).fit(events)
     _same(streamed, whole)
@@ -232,7 +232,7 @@ def test_processes_in_root_files_and_chunks_of_one_class(tmp_path: Path, memory:
     stream = EventStream(paths, rows=200, cut="PRI_jet_num >= 1", **options)
     streamed = GrownCascadeClassifier(memory=memory, **SETTINGS).fit(stream)
     seed = spread_seeds(SETTINGS["random_state"], 2)[0]
-    splits = read_stream(stream, 0.25, seed, pos_label=None, negative="error").splits
+    _, splits = read_stream(stream, 0.25, seed, pos_label=None, negative="error")
     whole = GrownCascadeClassifier(cv=splits, **SETTINGS).fit(load_events(paths, cut="PRI_jet_num >= 1", **options))
     _same(streamed, whole)
 

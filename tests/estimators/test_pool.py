@@ -28,7 +28,7 @@ from fivesigma import AMS2, CascadeClassifier, CascadePool, GrownCascadeClassifi
 from fivesigma._types import Array
 from fivesigma.blend import Blend, quantiles
 from fivesigma.errors import InputError
-from fivesigma.estimators import callbacks
+from fivesigma.estimators import running
 from tests.estimators.blobs import YIELDS, make_blobs
 from tests.estimators.test_retrained import optimal_significance
 
@@ -328,7 +328,7 @@ def test_progress_tells_member_round_u_and_significance(
         assert (what, total) == ("pool", 20 + 1 + 1) if visible else what != "pool"
         yield lambda _, state: states.append(state)
 
-    monkeypatch.setattr(callbacks, "steps", record)
+    monkeypatch.setattr(running, "steps", record)
     model = few(verbose=1).fit(X, Y, W)
     last = model.history_[19]
     expected = f"grown-0  round {last.index}  u {last.u:.4f}  significance {last.significance:.3f}"

@@ -19,9 +19,8 @@ from fivesigma import Normalisation, ProfiledClassifier, ScoredEvents, Varied, c
 from fivesigma.datasets import from_arrays
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.estimators.held_out_bins import bin_edges
-from fivesigma.estimators.moved_events import FoldedEvents, SystematicsReader
-from fivesigma.estimators.varied import scored_variations
+from fivesigma.estimators.moved_events import FoldedEvents, SystematicsReader, bin_edges
+from fivesigma.estimators.significance_classifier import scored_variations
 from fivesigma.learners.density_ratios import ContrastTrainer
 
 Z = {"Z": Normalisation("Z", 0.1)}

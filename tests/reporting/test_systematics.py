@@ -13,8 +13,8 @@ import fivesigma
 from fivesigma import Normalisation, ProfiledClassifier
 from fivesigma.datasets import Events, from_arrays, make_htautau
 from fivesigma.errors import InputError
-from fivesigma.estimators.held_out_bins import bin_edges
-from fivesigma.estimators.varied import scored_variations
+from fivesigma.estimators.moved_events import bin_edges
+from fivesigma.estimators.significance_classifier import scored_variations
 from fivesigma.likelihood.shifts import Varied, with_variations
 
 

@@ -18,8 +18,7 @@ from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.estimators.make import MODELS, make_model
-from fivesigma.learners import check_library
-from fivesigma.learners.libraries import installed_library
+from fivesigma.learners.libraries import check_library, installed_library
 from fivesigma.likelihood.shifts import Normalisation
 from fivesigma.significance import AMS2
 

@@ -34,11 +34,9 @@ class OutputFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Refuse a folder, a place that is not there, and a file that is, unless --force was given."""
         path = Path(str(super().convert(value, param, ctx)))
-        if not path.parent.is_dir():
-            raise InputError(f"there is no folder {path.parent} to write {path.name} to")
+        refuse_special(path)
         if path.is_dir():
             raise InputError(f"{path} is a folder; name a file")
-        refuse_special(path)
         if path.exists() and not (ctx and ctx.meta[FORCE]):
             raise InputError(f"{path} is there already; choose another name or add --force")
         return path

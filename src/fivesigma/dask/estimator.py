@@ -17,10 +17,9 @@ from fivesigma.dask.watch import Member, find_workers
 from fivesigma.dask.worker import SAMPLE, Job
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError, SmallSampleWarning, is_number
-from fivesigma.estimators.callbacks import reporting, with_callbacks
 from fivesigma.estimators.grown import GrownCascadeClassifier as Ordinary
-from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import whole
+from fivesigma.estimators.running import reporting, spread_seeds, with_callbacks
 from fivesigma.significance import resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
 

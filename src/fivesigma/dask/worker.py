@@ -28,7 +28,7 @@ from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.split_steps import Growth, TuningEvents, Weigher
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import check_library
+from fivesigma.learners.libraries import check_library
 from fivesigma.learners.xgboost import cache_folder
 from fivesigma.significance import resolve_utility
 

@@ -10,23 +10,32 @@ import numpy as np
 from scipy.sparse import issparse
 
 from fivesigma._tools.extras import installed, need
-from fivesigma._tools.threads import threads_for
-from fivesigma._types import Array
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma._tools.progress import end_if_given_up
+from fivesigma._tools.threads import limit_threads, threads_for
+from fivesigma._types import Array, IntArray
+from fivesigma.cascade.rounds import History
+from fivesigma.errors import InputError
 from fivesigma.estimators.blended import BlendedClassifier, Choice, choose_blend, held_out_scores
 from fivesigma.estimators.decomposed import DecomposedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.member_fits import MemberFit, Task, fit_task, keep_fit, plan, run_fits
 from fivesigma.estimators.net_classifier import NetClassifier
-from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.retrained import CascadeClassifier
+from fivesigma.estimators.running import run_parallel, spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.estimators.split_steps import Splits, TuningEvents
+from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.estimators.tree_count import EVERY, PlainSearch, find_tree_count
-from fivesigma.learners import LIBRARIES, Binding, check_library, default_regressor
-from fivesigma.learners.libraries import HISTOGRAM, check_mapping, installed_library, make_classifier, tree_parameters
+from fivesigma.learners.libraries import (
+    HISTOGRAM,
+    LIBRARIES,
+    check_parameters,
+    default_regressor,
+    installed_library,
+    make_like_grown,
+    tree_parameters,
+)
+from fivesigma.learners.protocols import Binding
 from fivesigma.store.checkpoint import Checkpoint
 
 PLAIN, CASCADE, DECOMPOSED, NET = "plain", "cascade", "decomposed", "net"
@@ -57,10 +66,8 @@ class AutoClassifier(BlendedClassifier):
 
     Parameters
     ----------
-    utility : str or Utility, default="ams2"
-        What to maximise.
-    b_reg : float, optional
-        Constant added to b, if `utility` is a name.
+    utility, b_reg, pos_label, negative_weights, verbose, random_state, n_jobs
+        As in `CascadeClassifier`.
     cv : int, float, splitter or iterable, default=5
         Folds, the same for all members.
     by : str, optional
@@ -84,18 +91,8 @@ class AutoClassifier(BlendedClassifier):
         Further parameters of the library's trees, such as ``{"min_child_weight": 5}``.
     cut : {"model", "plateau", "peak", "smooth"} or float, default="model"
         Cut of `predict`, tuned on held-out events.
-    pos_label : label, optional
-        The signal. By default the larger number, or the signal of a known pair such as s/b.
-    negative_weights : {"error", "zero", "abs"}, default="error"
-        What learners see of negative weights; s and b always keep the sign.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
     checkpoint : path, optional
         Folder to which each finished fit is written; the same call resumes from there.
-    random_state : int, RandomState or None, default=None
-        Seed of splits and members.
-    n_jobs : int, optional
-        Cores to use: one by default, -1 for all.
 
     Attributes
     ----------
@@ -108,22 +105,8 @@ class AutoClassifier(BlendedClassifier):
         Trees of a plain and of a decomposed model.
     members_ : list of (str, estimator)
         Trained members of the blend, each once for each fold; their own cuts are not tuned.
-    blend_ : Blend
-        How their scores are averaged.
-    held_out_score_ : array of shape (n_events,)
-        Blended score of each event by models that were not fitted on it; NaN for events that were never held out.
-        Members, weights and cut were chosen on these events, so that their significance is a little too high: by up to
-        13 % with random labels and few events. Quote that of other events.
-    held_out_scores_ : dict of str to array of shape (n_events,)
-        The same for each member of the blend alone.
-    member_significance_ : dict of str to float
-        Significance of each of them on these events at its own best cut.
-    history_ : History
-        Rounds of all fits that were kept.
-    cut_, selected_fraction_ : float
-        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it was tuned to select.
-    classes_ : array of shape (2,)
-        (background, signal).
+    blend_, member_significance_, held_out_score_, held_out_scores_, history_, cut_, selected_fraction_, classes_
+        As in `CascadePool`, of the members of the blend.
 
     Examples
     --------
@@ -161,13 +144,15 @@ class AutoClassifier(BlendedClassifier):
         if self.cut == "zero":
             raise InputError("cut='zero' is the sign of a margin, and a blend of ranks has none: use another cut")
         library = installed_library() if self.library == "auto" else self.library
-        params = _checked_params(library, tree_parameters(self))
-        params = {**BINS.get(library, {}), **params}
+        params = {**BINS.get(library, {}), **check_parameters(library, tree_parameters(self))}
         split_seed, root = spread_seeds(self.random_state, 2)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
         more = MORE_TREES if self.by is None and len(splits) > 1 else 1.0
         first = plan([PLAIN], lambda _: splits[:1], root)[0]
-        self.n_trees_, ready = self._count_trees(sample, first, library, params, more=more, checkpoint=checkpoint)
+        if self.n_trees is None:
+            self.n_trees_, ready = count_trees(self, sample, first, library, params, checkpoint=checkpoint, more=more)
+        else:
+            self.n_trees_, ready = int(self.n_trees), {}
         members = _members(library, params, self.n_trees_, round(self.n_trees_ / more), plain_only=self.fast)
         if not self.fast and self._takes_net(sample):
             net = make_net(min(train.size for train, _ in splits), sample.feature_names)
@@ -180,42 +165,6 @@ class AutoClassifier(BlendedClassifier):
         self._blend_members(sample, [fit for fit in fits if fit.task.name in choice.members])
         score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
         return score
-
-    def _count_trees(
-        self,
-        sample: TrainingSample,
-        first: Task,
-        library: str,
-        params: dict[str, Any],
-        *,
-        more: float,
-        checkpoint: Checkpoint | None,
-    ) -> tuple[int, dict[str, MemberFit]]:
-        """Take the number of trees as given, as an interrupted run found it, or as held-out events advise.
-
-        A search that grows trees has then made the plain model of the first split, which is returned too.
-        """
-        if self.n_trees is not None:
-            return int(self.n_trees), {}
-        saved = checkpoint.read() if checkpoint else None
-        if saved is not None and "n_trees" in saved[0]:
-            return int(saved[0]["n_trees"]), {}
-        threads, ready = threads_for(self.n_jobs, sample.n_cells), {}
-        if library == HISTOGRAM:
-            split = Binding(sample.X, sample.target, first.train, first.held_out, first.seed, threads)
-            found = round(more * find_tree_count(sample, split, params))
-        else:
-            search = PlainSearch(library, params=params, more=more)
-            work = partial(fit_task, self, search, first, sample, threads=threads, checkpoint=None)
-            (fit,) = run_parallel(work, [()], 1)
-            found = fit.model.n_trees_
-            ready[first.key] = fit._replace(model=fit.model.found())
-        if checkpoint:  # in this order: a number without its fit would be trusted
-            for fit in ready.values():
-                keep_fit(checkpoint, fit)
-            state = (checkpoint.read() or ({}, {}))[0]
-            checkpoint.write({"fits": [], **state, "n_trees": found}, {})
-        return found, ready
 
     def _choose(self, sample: TrainingSample, fits: list[MemberFit], root: int) -> Choice:
         """Compare blends on events that every member scored without having seen them."""
@@ -262,28 +211,11 @@ def make_net(n_events: int, names: Any) -> NetClassifier:
     )
 
 
-def _checked_params(library: str, params: dict[str, Any] | None) -> dict[str, Any]:
-    """Refuse parameters that are set here."""
-    if library != HISTOGRAM:
-        return check_library(library, params)
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    given, known = check_mapping(params), HistGradientBoostingClassifier().get_params()
-    for name in given:
-        if name in ("max_iter", "early_stopping", "warm_start", "random_state", "class_weight", "loss"):
-            raise InputError(f"params[{name!r}] cannot be set: AutoClassifier sets it")
-        if name not in known:
-            hint = did_you_mean(str(name), known)
-            raise InputError(f"params[{name!r}] is not a parameter of HistGradientBoostingClassifier{hint}")
-    return given
-
-
 def _members(
     library: str, params: dict[str, Any], n_trees: int, of_cascade: int, *, plain_only: bool
 ) -> dict[str, Any]:
     """The members by name, the simplest first; the cut is tuned on the blend, not on them."""
-    defaults = LIBRARIES[library].defaults if library in LIBRARIES else {}
-    classifier = make_classifier(library, n_trees, **{**defaults, **params})
+    classifier = make_like_grown(library, n_trees, **params)
     members: dict[str, Any] = {}
     if library == HISTOGRAM:
         members[PLAIN] = CascadeClassifier(classifier, cascade=False, cut="zero")
@@ -316,3 +248,111 @@ def _sentence(choice: Choice, n_trees: int, n_splits: int) -> str:
     if PLAIN not in choice.members:
         said.append(f"{PLAIN} left out")
     return f"{'; '.join(said)}; {made}"
+
+
+MOST_TREES = 1000
+EVERY = 10  # trees between two looks at the loss
+PATIENCE = 3  # looks without a new minimum after which growth stops
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class PlainSearch(GrownCascadeClassifier):
+    """A plain model that finds its number of trees itself.
+
+    It grows until the loss of held-out events has stopped falling, and keeps `more` times as many trees as had the
+    lowest loss; the trees of the search are those of the model.
+    """
+
+    n_trees: int = 2 * MOST_TREES  # never reached
+    cascade: bool = False
+    update_every: int = EVERY
+    cut: str | float = "zero"
+    more: float = 1.0  # trees of the model for each tree that lowers the loss
+
+    def found(self) -> GrownCascadeClassifier:
+        """Return the model, as if the number of its trees had been known."""
+        names = GrownCascadeClassifier._get_param_names()
+        model = GrownCascadeClassifier(**{**{name: getattr(self, name) for name in names}, "n_trees": self.n_trees_})
+        for name, value in vars(self).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(model, name, value)
+        model.history_ = History(self.history_[: self.n_trees_])
+        return model
+
+    def _judge(self, growth: Growth, n_trees: int, judged: list[float]) -> None:
+        if n_trees % EVERY == 0 and not _has_risen(judged):
+            judged.append(_loss(growth.score(), growth.sample, growth.splits[0][1]))
+
+    def _should_stop(self, n_trees: int, judged: list[float]) -> bool:
+        return _has_risen(judged) and n_trees >= self._n_kept(n_trees, judged)
+
+    def _n_kept(self, n_trees: int, judged: list[float]) -> int:  # noqa: ARG002 - as the class above has it
+        return round(self.more * _best(judged))
+
+
+def count_trees(
+    owner: Any,
+    sample: TrainingSample,
+    first: Task,
+    library: str,
+    params: dict[str, Any],
+    *,
+    checkpoint: Checkpoint | None,
+    more: float = 1.0,
+) -> tuple[int, dict[str, MemberFit]]:
+    """Find the number of trees of a plain model on one split, or take it from the checkpoint of an earlier run.
+
+    A search that grows trees has then made that model, which is returned too.
+    """
+    saved = checkpoint.read() if checkpoint else None
+    if saved is not None and "n_trees" in saved[0]:
+        return int(saved[0]["n_trees"]), {}
+    threads, ready = threads_for(owner.n_jobs, sample.n_cells), {}
+    if library == HISTOGRAM:
+        split = Binding(sample.X, sample.target, first.train, first.held_out, first.seed, threads)
+        found = round(more * find_tree_count(sample, split, params))
+    else:
+        search = PlainSearch(library, params=params, more=more)
+        work = partial(fit_task, owner, search, first, sample, threads=threads, checkpoint=None)
+        (fit,) = run_parallel(work, [()], 1)
+        found = fit.model.n_trees_
+        ready[first.key] = fit._replace(model=fit.model.found())
+    if checkpoint:  # in this order: a number without its fit would be trusted
+        for fit in ready.values():
+            keep_fit(checkpoint, fit)
+        state = (checkpoint.read() or ({}, {}))[0]
+        checkpoint.write({"fits": [], **state, "n_trees": found}, {})
+    return found, ready
+
+
+def find_tree_count(sample: TrainingSample, binding: Binding, params: dict[str, Any]) -> int:
+    """Find the number for scikit-learn's histogram boosting."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(**params, early_stopping=False, warm_start=True, random_state=binding.seed)
+    table, judged = binding.rows(binding.train), binding.rows(binding.held_out)
+    weight = Weigher.of(sample, binding.train)(sample.balanced(binding.train))
+    losses: list[float] = []
+    while not _has_risen(losses):
+        end_if_given_up()
+        with limit_threads(binding.n_threads):
+            model.set_params(max_iter=(len(losses) + 1) * EVERY)
+            model.fit(table, binding.target[binding.train], sample_weight=weight)
+            score = np.asarray(model.predict_proba(judged)[:, 1])
+        losses.append(_loss(score, sample, binding.held_out))
+    return _best(losses)
+
+
+def _has_risen(losses: list[float]) -> bool:
+    """Whether the last looks brought no new minimum, or were enough."""
+    return bool(losses) and (len(losses) - int(np.argmin(losses)) > PATIENCE or len(losses) * EVERY >= MOST_TREES)
+
+
+def _best(losses: list[float]) -> int:
+    return (int(np.argmin(losses)) + 1) * EVERY
+
+
+def _loss(probability: Array, sample: TrainingSample, rows: IntArray) -> float:
+    p = np.clip(probability.astype(np.float64), 1e-12, 1 - 1e-12)
+    weight = sample.learner_weights(rows, sample.balanced(rows))
+    return float(-np.average(np.log(np.where(sample.signal[rows], p, 1 - p)), weights=weight))

@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from fivesigma._tools.threads import wanted_cores
@@ -16,9 +15,8 @@ from fivesigma._types import Array, IntArray
 from fivesigma.blend import Blend, quantiles
 from fivesigma.cascade.rounds import History
 from fivesigma.cut.bootstrap import PoissonCounts
-from fivesigma.datasets.events import Events
 from fivesigma.estimators.member_fits import MemberFit, mean_by_member
-from fivesigma.estimators.parallel import run_parallel
+from fivesigma.estimators.running import run_parallel
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
@@ -102,27 +100,6 @@ class BlendedClassifier(SignificanceClassifier):
         """Rounds of all fits that were kept; the ``restart`` of a round is the position of its fit in `members_`."""
         return History(replace(r, restart=k) for k, (_, m) in enumerate(self.members_) for r in m.history_)
 
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities of (background, signal); with `by`, each event by the fits that did not see its fold.
-
-        Parameters
-        ----------
-        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
-
-        Returns
-        -------
-        array of shape (n_events, 2)
-        """
-        if self.by is None or not isinstance(X, Events):
-            return super().predict_proba(X)
-        check_is_fitted(self)
-        table, folds, p = self._check_table(X, reset=False), X.folds(int(self.cv), by=self.by), np.empty(len(X))
-        for k in np.unique(folds):
-            rows = np.flatnonzero(folds == k)
-            fits = [model for (_, model), fold in zip(self.members_, self.folds_, strict=True) if fold == k]
-            p[rows] = self.blend_([model.__fivesigma_score__(_safe_indexing(table, rows)) for model in fits])
-        return np.column_stack([1.0 - p, p])
-
     def member_scores(self, X: Any) -> dict[str, Array]:
         """Score events by each member that was kept; a bagged one is the mean of its fits.
 
@@ -138,14 +115,17 @@ class BlendedClassifier(SignificanceClassifier):
         check_is_fitted(self)
         return self._member_scores(self._check_table(X, reset=False))
 
-    def _member_scores(self, X: Any) -> dict[str, Array]:
-        workers = min(wanted_cores(self.n_jobs), len(self.members_))
-        scores = run_parallel(lambda model: model.__fivesigma_score__(X), [(m,) for _, m in self.members_], workers)
-        return mean_by_member(zip((name for name, _ in self.members_), scores, strict=True))
+    def _member_scores(self, X: Any, fold: int | None = None) -> dict[str, Array]:
+        fits = self.members_
+        if fold is not None:
+            fits = [fit for fit, number in zip(fits, self.folds_, strict=True) if number == fold]
+        workers = min(wanted_cores(self.n_jobs), len(fits))
+        scores = run_parallel(lambda model: model.__fivesigma_score__(X), [(model,) for _, model in fits], workers)
+        return mean_by_member(zip((name for name, _ in fits), scores, strict=True))
 
-    def __fivesigma_score__(self, X: Any) -> Array:
-        """P(signal) of a checked table: the blend of the members."""
-        return self.blend_(list(self._member_scores(X).values()))
+    def __fivesigma_score__(self, X: Any, fold: int | None = None) -> Array:
+        """P(signal) of a checked table: the blend of the members, or of their fits that did not see a fold."""
+        return self.blend_(list(self._member_scores(X, fold).values()))
 
 
 def held_out_scores(fits: Iterable[MemberFit], n_events: int) -> dict[str, Array]:

@@ -10,20 +10,18 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from fivesigma._tools.progress import end_if_given_up
-from fivesigma._tools.threads import spread_threads, threads_for
+from fivesigma._tools.threads import spread_threads
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.estimators.auto import BINS
-from fivesigma.estimators.callbacks import PoolProgress
-from fivesigma.estimators.member_fits import derived_seed, finished, keep_value
+from fivesigma.estimators.auto import BINS, count_trees
+from fivesigma.estimators.member_fits import Task, derived_seed, finished, keep_value
 from fivesigma.estimators.moved_events import Contrast, FoldedEvents
-from fivesigma.estimators.parallel import run_parallel
+from fivesigma.estimators.running import PoolProgress, run_parallel
 from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.estimators.tree_count import PlainSearch, find_tree_count
-from fivesigma.learners import LIBRARIES, Binding, Model
 from fivesigma.learners.density_ratios import ContrastTrainer, stack_tables
-from fivesigma.learners.libraries import HISTOGRAM, installed_library, make_classifier
+from fivesigma.learners.libraries import installed_library, make_like_grown
+from fivesigma.learners.protocols import Model
 from fivesigma.store import load_value
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -42,24 +40,10 @@ def default_learners(
     """Boosters for processes and for shapes, with as many trees as held-out events of the first split advise."""
     library = installed_library()
     params = BINS.get(library, {})
-    saved = None if checkpoint is None else checkpoint.read()
-    if saved is not None and "n_trees" in saved[0]:
-        n_trees = int(saved[0]["n_trees"])
-    else:
-        threads = threads_for(estimator.n_jobs, sample.n_cells)
-        if library == HISTOGRAM:
-            split = Binding(sample.X, sample.target, *splits[0], seed, threads)
-            n_trees = find_tree_count(sample, split, params)
-        else:
-            options = {"negative_weights": estimator.negative_weights, "random_state": seed, "n_jobs": threads}
-            search = PlainSearch(library, params=params, **options)
-            run_parallel(lambda: search._fit_sample(sample, splits[:1]), [()], 1)
-            n_trees = search.n_trees_
-        if checkpoint:
-            checkpoint.write({"fits": [], "n_trees": n_trees}, {})
-    settings = {**(LIBRARIES[library].defaults if library in LIBRARIES else {}), **params}
-    few = make_classifier(library, max(1, n_trees // 4), **{**settings, **SHAPE_TREES.get(library, {})})
-    return [make_classifier(library, n_trees, **settings), few]
+    first = Task(0, "search", 0, *splits[0], seed)
+    n_trees, _ = count_trees(estimator, sample, first, library, params, checkpoint=checkpoint)
+    few = make_like_grown(library, max(1, n_trees // 4), **params, **SHAPE_TREES.get(library, {}))
+    return [make_like_grown(library, n_trees, **params), few]
 
 
 def fit_contrasts(

@@ -14,14 +14,14 @@ from fivesigma._types import Array, IntArray
 from fivesigma.cascade.algorithm import Outcome, Schedule, plain_round
 from fivesigma.cascade.rounds import ClassWeights, History
 from fivesigma.errors import InputError
-from fivesigma.estimators.callbacks import reporting
-from fivesigma.estimators.parallel import spread_seeds
+from fivesigma.estimators.running import reporting, spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, check_learner, default_learner, default_regressor
-from fivesigma.learners.decomposition import RatioModel, check_regressor, fit_ratio_model
-from fivesigma.learners.libraries import HISTOGRAM, library_of
+from fivesigma.learners.density_ratios import RatioModel, check_regressor, fit_ratio_model
+from fivesigma.learners.libraries import HISTOGRAM, default_learner, default_regressor, library_of
+from fivesigma.learners.protocols import Binding
+from fivesigma.learners.sklearn import check_learner
 from fivesigma.store import from_parts, to_parts
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -44,18 +44,11 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
     weight_estimator : regressor, optional
         Any regressor of a positive quantity; it sees weights of mean one. By default the best installed booster with
         gamma loss. A class in which all weights are the same needs none.
-    utility : str or Utility, default="ams2"
-        What the cut maximises.
-    b_reg : float, optional
-        Constant added to b, if `utility` is a name.
-    cv : float, int, splitter or iterable, default=0.25
-        Held-out events for the cut: a fraction (one split), a number of folds or a splitter, or pairs of row indices.
-        Stratified by class and, if given to `fit`, by process.
+    utility, b_reg, cv, pos_label, verbose, random_state, n_jobs
+        As in `CascadeClassifier`; held-out events choose the cut alone.
     cut : {"model", "plateau", "peak", "smooth", "zero"} or float, default="model"
         Cut of `predict`: tuned on held-out events by a rule of `fivesigma.scan`, equal probabilities at balanced
         classes, or a number on the scale of ``predict_proba``.
-    pos_label, verbose
-        As in `CascadeClassifier`.
     negative_weights : {"error", "zero", "abs"}, default="error"
         What the learners see of negative weights; s and b always keep the sign. With ``"zero"`` such events are left
         out of the classifier and the regressions, whose product then is the ratio of the positive parts.
@@ -63,10 +56,6 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         Whether to train once more on all events. If not, the models of the splits are averaged.
     checkpoint : path, optional
         Folder to which the models of each finished split are written; the same call resumes from there.
-    random_state : int, RandomState or None, default=None
-        Seed of the split and of the learners.
-    n_jobs : int, optional
-        Cores for the learners: one by default, -1 for all.
 
     Attributes
     ----------
@@ -74,12 +63,8 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         One `Round`: the held-out yields at the cut, with class-balanced weights.
     models_ : list of RatioModel
         The classifier and the mean weights of each split, or of all events after `refit`; their ``log_ratio`` is log R.
-    held_out_score_ : array of shape (n_events,)
-        Score of each event by models that were not fitted on it; NaN for events that were never held out.
-    cut_, selected_fraction_ : float
-        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
-    classes_ : array of shape (2,)
-        (background, signal).
+    held_out_score_, cut_, selected_fraction_, classes_
+        As in `CascadeClassifier`.
 
     See Also
     --------

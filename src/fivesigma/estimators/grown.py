@@ -15,15 +15,14 @@ from fivesigma.cascade.algorithm import Schedule, cascade
 from fivesigma.cascade.rounds import ClassWeights, History
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError
-from fivesigma.estimators.callbacks import reporting, with_callbacks
-from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import flag, none_or, one_of, whole
+from fivesigma.estimators.running import reporting, spread_seeds, with_callbacks
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
-from fivesigma.estimators.streamed import StreamedEvents, read_stream
+from fivesigma.estimators.streamed import read_stream
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import LIBRARIES, Binding, Model, bind_grower, check_library
-from fivesigma.learners.libraries import tree_parameters
+from fivesigma.learners.libraries import LIBRARIES, bind_grower, check_library, tree_parameters
+from fivesigma.learners.protocols import Binding, Model
 from fivesigma.learners.xgboost import MEMORY, cache_folder
 from fivesigma.significance import resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
@@ -55,8 +54,8 @@ class GrownCascadeClassifier(SignificanceClassifier):
     utility : str or Utility, default="ams2"
         What to maximise. Trees cannot be taken back, so with a utility without a guarantee (`RelativeBackground`) the
         class weights follow the yields all the same.
-    b_reg : float, optional
-        Constant added to b, if `utility` is a name.
+    b_reg, pos_label, negative_weights, verbose, monitor_every, random_state
+        As in `CascadeClassifier`.
     u_init : "auto" or float, default="auto"
         First u. ``"auto"`` takes it at the plateau cut after one class-balanced tree, or after `warmup` more.
     cv : float, int, splitter or iterable, default=0.25
@@ -84,18 +83,12 @@ class GrownCascadeClassifier(SignificanceClassifier):
         after which growth stops; the trees up to the best are kept. Off by default.
     refit : bool, default=False
         Whether to grow one booster on all events along the same path of u, in place of those of the splits.
-    pos_label, negative_weights, verbose
-        As in `CascadeClassifier`.
-    monitor_every : int, default=0
-        Rounds between two looks at the yields of the training events; 0 for none.
     checkpoint : path, optional
         Folder to which the run is written every `checkpoint_every` trees; the same call resumes from there.
     checkpoint_every : int, default=50
         Trees between two writes. At each of them the booster is read back, so that a run that was killed ends with the
         same model as one with a checkpoint that was not; without a checkpoint, or with another interval, the random
         numbers of the trees are others.
-    random_state : int, RandomState or None, default=None
-        Seed of the split and of the library.
     n_jobs : int, optional
         Threads: one by default, -1 for all cores.
     memory : {"all", "bins", "disk"}, default="all"
@@ -116,13 +109,8 @@ class GrownCascadeClassifier(SignificanceClassifier):
         Trees in each of them.
     feature_importances_ : array of shape (n_features,)
         Share of the total gain.
-    held_out_score_ : array of shape (n_events,)
-        Score of each event by boosters that were not fitted on it; NaN for events that were never held out. u and the
-        number of trees may have been chosen on these events.
-    cut_, selected_fraction_ : float
-        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
-    classes_ : array of shape (2,)
-        (background, signal).
+    held_out_score_, cut_, selected_fraction_, classes_
+        As in `CascadeClassifier`; u and the number of trees may have been chosen on the held-out events.
 
     See Also
     --------
@@ -205,35 +193,29 @@ class GrownCascadeClassifier(SignificanceClassifier):
                 raise InputError(f"{name} needs all events in memory; leave it out for an EventStream")
         self.utility_ = resolve_utility(self.utility, self.b_reg)
         split_seed, seed = spread_seeds(self.random_state, 2)
-        read = read_stream(stream, self.cv, split_seed, pos_label=self.pos_label, negative=self.negative_weights)
-        self.classes_, self.n_features_in_ = read.sample.classes, len(stream.feature_names)
+        options = {"pos_label": self.pos_label, "negative": self.negative_weights}
+        sample, splits = read_stream(stream, self.cv, split_seed, **options)
+        self.classes_, self.n_features_in_ = sample.classes, len(stream.feature_names)
         self.feature_names_in_ = np.array(stream.feature_names, dtype=object)
-        shape, data = read.table.shape, (read.table.fingerprint(), read.sample.signal, read.sample.weight)
-        checkpoint = Checkpoint.of(self, self._checkpoint_interval(), *data)
-        only = [read]
-        del data, read
+        self.columns_, table = asdict(stream.columns), sample.X
+        interval = self._checkpoint_interval()
+        checkpoint = Checkpoint.of(self, interval, table.fingerprint(), sample.signal, sample.weight)
         try:
-            with cache_folder(self.memory, self.cache, shape) as cache:
-                digest = self._fit_read(only, seed, cache, checkpoint)
+            with cache_folder(self.memory, self.cache, table.shape) as cache:
+                growth, start = self._growth(sample, splits, seed, cache)
+                total, self.data_hash_ = sample.totals[0], table.digest(sample)
+                self.training_rows_ = table.rows
+                if self.monitor_every or self.update == "train":
+                    _ = growth.training  # while the events are still there
+                del sample, splits  # the boosters have what they need: let go of the rest before they grow
+                growth.forget()
+                try:
+                    self._train_and_tune(growth, start, total, checkpoint)
+                finally:
+                    del growth  # its matrices, before the files in which they are
         finally:
             if checkpoint:
                 checkpoint.release()
-        self.columns_, self.data_hash_ = asdict(stream.columns), digest
-
-    def _fit_read(
-        self, only: list[StreamedEvents], seed: int, cache: Path | None, checkpoint: Checkpoint | None
-    ) -> str:
-        """Train on what was read, which is taken from the list and let go as soon as possible; return its digest."""
-        read = only.pop()
-        growth, start = self._growth(read.sample, read.splits, seed, cache)
-        total, digest = read.sample.totals[0], read.table.digest(read.sample)
-        self.training_rows_ = read.table.rows
-        if self.monitor_every or self.update == "train":
-            _ = growth.training  # while the events are still there
-        del read
-        growth.forget()
-        self._train_and_tune(growth, start, total, checkpoint)
-        return digest
 
     def _checkpoint_interval(self) -> int:
         return self.checkpoint_every
@@ -277,10 +259,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
         self.history_, judged = self._grow(growth, start, p, checkpoint)
         self.n_trees_ = self._n_kept(len(self.history_), judged)
         self.models_ = growth.models(self.n_trees_)
-        if self.n_trees_ < len(self.history_):
-            probability = growth.score_held_out_by(self.models_)
-        else:
-            probability = growth.score_held_out()
+        probability = growth.score_held_out_by(self.models_) if self.n_trees_ < len(self.history_) else growth.score()
         self._tune_on(growth.held_out, probability)
         return probability
 

@@ -14,13 +14,12 @@ from sklearn.base import clone
 from fivesigma._tools.threads import spread_threads
 from fivesigma._types import Array, IntArray
 from fivesigma.errors import InputError, StoreError
-from fivesigma.estimators.callbacks import PoolProgress
-from fivesigma.estimators.parallel import on_cluster, run_on_cluster, run_parallel, threads_of_worker
 from fivesigma.estimators.retrained import CascadeClassifier
+from fivesigma.estimators.running import PoolProgress, on_cluster, run_on_cluster, run_parallel, threads_of_worker
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import check_learner
+from fivesigma.learners.sklearn import check_learner
 from fivesigma.store import load_value, save_value, to_parts
 from fivesigma.store.checkpoint import Checkpoint
 

@@ -23,8 +23,8 @@ from fivesigma.estimators.member_fits import (
     plan,
     run_fits,
 )
-from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import none_or, one_of, whole
+from fivesigma.estimators.running import spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
@@ -49,10 +49,8 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         What is averaged. Ranks are shares of held-out events below a score.
     weights : {"even", "fit"}, default="even"
         Weights of the members in the blend; ``"fit"`` finds non-negative ones on held-out scores.
-    utility : str or Utility, default="ams2"
-        What to maximise, for the pool and all its cascades.
-    b_reg : float, optional
-        Constant added to b, if `utility` is a name.
+    utility, b_reg, pos_label, negative_weights, verbose
+        As in `CascadeClassifier`; they decide for all members.
     cv : float, int, splitter or iterable, default=0.25
         A fraction holds out the same events from all members. A number of folds bags: each member is trained once a
         fold, on folds of its own, and scores the events that it was not fitted on, so that all events have such scores.
@@ -68,10 +66,6 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         Cut of `predict`, tuned on the blended held-out scores; ``"zero"``, the sign of the margin, is not for ranks.
         A bagged pool keeps the tuned share of events rather than the score: the mean of all fits of a member is
         narrower than the scores of one fit on which the share was tuned.
-    pos_label, verbose
-        As in `CascadeClassifier`.
-    negative_weights : {"error", "zero", "abs"}, default="error"
-        What learners see of negative weights; s and b always keep the sign. It decides for all members.
     checkpoint : path, optional
         Folder to which each finished fit is written, and every 50 trees of a grown one; the same call resumes from
         there.

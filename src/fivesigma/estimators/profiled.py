@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
-import joblib
 import numpy as np
 from scipy.special import expit
 from sklearn.base import MetaEstimatorMixin
-from sklearn.utils import _safe_indexing, check_array
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_array
 
-from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, did_you_mean
 from fivesigma.estimators.contrast_fits import HeldOutTables, default_learners, fit_contrasts
-from fivesigma.estimators.held_out_bins import NOMINAL, HeldOutBins, bin_edges
 from fivesigma.estimators.moved_events import (
+    NOMINAL,
     Contrast,
     FoldedEvents,
+    HeldOutBins,
     SystematicsReader,
     TrainingSystematic,
+    bin_edges,
     home_of,
 )
-from fivesigma.estimators.parallel import spread_seeds
 from fivesigma.estimators.parameters import one_of
+from fivesigma.estimators.running import spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Model, check_learner
 from fivesigma.learners.density_ratios import SHARE, fit_log_prior, log_odds, relative_shift
-from fivesigma.learners.library_errors import explain_errors
+from fivesigma.learners.protocols import Model
+from fivesigma.learners.sklearn import check_learner
 from fivesigma.likelihood.least_favourable import (
     Solution,
     efficient_direction,
@@ -43,6 +42,7 @@ from fivesigma.likelihood.least_favourable import (
     likelihood_ratio,
 )
 from fivesigma.likelihood.shifts import Normalisation, YieldShifts
+from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
 GOALS = ("discovery", "measurement")
@@ -74,20 +74,7 @@ class ProfiledRound:
     value: float
 
 
-@dataclass(frozen=True)
-class VariedSample(TrainingSample):
-    """Training events with their systematics as they were given."""
-
-    given: Mapping[str, Any] = field(default_factory=dict)
-    free: tuple[str, ...] = ()
-    events: Events | None = None
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the events and of all varied ones."""
-        return str(joblib.hash((super().digest, dict(self.given), self.free), hash_name="sha1"))
-
-
+@dataclass(repr=False, eq=False)
 class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     """The one score that a discovery, or a measurement, with systematics needs.
 
@@ -120,18 +107,10 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         Name of a kept column of integers, such as an event number, by which folds are made; see `CascadePool`.
     cut : {"model", "plateau", "peak", "smooth"} or float, default="model"
         Cut of `predict`, tuned on held-out events for a known background.
-    pos_label : label, optional
-        The signal. By default the larger number, or the signal of a known pair such as s/b.
-    negative_weights : {"error", "zero", "abs"}, default="error"
-        What learners see of negative weights; yields always keep the sign.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
     checkpoint : path, optional
         Folder to which each finished fit is written; the same call resumes from there.
-    random_state : int, RandomState or None, default=None
-        Seed of splits and learners.
-    n_jobs : int, optional
-        Cores to use; all by default.
+    pos_label, negative_weights, verbose, random_state, n_jobs
+        As in `CascadeClassifier`.
 
     Attributes
     ----------
@@ -155,10 +134,8 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         held out. With ``by`` it is what `predict_proba` gives.
     models_ : list of Model
         Signal against background, one for each split.
-    cut_, selected_fraction_ : float
-        Threshold on ``predict_proba(X)[:, 1]``, and the share of held-out events that it selects.
-    classes_ : array of shape (2,)
-        (background, signal).
+    cut_, selected_fraction_, classes_
+        As in `CascadeClassifier`.
 
     Examples
     --------
@@ -179,9 +156,15 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     the data constrain Z to 0.27 of its size: is one pull right for all processes and regions? Else split it
     """
 
-    # The utility of a profiled likelihood ratio; b_reg has no place in it.
-    utility = "ams2"
-    b_reg = None
+    estimator: Any = None
+    _: KW_ONLY
+    goal: str = "discovery"
+    shape_estimator: Any = None
+    cv: Any = 5
+    by: str | None = None
+    # The utility of a profiled likelihood ratio is no choice, and b_reg has no place in it.
+    utility: str | Utility = field(default="ams2", init=False)
+    b_reg: float | None = field(default=None, init=False)
 
     _checks: ClassVar = {**SignificanceClassifier._checks, "goal": one_of(GOALS)}
     _stored: ClassVar = {
@@ -198,46 +181,16 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         "choice_": str,
     }
 
-    models_: list[Model]
-    log_prior_: float  # log s/b of all events, as held-out ones have it
-    shift_models_: list[dict[str, Model]]  # of each split, by systematic
-    shift_terms_: dict[str, tuple[Any, ...]]  # how odds become shifts: kind, size, log of the prior odds of each side
-    pulls_: dict[str, float]
-    bound_: float
-    rounds_: list[tuple[dict[str, float], float]]
-    left_out_: list[str]
-    constraints_: dict[str, float]
-    choice_: str
-    held_out_score_: Array
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        goal: str = "discovery",
-        shape_estimator: Any = None,
-        cv: Any = 5,
-        by: str | None = None,
-        cut: str | float = "model",
-        pos_label: Any = None,
-        negative_weights: str = "error",
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.goal = goal
-        self.shape_estimator = shape_estimator
-        self.cv = cv
-        self.by = by
-        self.cut = cut
-        self.pos_label = pos_label
-        self.negative_weights = negative_weights
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    log_prior_: float = field(init=False)  # log s/b of all events, as held-out ones have it
+    shift_models_: list[dict[str, Model]] = field(init=False)  # of each split, by systematic
+    # How odds become shifts: kind, size, log of the prior odds of each side.
+    shift_terms_: dict[str, tuple[Any, ...]] = field(init=False)
+    pulls_: dict[str, float] = field(init=False)
+    bound_: float = field(init=False)
+    rounds_: list[tuple[dict[str, float], float]] = field(init=False)
+    left_out_: list[str] = field(init=False)
+    constraints_: dict[str, float] = field(init=False)
+    choice_: str = field(init=False)
 
     def fit(  # noqa: PLR0917 - in the order of every estimator
         self,
@@ -272,12 +225,11 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         names = (free,) if isinstance(free, str) else tuple(free)
         given = _freed({} if systematics is None else systematics, names)
         events = X if isinstance(X, Events) else None
-        return self._fit_checked(X, VariedSample(**_fields(sample), given=given, free=names, events=events))
+        return self._fit_checked(X, replace(sample, systematics=given, free=names, events=events))
 
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         if self.cut == "zero":
             raise InputError("cut='zero' is the sign of a margin, which this score does not have: use another cut")
-        assert isinstance(sample, VariedSample)  # as `fit` makes it
         split_seed, search_seed, *seeds = spread_seeds(self.random_state, 4)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
         rows = np.concatenate([rows for _, rows in splits])
@@ -331,7 +283,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         best = self.history_[0]
         for one in self.history_[1:]:
             best = one if self._better(one.value, best.value) else best
-        self.pulls_ = {**dict.fromkeys(sample.given, 0.0), **best.pulls}
+        self.pulls_ = {**dict.fromkeys(sample.systematics, 0.0), **best.pulls}
         self.constraints_ = filled[best.index].constraints()
         self.choice_ = self._sentence(best, bins.judge(plain, []).value, plain.free)
 
@@ -473,7 +425,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
             said += "regions? Else split it"
         return said
 
-    @property
+    @property  # type: ignore[misc]  # derived, not stored
     def history_(self) -> list[ProfiledRound]:  # type: ignore[override]  # rounds of pulls, not of a cascade
         """Pulls, and significance or uncertainty on held-out events, of each round."""
         return [ProfiledRound(index, pulls, value) for index, (pulls, value) in enumerate(self.rounds_)]
@@ -481,7 +433,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
     def _learners(self) -> list[Any]:
         return [learner for learner in (self.estimator, self.shape_estimator) if learner is not None]
 
-    def _read(self, sample: VariedSample, nominal: FoldedEvents, seed: int) -> list[TrainingSystematic]:
+    def _read(self, sample: TrainingSample, nominal: FoldedEvents, seed: int) -> list[TrainingSystematic]:
         """Check the systematics; each varied event belongs to a split."""
         folds, ids = None, None
         if sample.events is not None:
@@ -493,36 +445,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
                     return np.searchsorted(known, events.folds(int(self.cv), by=self.by))
 
         reader = SystematicsReader(nominal, sample.classes, ids, partial(_features, sample), folds, seed)
-        return [reader.read(name, value) for name, value in sample.given.items()]
-
-    def predict(self, X: Any) -> AnyArray:
-        """Labels at the tuned cut: the signal's where ``predict_proba(X)[:, 1] >= cut_``.
-
-        Parameters
-        ----------
-        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
-
-        Returns
-        -------
-        array of shape (n_events,)
-        """
-        selected = self.predict_proba(X)[:, 1] >= self.cut_
-        return self.classes_[selected.astype(np.intp)]
-
-    def predict_proba(self, X: Any) -> Array:
-        """A rising function of the score, between 0 and 1, and one less it: not a posterior.
-
-        Parameters
-        ----------
-        X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
-            With `by`, each of `Events` is scored by the fits that did not see its fold.
-
-        Returns
-        -------
-        array of shape (n_events, 2)
-        """
-        p = self._probability(self._excess_of(X))
-        return np.column_stack([1.0 - p, p])
+        return [reader.read(name, value) for name, value in sample.systematics.items()]
 
     def decision_function(self, X: Any) -> Array:
         """The score: t = ln (s + b)/(b + theta.Delta), or the efficient score of a measurement.
@@ -536,27 +459,16 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         -------
         array of shape (n_events,)
         """
-        excess = self._excess_of(X)
+        excess = self._score_events(X, self._mean_excess)
         return excess if self.goal == "measurement" else np.log1p(excess)
 
-    def __fivesigma_score__(self, X: Any) -> Array:
-        """P(signal) of a checked table."""
-        return self._probability(self._mean_excess(X, range(len(self.models_))))
+    def __fivesigma_score__(self, X: Any, fold: int | None = None) -> Array:
+        """Rise with the score of a checked table, between 0 and 1: not a posterior."""
+        return self._probability(self._mean_excess(X, fold))
 
-    def _excess_of(self, X: Any) -> Array:
-        check_is_fitted(self)
-        table = self._check_table(X, reset=False)
-        with explain_errors(table, getattr(self, "feature_names_in_", None)):
-            if self.by is None or not isinstance(X, Events):
-                return self._mean_excess(table, range(len(self.models_)))
-            folds, excess = X.folds(int(self.cv), by=self.by), np.empty(len(X))
-            for fold in np.unique(folds):
-                rows = np.flatnonzero(folds == fold)
-                excess[rows] = self._mean_excess(_safe_indexing(table, rows), [int(fold)])
-            return excess
-
-    def _mean_excess(self, X: Any, splits: Iterable[int]) -> Array:
-        """Score of a table by the mean probabilities of some fits."""
+    def _mean_excess(self, X: Any, fold: int | None = None) -> Array:
+        """Score of a table by the mean probabilities of all fits, or of the one that did not see a fold."""
+        splits = range(len(self.models_)) if fold is None else [fold]
         fits = [{PLAIN: self.models_[k], **self.shift_models_[k]} for k in splits]
         p = {name: np.mean([models[name].signal_probability(X) for models in fits], axis=0) for name in fits[0]}
         r_s = np.exp(log_odds(p.pop(PLAIN), self.log_prior_))
@@ -590,10 +502,6 @@ def check_sizes(bins: HeldOutBins) -> None:
                         f"{name} {side} makes the yield of {process!r} negative, {at.sum():.4g}; one standard "
                         "deviation cannot be that large: check the weights of the variation"
                     )
-
-
-def _fields(sample: TrainingSample) -> dict[str, Any]:
-    return {one.name: getattr(sample, one.name) for one in fields(TrainingSample)}
 
 
 def _freed(systematics: Mapping[str, Any], free: Sequence[str]) -> dict[str, Any]:

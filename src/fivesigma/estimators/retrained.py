@@ -16,13 +16,14 @@ from fivesigma._types import Array
 from fivesigma.cascade.algorithm import Schedule, cascade, until_no_increase
 from fivesigma.cascade.rounds import ClassWeights, History, Round
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.estimators.callbacks import reporting
-from fivesigma.estimators.parallel import run_parallel, spread_seeds
 from fivesigma.estimators.parameters import flag, whole
+from fivesigma.estimators.running import reporting, run_parallel, spread_seeds
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import Binding, Model, bind_learner, check_learner, default_learner
+from fivesigma.learners.libraries import bind_learner, default_learner
+from fivesigma.learners.protocols import Binding, Model
+from fivesigma.learners.sklearn import check_learner
 from fivesigma.store.checkpoint import Checkpoint
 
 
@@ -287,6 +288,7 @@ class Retraining(SplitStep):
             bind_learner(learner, Binding(sample.X, sample.target, train, rows, seed, threads))
             for train, rows in splits
         ]
+        self._held_out = [sample.rows(rows) for _, rows in splits]
         self.models: list[Model] = []
         self.probability: Array = np.empty(0)
 
@@ -294,16 +296,15 @@ class Retraining(SplitStep):
         """Train a new classifier on every split and score what it did not see."""
         pairs = zip(self._trainers, self.splits, strict=True)
         self.models = [trainer.fit(self.sample.learner_weights(train, weights)) for trainer, (train, _) in pairs]
-        parts = zip(self._trainers, self.models, strict=True)
-        self.probability = np.concatenate([trainer.score_held_out(model) for trainer, model in parts])
+        parts = zip(self.models, self._held_out, strict=True)
+        self.probability = np.concatenate([model.signal_probability(X) for model, X in parts])
 
-    def score_held_out(self) -> Array:
-        """P(signal) of the held-out rows of all splits."""
-        return self.probability
-
-    def score_train(self) -> Array:
-        """P(signal) of the training rows of all splits."""
-        return np.concatenate([t.score_train(m) for t, m in zip(self._trainers, self.models, strict=True)])
+    def score(self, *, held_out: bool = True) -> Array:
+        """P(signal) of the held-out or of the training rows of all splits."""
+        if held_out:
+            return self.probability
+        parts = zip(self.models, self.splits, strict=True)
+        return np.concatenate([model.signal_probability(self.sample.rows(train)) for model, (train, _) in parts])
 
     def again(self, candidate: _Candidate) -> _Candidate:
         """Train a round of an earlier run once more."""

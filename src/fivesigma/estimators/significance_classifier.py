@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import assert_all_finite, check_array, get_tags
+from sklearn.utils import _safe_indexing, assert_all_finite, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
@@ -24,15 +24,21 @@ from fivesigma.cut.rules import DEFAULT_RULE, RULES
 from fivesigma.datasets.digest import events_digest, recognise, rows_to_know_again
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, TrainingEventsWarning
-from fivesigma.estimators.callbacks import CallbackSupportMixin, with_callbacks
 from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, jobs, none_or, one_of
+from fivesigma.estimators.running import CallbackSupportMixin, with_callbacks
 from fivesigma.estimators.split_steps import Splits, TuningEvents
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.estimators.varied import scored_variations
-from fivesigma.learners.libraries import library_of
-from fivesigma.learners.library_errors import explain_errors
-from fivesigma.likelihood.shifts import Normalisation, Systematics, YieldShifts, scaled, yield_shifts
-from fivesigma.scored.scored_events import ScoredEvents
+from fivesigma.learners.libraries import explain_errors, library_of
+from fivesigma.likelihood.shifts import (
+    Normalisation,
+    Systematics,
+    Varied,
+    YieldShifts,
+    scaled,
+    with_variations,
+    yield_shifts,
+)
+from fivesigma.scored.scored_events import ScoredEvents, signal_probability
 from fivesigma.significance import Utility, resolve_utility
 from fivesigma.store.checkpoint import Checkpoint
 from fivesigma.yields import check_weights, rescale, signal_and_background, significance_of
@@ -235,7 +241,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         array of shape (n_events,)
         """
-        selected = self.decision_function(X) > 0
+        selected = self.predict_proba(X)[:, 1] >= self.cut_
         return self.classes_[selected.astype(np.intp)]
 
     def predict_proba(self, X: Any) -> Array:
@@ -244,16 +250,27 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         Parameters
         ----------
         X : Events, or array, sparse matrix or frame of shape (n_events, n_features)
+            A model with `by` scores each of `Events` by the fits that did not see its fold.
 
         Returns
         -------
         array of shape (n_events, 2)
         """
-        check_is_fitted(self)
-        table = self._check_table(X, reset=False)
-        with explain_errors(table, getattr(self, "feature_names_in_", None)):
-            p = self.__fivesigma_score__(table)
+        p = self._score_events(X, self.__fivesigma_score__)
         return np.column_stack([1.0 - p, p])
+
+    def _score_events(self, X: Any, score: Callable[..., Array]) -> Array:
+        """Score a table or, of `Events` with folds by number, the rows of each fold."""
+        check_is_fitted(self)
+        table, by = self._check_table(X, reset=False), getattr(self, "by", None)
+        with explain_errors(table, getattr(self, "feature_names_in_", None)):
+            if by is None or not isinstance(X, Events):
+                return score(table)
+            folds, out = X.folds(int(self.cv), by=by), np.empty(len(X))
+            for fold in np.unique(folds):
+                rows = np.flatnonzero(folds == fold)
+                out[rows] = score(_safe_indexing(table, rows), int(fold))
+            return out
 
     def decision_function(self, X: Any) -> Array:
         """P(signal) less the cut: positive exactly where `predict` says signal.
@@ -503,3 +520,36 @@ def _brought_along(X: Any, y: Any, sample_weight: Any, process: Any = None) -> t
         theirs if given is None else given for given, theirs in zip((y, sample_weight, process), own, strict=True)
     )
     return y, sample_weight, process
+
+
+__all__ = ["scored_variations"]
+
+
+def scored_variations(
+    model: Any, signal: BoolArray, systematics: Mapping[str, tuple[Any, Any] | Normalisation]
+) -> Systematics:
+    """Score varied events."""
+
+    def one(name: str, moved: Any) -> Varied:
+        if isinstance(moved, Varied):
+            return moved if moved.y is None else replace(moved, y=_is_signal(model, name, moved.y))
+        if isinstance(moved, Events):
+            score = signal_probability(model, moved)  # also of a Pipeline, which does not take Events
+            return Varied(score, moved.weight, _is_signal(model, name, moved.y), moved.process)
+        if np.ndim(moved) == 1:
+            return Varied(weight=moved)
+        score = model.predict_proba(moved)[:, 1]
+        if score.size != signal.size:
+            raise InputError(f"systematics[{name!r}] has {score.size} events for {signal.size} nominal ones")
+        return Varied(score=score)
+
+    return with_variations(systematics, one)
+
+
+def _is_signal(model: Any, name: str, y: Any) -> BoolArray:
+    labels = np.asarray(y)
+    unknown = ~np.isin(labels, model.classes_)
+    if unknown.any():
+        raise InputError(f"systematics[{name!r}] has labels that were not fitted: {labels[unknown].tolist()[:1]}")
+    signal: BoolArray = labels == model.classes_[1]
+    return signal

@@ -18,7 +18,8 @@ from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.cut.best_cut import MIN_EFFECTIVE, CutScan, floor_for, scan
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.training_sample import TrainingSample
-from fivesigma.learners import LIBRARIES, Binding, Model, bind_grower
+from fivesigma.learners.libraries import LIBRARIES, bind_grower
+from fivesigma.learners.protocols import Binding, Model
 from fivesigma.significance import Utility
 from fivesigma.yields import effective_count, signal_and_background
 
@@ -82,12 +83,8 @@ class SplitStep(ABC):
         """Train on every split with class weights."""
 
     @abstractmethod
-    def score_held_out(self) -> Array:
-        """P(signal) of the held-out rows of all splits."""
-
-    @abstractmethod
-    def score_train(self) -> Array:
-        """P(signal) of the training rows of all splits."""
+    def score(self, *, held_out: bool = True) -> Array:
+        """P(signal) of the held-out or of the training rows of all splits."""
 
     @cached_property
     def training(self) -> TuningEvents:
@@ -101,11 +98,11 @@ class SplitStep(ABC):
 
     def measure(self, *, tuned: bool, monitored: bool) -> Outcome:
         """Yields of the present classifiers on the events that drive u."""
-        p = self.score_train() if self._on_train else self.score_held_out()
+        p = self.score(held_out=not self._on_train)
         best = self.gauge.scan(p) if tuned or self._update_cut == "plateau" else None
         threshold = 0.5 if best is None or self._update_cut == "zero" else best.cut
         s, b, effective = self.gauge.at(p >= threshold)
-        seen = self.training.at(self.score_train() >= threshold)[:2] if monitored else None
+        seen = self.training.at(self.score(held_out=False) >= threshold)[:2] if monitored else None
         return Outcome(s, b, effective, tuned=(best.s, best.b) if best and tuned else None, train=seen)
 
 
@@ -192,15 +189,11 @@ class Growth(SplitStep):
 
     def best_significance(self) -> float:
         """Held-out significance at the best cut, whatever drives u: what early stopping looks at."""
-        return self.held_out.scan(self.score_held_out()).significance
+        return self.held_out.scan(self.score()).significance
 
-    def score_held_out(self) -> Array:
-        """P(signal) of the held-out rows of all splits, by all trees."""
-        return np.concatenate([g.score_held_out() for g in self._growers])
-
-    def score_train(self) -> Array:
-        """P(signal) of the training rows of all splits, by all trees."""
-        return np.concatenate([g.score_train() for g in self._growers])
+    def score(self, *, held_out: bool = True) -> Array:
+        """P(signal) of the held-out or of the training rows of all splits, by all trees."""
+        return np.concatenate([g.score(held_out=held_out) for g in self._growers])
 
     def score_held_out_by(self, models: Sequence[Model]) -> Array:
         """P(signal) of the held-out rows of all splits, by some of the trees."""

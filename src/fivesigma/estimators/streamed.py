@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -49,16 +49,10 @@ class StreamedTable:
         return repr((self._stream.state(), self._stream.columns, self.shape))
 
 
-class StreamedEvents(NamedTuple):
-    """A sample whose features are in files, and its one split."""
-
-    sample: TrainingSample
-    splits: Splits
-    table: StreamedTable
-
-
-def read_stream(stream: EventStream, fraction: float, seed: int, *, pos_label: Any, negative: str) -> StreamedEvents:
-    """Read labels and weights once, and split the events by a hash of where they stand."""
+def read_stream(
+    stream: EventStream, fraction: float, seed: int, *, pos_label: Any, negative: str
+) -> tuple[TrainingSample, Splits]:
+    """Read labels and weights once; return them with a `StreamedTable`, and a split by where the events stand."""
     if not 0 < fraction < 1:
         raise InputError(f"cv={fraction!r} is not between 0 and 1, the fraction of events held out")
     if not stream.labelled:
@@ -80,9 +74,8 @@ def read_stream(stream: EventStream, fraction: float, seed: int, *, pos_label: A
         if pos_label not in classes:
             raise InputError(f"pos_label={pos_label!r} is not among the labels {list(classes)}")
         classes = classes if classes[1] == pos_label else classes[::-1]
-    table = StreamedTable(stream, weight.size)
     sample = TrainingSample.checked(
-        table,
+        StreamedTable(stream, weight.size),
         is_first if first == classes[1] else ~is_first,
         weight,
         None,
@@ -93,4 +86,4 @@ def read_stream(stream: EventStream, fraction: float, seed: int, *, pos_label: A
     small = np.int32 if mask.size < 2**31 else np.int64  # rows of all events are the largest that is held for a while
     rows = (np.flatnonzero(~mask).astype(small), np.flatnonzero(mask).astype(small))
     splits = sample.splits([rows], seed)
-    return StreamedEvents(replace(sample, classes=np.array(classes)), splits, table)
+    return replace(sample, classes=np.array(classes)), splits

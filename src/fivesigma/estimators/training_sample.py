@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import joblib
 import numpy as np
-from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import (
+    GroupShuffleSplit,
+    PredefinedSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
 from sklearn.utils import _safe_indexing
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.datasets.digest import row_digests
+from fivesigma.datasets.events import Events
 from fivesigma.errors import DuplicatedEventsWarning, InputError
 from fivesigma.yields import (
     balanced_class_weights,
@@ -46,6 +53,10 @@ class TrainingSample:
     negative: str  # what a learner sees of negative weights
     data_hash: str | None = None  # digest of the table, if it is known
     groups: AnyArray | None = None  # group of each event, which no split may part
+    # Of a ProfiledClassifier: its systematics as they were given, those without a constraint, and the nominal `Events`.
+    systematics: Mapping[str, Any] = field(default_factory=dict)
+    free: tuple[str, ...] = ()
+    events: Events | None = None
 
     @classmethod
     def checked(
@@ -89,7 +100,8 @@ class TrainingSample:
     def digest(self) -> str:
         """Digest of the events; all fits of a pool have one sample, so that the table is hashed once."""
         table = self.X if self.data_hash is None else self.data_hash
-        return str(joblib.hash((table, self.signal, self.weight, self.process), hash_name="sha1"))
+        moved = (dict(self.systematics), self.free) if self.systematics else ()
+        return str(joblib.hash((table, self.signal, self.weight, self.process, *moved), hash_name="sha1"))
 
     @property
     def n_cells(self) -> int:
@@ -190,53 +202,45 @@ class TrainingSample:
         return kept
 
     def _pairs(self, cv: Any, seed: int) -> Iterable[tuple[Any, Any]]:
-        n_least = int(min(self.signal.sum(), (~self.signal).sum()))
+        n_least, strata = int(min(self.signal.sum(), (~self.signal).sum())), self.target
         if isinstance(cv, (bool, str)) or cv is None:
             raise InputError(f"cv must be a fraction, a number of folds, a splitter or splits, got {cv!r}")
+        splitter = cv
         if isinstance(cv, (float, np.floating)):
             if not 0 < cv < 1:
                 raise InputError(f"cv={cv!r} is not between 0 and 1, the fraction of events held out")
             if n_least < 2:
                 raise InputError(f"one class has {n_least} events; a held-out split needs at least 2 of each class")
-            if self.groups is not None:
-                return list(
-                    GroupShuffleSplit(1, test_size=cv, random_state=seed).split(self.groups, groups=self.groups)
-                )
-            strata = self._strata(2)
-            n_strata = int(strata.max()) + 1
-            n_held = min(max(round(cv * strata.size), n_strata), strata.size - n_strata)
-            splitter = StratifiedShuffleSplit(1, test_size=n_held, random_state=seed)
-            return list(splitter.split(strata, strata))
-        if isinstance(cv, (int, np.integer)):
+            splitter = GroupShuffleSplit(1, test_size=cv, random_state=seed)
+            if self.groups is None:
+                strata = self._strata(2)
+                n_strata = int(strata.max()) + 1
+                n_held = min(max(round(cv * strata.size), n_strata), strata.size - n_strata)
+                splitter = StratifiedShuffleSplit(1, test_size=n_held, random_state=seed)
+        elif isinstance(cv, (int, np.integer)):
             if cv < 2:
                 raise InputError(f"cv={cv!r} folds are too few; at least 2 are needed")
             if n_least < cv:
                 raise InputError(f"cv={cv} folds need at least {cv} events of each class, and one class has {n_least}")
             strata = self._strata(int(cv))
-            if self.groups is not None:
-                splitter = StratifiedGroupKFold(int(cv), shuffle=True, random_state=seed)
-                return list(splitter.split(strata, strata, self.groups))
-            return list(StratifiedKFold(int(cv), shuffle=True, random_state=seed).split(strata, strata))
-        if isinstance(cv, np.ndarray) and cv.ndim == 1 and cv.dtype.kind in "iu":
-            return self._by_fold(cv)
-        if hasattr(cv, "split"):
+            kind = StratifiedKFold if self.groups is None else StratifiedGroupKFold
+            splitter = kind(int(cv), shuffle=True, random_state=seed)
+        elif isinstance(cv, np.ndarray) and cv.ndim == 1 and cv.dtype.kind in "iu":  # the fold of each event
+            if cv.size != self.signal.size:
+                raise InputError(f"cv has {cv.size} fold numbers for {self.signal.size} events")
+            numbers, folds = np.unique(cv, return_inverse=True)
+            if numbers.size < 2:
+                raise InputError(f"cv has one fold number only ({numbers.tolist()}); at least 2 are needed")
+            splitter = PredefinedSplit(folds)
+        elif not hasattr(cv, "split"):
             try:
-                return list(cv.split(np.zeros((self.signal.size, 1)), self.target, self.groups))
-            except ValueError as err:
-                raise InputError(f"cv={cv!r} cannot split these events: {err}") from err
+                return [(train, held_out) for train, held_out in cv]
+            except (TypeError, ValueError):
+                raise InputError(f"cv must give (train, held-out) pairs of rows, got {cv!r}") from None
         try:
-            return [(train, held_out) for train, held_out in cv]
-        except (TypeError, ValueError):
-            raise InputError(f"cv must give (train, held-out) pairs of rows, got {cv!r}") from None
-
-    def _by_fold(self, folds: IntArray) -> list[tuple[IntArray, IntArray]]:
-        """Splits of events whose fold is known: each fold is held out once."""
-        if folds.size != self.signal.size:
-            raise InputError(f"cv has {folds.size} fold numbers for {self.signal.size} events")
-        numbers = np.unique(folds)
-        if numbers.size < 2:
-            raise InputError(f"cv has one fold number only ({numbers.tolist()}); at least 2 are needed")
-        return [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in numbers]
+            return list(splitter.split(np.zeros((strata.size, 1)), strata, self.groups))
+        except ValueError as err:
+            raise InputError(f"cv={cv!r} cannot split these events: {err}") from err
 
     def _strata(self, at_least: int) -> IntArray:
         """Number the classes, and within them the processes that have `at_least` so many events."""

@@ -17,8 +17,8 @@ from fivesigma.estimators.net_classifier import NetClassifier
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.graph import Graph
 from fivesigma.exporting.trees import add_forest, lightgbm_probability, regression, staircase, xgboost_probability
-from fivesigma.learners.decomposition import TINY as TINY_RATIO
-from fivesigma.learners.decomposition import MeanWeight, RatioModel
+from fivesigma.learners.density_ratios import TINY as TINY_RATIO
+from fivesigma.learners.density_ratios import MeanWeight, RatioModel
 from fivesigma.learners.lightgbm import LightGBMModel
 from fivesigma.learners.net.inputs import FAR, NO_COLUMN, STEEP, Inputs, symmetric_copies
 from fivesigma.learners.sklearn import SklearnModel

@@ -122,16 +122,10 @@ class CatBoostGrower:
         booster.fit(self._pool, init_model=None if self._booster is None else self._booster.copy())
         self._booster, self._n_trees = booster, self._n_trees + 1
 
-    def score_held_out(self) -> Array:
-        """P(signal) of the held-out rows."""
-        return self._score(1)
-
-    def score_train(self) -> Array:
-        """P(signal) of the training rows."""
-        return self._score(0)
-
-    def _score(self, k: int) -> Array:
-        """Margins gain the trees that have grown since they were last asked for."""
+    def score(self, *, held_out: bool = True) -> Array:
+        """P(signal) of the held-out or of the training rows."""
+        k = int(held_out)
+        # Margins gain the trees that have grown since they were last asked for.
         if self._booster is not None and self._scored[k] < self._n_trees:
             self._margins[k] += _margin(self._booster, self._tables[k], self._threads, self._scored[k], self._n_trees)
             self._scored[k] = self._n_trees
@@ -156,15 +150,6 @@ class CatBoostGrower:
         return self._n_trees
 
 
-def _classifier(n_trees: int, **params: Any) -> Any:
-    return need("catboost").CatBoostClassifier(iterations=n_trees, **{**params, **_SILENT})
-
-
-def _regressor(n_trees: int, learning_rate: float, depth: int) -> Any:
-    options = {"iterations": n_trees, "learning_rate": learning_rate, "depth": depth, **_SILENT}
-    return need("catboost").CatBoostRegressor(loss_function="Tweedie:variance_power=1.99", **options)
-
-
 def _load(take: Callable[[str, Any], Any], read: Callable[[str], bytes]) -> CatBoostModel:
     return CatBoostModel(_booster(read(take("file", str))), max(1, min(take("n_threads", int), available_cores())))
 
@@ -175,14 +160,15 @@ LIBRARY = Library(
     model=CatBoostModel,
     can_bin_once=lambda _: False,
     trainer=SklearnTrainer,
-    classifier=_classifier,
-    regressor=_regressor,
+    learners=("CatBoostClassifier", "CatBoostRegressor"),
+    settings=_SILENT,
+    size="iterations",
+    gamma=lambda depth: {"loss_function": "Tweedie:variance_power=1.99", "depth": depth},
     parameters=lambda: iter(_PARAMETERS),
     dump=lambda model, add: {"file": add(_content(model.booster), ".cbm"), "n_threads": model.n_threads},
     load=_load,
     defaults=GROWER_DEFAULTS,
     aliases=_ALIASES,
-    learners=("CatBoostClassifier", "CatBoostRegressor"),
     dump_learner=_content,
     load_learner=lambda estimator, content: estimator.load_model(blob=content),
     ending=".cbm",

@@ -15,7 +15,7 @@ from fivesigma._tools.threads import available_cores, note_threads
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.learners.protocols import Binding, Library, library_names
-from fivesigma.learners.sklearn import TableTrainer, seeded
+from fivesigma.learners.sklearn import seeded
 
 _SEPARATOR = "\n=== next booster ===\n"
 # What LGBMClassifier keeps for itself; all else is an alias of one of LightGBM's own parameters.
@@ -67,35 +67,28 @@ def set_weights(dataset: Any, weight: Array) -> None:
     dataset.set_field("weight", weight.astype(np.float32))
 
 
-class LightGBMTrainer(TableTrainer):
+def _data_set(binding: Binding, params: dict[str, Any]) -> Any:
+    """Training rows, binned when they are first used."""
+    X, names = _plain(binding.rows(binding.train)), library_names(binding.X) or "auto"
+    label = binding.target[binding.train]
+    return need("lightgbm").Dataset(X, label=label, feature_name=names, params=params, free_raw_data=False)
+
+
+class LightGBMTrainer:
     """Trains boosters on one binned data set."""
 
     def __init__(self, estimator: Any, binding: Binding) -> None:
-        lightgbm = need("lightgbm")
         settings = seeded(estimator, binding.seed, binding.n_threads)
         given = {k: v for k, v in settings.get_params().items() if k not in _NOT_FOR_TRAINING and v is not None}
         self._params = {"verbosity": -1, "n_jobs": binding.n_threads, **given, "objective": "binary"}
-        self._rounds = settings.n_estimators
-        self._threads = binding.n_threads
-        self._X, self._X_held = _plain(binding.rows(binding.train)), _plain(binding.rows(binding.held_out))
-        names = library_names(binding.X) or "auto"
-        label = binding.target[binding.train]
-        self._train = lightgbm.Dataset(self._X, label=label, feature_name=names, params=self._params).construct()
+        self._rounds, self._threads = settings.n_estimators, binding.n_threads
+        self._train = _data_set(binding, self._params).construct()
 
     def fit(self, weight: Array) -> LightGBMModel:
         """Train a new booster."""
         set_weights(self._train, weight)
         booster = need("lightgbm").train(dict(self._params), self._train, num_boost_round=self._rounds)
         return LightGBMModel((booster,), self._threads)
-
-
-def _classifier(n_trees: int, **params: Any) -> Any:
-    return need("lightgbm").LGBMClassifier(n_estimators=n_trees, verbosity=-1, **params)
-
-
-def _regressor(n_trees: int, learning_rate: float, depth: int) -> Any:
-    options = {"n_estimators": n_trees, "learning_rate": learning_rate, "num_leaves": 2**depth - 1, "verbosity": -1}
-    return need("lightgbm").LGBMRegressor(objective="gamma", **options)
 
 
 # Parameters that reach other machines or files, by the names that LightGBM's table of aliases has them under.
@@ -162,16 +155,14 @@ class LightGBMGrower:
     """Grows boosters on one binned data set; a new one takes over where trees are restored."""
 
     def __init__(self, params: dict[str, Any], binding: Binding) -> None:
-        lightgbm = need("lightgbm")
         self._params = {**GROWER_DEFAULTS, **params, **GROWER_FIXED, "num_threads": binding.n_threads}
         self._threads = binding.n_threads
-        self._X, self._X_held = _plain(binding.rows(binding.train)), _plain(binding.rows(binding.held_out))
-        names = library_names(binding.X) or "auto"
-        label = binding.target[binding.train]
-        self._train = lightgbm.Dataset(self._X, label=label, feature_name=names, params=self._params)
-        self._held = lightgbm.Dataset(self._X_held, label=binding.target[binding.held_out], reference=self._train)
+        self._train = _data_set(binding, self._params)
+        self._held = self._train.create_valid(
+            _plain(binding.rows(binding.held_out)), label=binding.target[binding.held_out]
+        )
         # Without weights from the start the objective would never look for any.
-        set_weights(self._train.construct(), np.ones(label.size))
+        set_weights(self._train.construct(), np.ones(binding.train.size))
         self._finished: tuple[Any, ...] = ()
         self._trees_after: list[int] = []  # round by round: LightGBM adds no tree where it finds no split
         self._start(binding.seed)
@@ -189,24 +180,15 @@ class LightGBMGrower:
         self._booster.update()
         self._trees_after.append(sum(b.current_iteration() for b in (*self._finished, self._booster)))
 
-    def score_held_out(self) -> Array:
-        """P(signal) of the held-out rows."""
-        return self._cached(self._booster.eval_valid)
-
-    def score_train(self) -> Array:
-        """P(signal) of the training rows."""
-        return self._cached(self._booster.eval_train)
-
-    @staticmethod
-    def _cached(evaluate: Any) -> Array:
-        """Cached predictions: LightGBM hands them to a metric and to nobody else."""
+    def score(self, *, held_out: bool = True) -> Array:
+        """P(signal) of the held-out or of the training rows: LightGBM hands them to a metric and to nobody else."""
         seen: list[Array] = []
 
         def metric(p: Array, _: Any) -> tuple[str, float, bool]:
             seen.append(p)
             return "", 0.0, True
 
-        evaluate(metric)
+        (self._booster.eval_valid if held_out else self._booster.eval_train)(metric)
         return seen[0]
 
     def model(self, n_trees: int) -> LightGBMModel:
@@ -230,8 +212,9 @@ class LightGBMGrower:
         self._finished = tuple(lightgbm.Booster(model_str=text) for text in dumped.decode().split(_SEPARATOR))
         if not self._trees_after:
             self._trees_after = list(range(1, 1 + sum(b.current_iteration() for b in self._finished)))
-        for dataset, X in ((self._train, self._X), (self._held, self._X_held)):
-            dataset.construct().set_field("init_score", raw_margin(self._finished, X, self._threads))
+        for dataset in (self._train, self._held):
+            margin = raw_margin(self._finished, dataset.construct().get_data(), self._threads)
+            dataset.set_field("init_score", margin)
         self._start(seed)
         return sum(b.current_iteration() for b in self._finished)
 
@@ -242,14 +225,14 @@ LIBRARY = Library(
     model=LightGBMModel,
     can_bin_once=_can_bin_once,
     trainer=LightGBMTrainer,
-    classifier=_classifier,
-    regressor=_regressor,
+    learners=("LGBMClassifier", "LGBMRegressor"),
+    settings={"verbosity": -1},
+    gamma=lambda depth: {"objective": "gamma", "num_leaves": 2**depth - 1},
     parameters=_parameters,
     dump=_dump,
     load=_load,
     defaults=GROWER_DEFAULTS,
     aliases={other: name for name, others in _OTHER_NAMES.items() for other in others.split()},
     refused=dict.fromkeys(_ELSEWHERE, "it reaches files or other machines"),
-    learners=("LGBMClassifier", "LGBMRegressor"),
     always_grows=False,
 )

@@ -25,16 +25,10 @@ class Model(Protocol):
 
 
 class Trainer(Protocol):
-    """A learner bound to its training events and to the events that it is judged on."""
+    """A learner bound to its training events."""
 
     def fit(self, weight: Array) -> Model:
         """Train anew with learner weights of the training rows."""
-
-    def score_held_out(self, model: Any) -> Array:
-        """P(signal) of the held-out rows."""
-
-    def score_train(self, model: Any) -> Array:
-        """P(signal) of the training rows."""
 
 
 class Grower(Protocol):
@@ -46,11 +40,8 @@ class Grower(Protocol):
     def grow(self) -> None:
         """Add a tree."""
 
-    def score_held_out(self) -> Array:
-        """P(signal) of the held-out rows, from the library's cache."""
-
-    def score_train(self) -> Array:
-        """P(signal) of the training rows, from the library's cache."""
+    def score(self, *, held_out: bool = True) -> Array:
+        """P(signal) of the held-out or of the training rows, from the library's cache."""
 
     def model(self, n_trees: int) -> Model:
         """Return the first trees as a model."""
@@ -129,18 +120,19 @@ class Library:
     model: type[Any]  # what its boosters become when they are trained
     can_bin_once: Callable[[Any], bool]  # whether an estimator trains by `trainer` on events that are binned once
     trainer: Callable[[Any, Binding], Trainer]
-    classifier: Callable[..., Any]  # of the number of trees and of parameters of the library's own
-    regressor: Callable[[int, float, int], Any]  # with gamma loss, of the number of trees, their rate and depth
+    learners: tuple[str, str]  # its classifier and its regressor, which the store keeps by their parameters
+    settings: Mapping[str, Any]  # that both are always given
+    gamma: Callable[[int], dict[str, Any]]  # parameters of a regressor with gamma loss and trees of some depth
     parameters: Callable[[], Iterator[str]]  # names of all that a tree booster takes; none if the library is silent
     dump: Callable[[Any, Callable[[bytes, str], str]], dict[str, Any]]  # a model as values and files
     load: Callable[[Callable[[str, Any], Any], Callable[[str], bytes]], Any]
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of a grown booster
     aliases: Mapping[str, str] = field(default_factory=dict)  # other names of parameters that have a default
     refused: Mapping[str, str] = field(default_factory=dict)  # parameters that are not taken, and why
-    learners: tuple[str, ...] = ()  # estimators that the store keeps by their parameters until they are fitted
     dump_learner: Callable[[Any], bytes] | None = None  # the file of a fitted estimator; without it skops keeps it
     load_learner: Callable[[Any, bytes], None] | None = None
     ending: str = ""  # of that file
+    size: str = "n_estimators"  # parameter of the learners that is the number of trees
     memory: tuple[str, ...] = ("all",)  # kinds of `Binding.memory` that the grower takes
     always_grows: bool = True  # else rounds in which no split is found give no tree
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import has_fit_parameter
 from fivesigma._tools.threads import limit_threads, threads_for
 from fivesigma._types import Array
 from fivesigma.errors import InputError
-from fivesigma.learners.protocols import Binding, Model
+from fivesigma.learners.protocols import Binding
 
 # Parameters by which learners weight classes themselves; they would count twice.
 _OWN_CLASS_WEIGHTS = {
@@ -67,22 +67,7 @@ def seeded(estimator: Any, seed: int, n_threads: int) -> Any:
     return out.set_params(**changes)
 
 
-class TableTrainer:
-    """Scores the tables that it keeps by the models that it trains."""
-
-    _X: Any
-    _X_held: Any
-
-    def score_held_out(self, model: Model) -> Array:
-        """P(signal) of the held-out rows."""
-        return model.signal_probability(self._X_held)
-
-    def score_train(self, model: Model) -> Array:
-        """P(signal) of the training rows."""
-        return model.signal_probability(self._X)
-
-
-class SklearnTrainer(TableTrainer):
+class SklearnTrainer:
     """Clones a classifier and fits it from scratch."""
 
     def __init__(self, estimator: Any, binding: Binding) -> None:
@@ -90,7 +75,6 @@ class SklearnTrainer(TableTrainer):
         self._weight = weight_parameter(estimator)
         self._threads = binding.n_threads
         self._X, self._target = binding.rows(binding.train), binding.target[binding.train]
-        self._X_held = binding.rows(binding.held_out)
 
     def fit(self, weight: Array) -> SklearnModel:
         """Train a clone."""

@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import temporary_folder
 from fivesigma._tools.threads import note_threads
-from fivesigma._types import AnyArray, Array
+from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.errors import InputError
 from fivesigma.learners.protocols import Binding, Library, is_categorical, library_names
 from fivesigma.learners.sklearn import seeded
@@ -77,11 +76,16 @@ def _can_bin_once(estimator: Any) -> bool:
     )
 
 
+def _binned(binding: Binding, rows: IntArray, **options: Any) -> Any:
+    """Matrix of some rows with their labels, binned."""
+    X, label, names = binding.rows(rows), binding.target[rows], library_names(binding.X)
+    return need("xgboost").QuantileDMatrix(X, label=label, feature_names=names, **options)
+
+
 class XGBoostTrainer:
     """Trains boosters on one binned matrix."""
 
     def __init__(self, estimator: Any, binding: Binding) -> None:
-        xgboost = need("xgboost")
         settings = seeded(estimator, binding.seed, binding.n_threads)
         threads = settings.n_jobs or binding.n_threads
         self._params = {**settings.get_xgb_params(), "objective": "binary:logistic", "nthread": threads}
@@ -90,21 +94,11 @@ class XGBoostTrainer:
             "missing": settings.missing,
             "enable_categorical": settings.enable_categorical,
             "feature_types": settings.feature_types,
-            "feature_names": library_names(binding.X),
             "nthread": threads,
         }
-        self._options = options if settings.max_bin is None else {**options, "max_bin": settings.max_bin}
-        self._binding = binding
-        self._train = xgboost.QuantileDMatrix(
-            binding.rows(binding.train), label=binding.target[binding.train], **self._options
-        )
+        bins = {} if settings.max_bin is None else {"max_bin": settings.max_bin}
+        self._train = _binned(binding, binding.train, **options, **bins)
         self._missing, self._categorical = settings.missing, bool(settings.enable_categorical)
-
-    @cached_property
-    def _held(self) -> Any:
-        """The held-out rows, of which some that train do not want scores."""
-        held_out = self._binding.rows(self._binding.held_out)
-        return need("xgboost").QuantileDMatrix(held_out, ref=self._train, **self._options)
 
     def set_target(self, target: Array) -> None:
         """Set other labels of the training rows, which may be between 0 and 1."""
@@ -115,23 +109,6 @@ class XGBoostTrainer:
         self._train.set_weight(weight)
         booster = need("xgboost").train(self._params, self._train, num_boost_round=self._rounds)
         return XGBoostModel(booster, self._missing, self._categorical)
-
-    def score_held_out(self, model: XGBoostModel) -> Array:
-        """P(signal) of the held-out rows."""
-        return np.asarray(model.booster.predict(self._held), dtype=np.float64)
-
-    def score_train(self, model: XGBoostModel) -> Array:
-        """P(signal) of the training rows."""
-        return np.asarray(model.booster.predict(self._train), dtype=np.float64)
-
-
-def _classifier(n_trees: int, **params: Any) -> Any:
-    return need("xgboost").XGBClassifier(n_estimators=n_trees, enable_categorical=True, **params)
-
-
-def _regressor(n_trees: int, learning_rate: float, depth: int) -> Any:
-    options = {"n_estimators": n_trees, "learning_rate": learning_rate, "max_depth": depth}
-    return need("xgboost").XGBRegressor(objective="reg:gamma", enable_categorical=True, **options)
 
 
 # In XGBoost's configuration, and no parameters.
@@ -279,17 +256,13 @@ class XGBoostGrower:
     """Grows one booster on one binned matrix."""
 
     def __init__(self, params: dict[str, Any], binding: Binding) -> None:
-        xgboost = need("xgboost")
         self._params = {**GROWER_DEFAULTS, **params, **GROWER_FIXED, "nthread": binding.n_threads}
         self._categorical = is_categorical(binding.X)
         bins = {"max_bin": self._params["max_bin"]} if "max_bin" in self._params else {}
         options = {"nthread": binding.n_threads, "enable_categorical": self._categorical, **bins}
         if binding.memory == "all":
-            options["feature_names"] = library_names(binding.X)
-            self._train = xgboost.QuantileDMatrix(
-                binding.rows(binding.train), label=binding.target[binding.train], **options
-            )
-            self._held = xgboost.QuantileDMatrix(binding.rows(binding.held_out), ref=self._train, **options)
+            self._train = _binned(binding, binding.train, **options)
+            self._held = _binned(binding, binding.held_out, ref=self._train, **options)
         else:
             self._train, self._held = batched_matrices(binding, options)
         self.start(binding.seed)
@@ -312,13 +285,9 @@ class XGBoostGrower:
         self._booster.update(self._train, self._n_trees)
         self._n_trees += 1
 
-    def score_held_out(self) -> Array:
-        """P(signal) of the held-out rows."""
-        return np.asarray(self._booster.predict(self._held))
-
-    def score_train(self) -> Array:
-        """P(signal) of the training rows."""
-        return np.asarray(self._booster.predict(self._train))
+    def score(self, *, held_out: bool = True) -> Array:
+        """P(signal) of the held-out or of the training rows."""
+        return np.asarray(self._booster.predict(self._held if held_out else self._train))
 
     def model(self, n_trees: int) -> XGBoostModel:
         """Return the first trees as a model."""
@@ -341,14 +310,14 @@ LIBRARY = Library(
     model=XGBoostModel,
     can_bin_once=_can_bin_once,
     trainer=XGBoostTrainer,
-    classifier=_classifier,
-    regressor=_regressor,
+    learners=("XGBClassifier", "XGBRegressor"),
+    settings={"enable_categorical": True},
+    gamma=lambda depth: {"objective": "reg:gamma", "max_depth": depth},
     parameters=_parameters,
     dump=_dump,
     load=_load,
     defaults=GROWER_DEFAULTS,
     aliases={"eta": "learning_rate"},
-    learners=("XGBClassifier", "XGBRegressor"),
     dump_learner=lambda estimator: bytes(estimator.get_booster().save_raw("ubj")),
     load_learner=lambda estimator, content: estimator.load_model(bytearray(content)),
     ending=".ubj",

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import write_text
 from fivesigma.categories import Categories
 from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.events import Events
@@ -115,13 +115,9 @@ class Report:
         pathlib.Path
         """
         path = Path(path)
-        if not path.parent.is_dir():
-            raise InputError(f"there is no folder {path.parent} to write {path.name} to")
         if path.is_dir():
             raise InputError(f"{path} is a folder; name a file")
-        with written_whole(path) as beside:
-            beside.write_text(self.html, encoding="utf-8")
-        return path
+        return write_text(path, self.html)
 
 
 def report(

@@ -17,8 +17,8 @@ from fivesigma.categories.several_signals import ScoreCategories
 from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.estimators.held_out_bins import bin_edges
-from fivesigma.estimators.varied import scored_variations
+from fivesigma.estimators.moved_events import bin_edges
+from fivesigma.estimators.significance_classifier import scored_variations
 from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, scaled, yield_shifts
 from fivesigma.reporting.histogram import largest_processes
 from fivesigma.scored.scored_events import ScoredEvents, signal_probability

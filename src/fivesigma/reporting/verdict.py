@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -80,7 +80,7 @@ def verdict_of(
     utility: Utility,
     baseline: tuple[Any, BoolArray] | None,
     *,
-    training: Sequence[Finding],
+    training: Iterable[Finding],
     **bootstrap: Any,
 ) -> Verdict:
     """Judge a model."""
@@ -164,11 +164,10 @@ class Provenance:
     notes: list[str]  # what was left out or changed when the events were read
 
 
-def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Events | None) -> list[Finding]:
+def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Events | None) -> Iterator[Finding]:
     """What is known of training events among the events of a report."""
     if isinstance(events, ScoredEvents):
-        return []  # without features nothing can be known
-    out = []
+        return  # without features nothing can be known
     names = Columns.of_model(model).feature_names or None
     known = np.asarray(getattr(model, "training_rows_", ()), dtype=np.uint64)
     if trained_on is not None:
@@ -180,13 +179,13 @@ def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Eve
             f"{shared} are training events. Each was scored by the fits that did not see its fold ({by}), so the "
             "significance is that of new events, but for the cut, which was chosen on all of them."
         )
-        out.append(Finding("note", text))
+        yield Finding("note", text)
     elif shared.seen == shared.told and shared.distinct:
         text = "The model was trained on all of these events: the significance is too high. Report on others."
-        out.append(Finding("warning", text))
+        yield Finding("warning", text)
     elif shared.seen:
         text = f"{shared} have the features of training events: if they are the same, the significance is too high."
-        out.append(Finding("warning", text))
+        yield Finding("warning", text)
     if trained_on is not None:
         then, now = (signal_and_background(e.weight, e.is_signal) for e in (trained_on, events))
         if not np.allclose(then, now, rtol=SAME_YIELDS):
@@ -194,8 +193,7 @@ def training_findings(model: Any, events: Events | ScoredEvents, trained_on: Eve
                 "In training the weights summed to {} signal and {} background events, here to {} and {}: "
                 "significances by round belong to the former."
             ).format(*(f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in (*then, *now)))
-            out.append(Finding("note", text))
-    return out
+            yield Finding("note", text)
 
 
 def feature_names_of(model: Any, final: Any, events: Events | ScoredEvents) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories
 from fivesigma.categories.several_signals.region_rules import ArgmaxRule, LinearRule
 from fivesigma.errors import StoreError, did_you_mean
-from fivesigma.learners.decomposition import MeanWeight, RatioModel
+from fivesigma.learners.density_ratios import MeanWeight, RatioModel
 from fivesigma.learners.libraries import LIBRARIES, library_of
 from fivesigma.learners.net.inputs import Inputs
 from fivesigma.learners.protocols import Library

@@ -1,10 +1,11 @@
-"""Tasks in parallel, and seeds for them."""
+"""How fits run: in parallel, each with a seed of its own, and with a bar on stderr or scikit-learn's callbacks."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -13,8 +14,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.progress import GivenUpError, end_if_given_up, given_up_by
+from fivesigma._tools.progress import GivenUpError, end_if_given_up, given_up_by, listen, listener, steps
 from fivesigma._tools.threads import available_cores, note_threads, wanted_cores
+from fivesigma.cascade.rounds import Round
 
 T = TypeVar("T")
 _GLANCE = 0.2  # seconds between two looks for Ctrl-C
@@ -86,3 +88,101 @@ def spread_seeds(random_state: Any, n: int) -> list[int]:
     """Return `n` seeds; the first ones do not depend on n."""
     root = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     return [int(child.generate_state(1)[0] >> 1) for child in np.random.SeedSequence(root).spawn(n)]
+
+
+try:  # experimental, since scikit-learn 1.9
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]  # for older versions
+        """Stands in for scikit-learn's mixin before 1.9."""
+
+    def with_callbacks(method: Any) -> Any:
+        """Stand in for scikit-learn's decorator before 1.9."""
+        return method
+
+
+__all__ = ["CallbackSupportMixin", "PoolProgress", "Report", "reporting", "with_callbacks"]
+
+Report = Callable[[Round], bool]
+"""Called at the end of each round; the answer True asks to stop."""
+
+
+@contextmanager
+def reporting(estimator: Any, total: int, what: str, done: int = 0) -> Iterator[Report]:
+    """Report rounds for the time of a fit."""
+    lock = threading.Lock()
+    hear = listener.get()
+    with _callbacks(estimator, total) as call_back, _bar(total, done, what, visible=bool(estimator.verbose)) as show:
+
+        def report(r: Round) -> bool:
+            end_if_given_up()
+            with lock:  # restarts run in threads
+                (hear or show)(r)
+                return call_back("round")
+
+        yield report
+
+
+class PoolProgress:
+    """Progress of many fits at once."""
+
+    def __init__(self, estimator: Any, rounds: dict[str, int]) -> None:
+        self._estimator, self._rounds = estimator, rounds
+        self._lock = threading.Lock()
+        self.finished = 0
+        self.stopped = False  # whether a callback asked for no more fits
+
+    @contextmanager
+    def showing(self) -> Iterator[PoolProgress]:
+        """Show the bar."""
+        total, visible = sum(self._rounds.values()), bool(self._estimator.verbose)
+        with _callbacks(self._estimator, len(self._rounds)) as self._call_back, steps(total, visible) as self._advance:
+            yield self
+
+    @contextmanager
+    def fit(self, key: str) -> Iterator[None]:
+        """Listen to one fit."""
+        reported = 0
+
+        def hear(r: Round) -> None:
+            nonlocal reported
+            with self._lock:
+                reported += 1
+                self._advance(1, f"{key}  {_state(r)}")
+
+        with listen(hear):
+            yield
+        with self._lock:
+            self.finished += 1
+            self._advance(self._rounds[key] - reported, f"{key}  done, {self.finished} of {len(self._rounds)} fits")
+            self.stopped |= self._call_back("fit")
+
+
+@contextmanager
+def _callbacks(estimator: Any, total: int) -> Iterator[Callable[[str], bool]]:
+    """Call scikit-learn's callbacks at the end of each task."""
+    if not getattr(estimator, "_skl_callbacks", None):  # a context for each round takes time, though nobody looks at it
+        yield lambda _: False
+        return
+    context = estimator._init_callback_context(max_subtasks=total)
+    context.call_on_fit_task_begin(estimator=estimator)
+
+    def call_back(name: str) -> bool:
+        task = context.subcontext(task_name=name)
+        task.call_on_fit_task_begin(estimator=estimator)
+        return bool(task.call_on_fit_task_end(estimator=estimator))
+
+    yield call_back
+    context.call_on_fit_task_end(estimator=estimator)
+
+
+def _state(r: Round) -> str:
+    u = "" if r.u is None else f"u {r.u:.4f}  "
+    return f"round {r.index}  {u}significance {r.significance:.3f}"
+
+
+@contextmanager
+def _bar(total: int, done: int, what: str, *, visible: bool) -> Iterator[Callable[[Round], None]]:
+    with steps(total, visible and listener.get() is None, what, done) as advance:
+        yield lambda r: advance(1, _state(r))
