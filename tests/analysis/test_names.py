@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from fivesigma.analysis import Record, analyse
-from fivesigma.analysis.cabinetry_workspace import SafeNames
+from fivesigma.analysis.analysis_file import read_analysis
+from fivesigma.analysis.cabinetry_workspace import SafeNames, check_workspace
+from fivesigma.analysis.histograms import Histograms, read_histograms
+from fivesigma.errors import InputError
 from tests.analysis.conftest import Small
 
 pytest.importorskip("cabinetry")
@@ -71,6 +74,44 @@ def test_names_that_cabinetry_would_join_alike() -> None:
     assert len(set(files)) == 4
     assert SafeNames(["SR"], ["A"], ["syst_1"]).systematics == {"syst_1": "syst_1"}
     assert SafeNames(["SR"], ["a", "A"], []).samples == {"a": "a", "A": "A-2"}  # for file systems without case
+
+
+def spoiled(workspace: dict[str, Any], kind: str) -> dict[str, Any]:
+    """One number of a workspace changed, or one modifier gone."""
+    out = copy.deepcopy(workspace)
+    sample = next(s for s in out["channels"][1]["samples"] if s["name"] == "Background")
+    modifiers = {(m["type"], m["name"]): m for m in sample["modifiers"]}
+    if kind == "yield":
+        sample["data"][2] *= 1.001
+    elif kind == "error":
+        next(m for (t, _), m in modifiers.items() if t == "staterror")["data"][0] *= 2
+    elif kind == "norm":
+        modifiers["normsys", "Weighting"]["data"]["hi"] = 1.0
+    elif kind == "shape":
+        modifiers["histosys", "Modeling"]["data"]["hi_data"][0] *= 1.1
+    elif kind == "lost":
+        sample["modifiers"] = [m for m in sample["modifiers"] if m["name"] != "Weighting"]
+    elif kind == "free":
+        sample["modifiers"].append({"name": "new", "type": "normfactor", "data": None})
+    elif kind == "data":
+        out["observations"][1]["data"][0] += 1
+    else:
+        out["channels"][1]["samples"].pop()
+    return out
+
+
+@pytest.mark.parametrize("kind", ["yield", "error", "norm", "shape", "lost", "free", "data", "sample"])
+def test_a_workspace_with_one_other_number_is_refused(small: Small, kind: str) -> None:
+    analysis = read_analysis(small.config)
+    histograms: Histograms = read_histograms(small.out / "control.npz") | read_histograms(small.out / "chosen.npz")
+    workspace = json.loads((small.out / "workspace.json").read_text())
+    filled = histograms["Signal_region", "Signal", None, None]
+    expected = filled.yields + histograms["Signal_region", "Background", None, None].yields
+    histograms["Signal_region", "Data", None, None] = filled._replace(yields=expected)
+    names = SafeNames.of(analysis.config)
+    check_workspace(workspace, analysis, names, histograms)
+    with pytest.raises(InputError, match="workspace"):
+        check_workspace(spoiled(workspace, kind), analysis, names, histograms)
 
 
 def test_smoothed_variations_keep_their_totals(small: Small, tmp_path: Path) -> None:

@@ -16,12 +16,20 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, listed, name_of_data
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed, name_of_data
 from fivesigma.analysis.histograms import Histograms
 from fivesigma.categories.workspace import discovery_significance
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["SafeNames", "build_workspace", "cabinetry_config", "config_text", "fit_workspace", "listening"]
+__all__ = [
+    "SafeNames",
+    "build_workspace",
+    "cabinetry_config",
+    "check_workspace",
+    "config_text",
+    "fit_workspace",
+    "listening",
+]
 
 HISTOGRAMS = "histograms"
 _LONGEST = 60  # characters of a name within the name of a file
@@ -170,6 +178,77 @@ def build_workspace(
             raise InputError(f"cabinetry cannot build the workspace ({type(err).__name__}: {why})") from err
     others = [text for text in said if "empty bins" not in text and "stat. unc." not in text]  # of which we speak
     return workspace, [f"cabinetry: {text}" for text in dict.fromkeys(others)]
+
+
+def check_workspace(workspace: dict[str, Any], analysis: Analysis, names: SafeNames, histograms: Histograms) -> None:
+    """Refuse a workspace that is not what we filled: every sample, variation, statistical error and observation.
+
+    cabinetry goes by way of files, whose names may clash, so that nothing is quoted before all bins are compared.
+    """
+    ours, theirs = _expected_content(analysis, names, histograms), _content(workspace)
+    for what in dict.fromkeys((*ours, *theirs)):
+        one, other = ours.get(what), theirs.get(what)
+        alike = one is None or other is None or np.allclose(other if one.size > 1 else other.sum(), one, 1e-9, 1e-12)
+        if what in ours and what in theirs and alike:
+            continue
+        raise InputError(
+            f"the workspace is not what was filled: {' '.join(what)} is {shortened(str(other))} where "
+            f"{shortened(str(one))} was filled; please report this"
+        )
+
+
+Content = dict[tuple[str, ...], Array | None]  # by region, sample, kind and name; None where there are no numbers
+
+
+def _content(workspace: Mapping[str, Any]) -> Content:
+    """Numbers of a workspace; norm and shape of a systematic together, as the yields of its variation."""
+    out: Content = {(item["name"], "data"): np.array(item["data"]) for item in workspace["observations"]}
+    for channel in workspace["channels"]:
+        for sample in channel["samples"]:
+            place, nominal = (channel["name"], sample["name"]), np.array(sample["data"])
+            out[place] = nominal
+            modifiers = {(m["type"], m["name"]): m["data"] for m in sample["modifiers"]}
+            for (kind, name), data in modifiers.items():
+                if kind in ("normsys", "histosys"):
+                    for direction, side in zip(DIRECTIONS, ("hi", "lo"), strict=True):
+                        factor = modifiers.get(("normsys", name), {}).get(side, 1.0)
+                        shape = modifiers.get(("histosys", name), {}).get(f"{side}_data", nominal)
+                        out[*place, name, direction] = factor * np.array(shape)
+                elif kind == "staterror":
+                    out[*place, kind] = np.array(data)
+                else:
+                    out[*place, kind, name] = None
+    return out
+
+
+def _expected_content(analysis: Analysis, names: SafeNames, histograms: Histograms) -> Content:
+    """The same from our histograms; of smoothed variations the total alone, of mirrored ones nothing."""
+    out: Content = {}
+    data = name_of_data(analysis.config["Samples"])
+    for region in analysis.regions:
+        channel = names.regions[region["Name"]]
+        out[channel, "data"] = histograms[region["Name"], data, None, None].yields
+        for sample in [sample for sample in analysis.simulated if holds(region, sample)]:
+            place = channel, names.samples[sample["Name"]]
+            nominal = histograms[region["Name"], sample["Name"], None, None]
+            out[place] = nominal.yields
+            if not sample.get("DisableStaterror", False):
+                out[*place, "staterror"] = np.sqrt(nominal.squares)
+            for factor in analysis.config["NormFactors"]:
+                if acts(factor, region, sample):
+                    out[*place, "normfactor", factor["Name"]] = None
+            for systematic in [s for s in analysis.systematics if acts(s, region, sample)]:
+                name = systematic.get("ModifierName", names.systematics[systematic["Name"]])
+                smoothing = systematic.get("Smoothing")
+                for direction in DIRECTIONS:
+                    varied = histograms.get((region["Name"], sample["Name"], systematic["Name"], direction))
+                    values = None if varied is None else varied.yields  # cabinetry mirrors norm and shape by themselves
+                    if systematic["Type"] == "Normalization":
+                        values = nominal.yields * (1 + systematic[direction]["Normalization"])
+                    elif values is not None and smoothing is not None and acts(smoothing, region, sample):
+                        values = values.sum(keepdims=True)
+                    out[*place, name, direction] = values
+    return out
 
 
 def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:

@@ -291,6 +291,7 @@ class _Run(RunState):
         folder.mkdir(exist_ok=True)
         with bar(2, bool(self.verbose), "workspace") as advance:
             shown, said = cab.build_workspace(config, names, filled, folder)
+            cab.check_workspace(shown, self.analysis, names, filled)
             validation = [names.regions[name] for name in settings.validation]
             workspace, config = (cab.without_regions(whole, validation) for whole in (shown, config))
             pruned = prune(workspace, settings.prune or 0.0)
