@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fivesigma._types import BoolArray
 from fivesigma.datasets import Events, from_arrays, make_htautau
-from fivesigma.datasets.folds import hashed
+from fivesigma.datasets.folds import hash_rows
 from fivesigma.errors import InputError
 
 
@@ -165,7 +165,7 @@ class TestFolds:
 
     def test_the_hash_is_splitmix64(self) -> None:
         # The published outputs of the generator for the seed 0.
-        assert hashed(np.arange(3)).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+        assert hash_rows(np.arange(3)).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
     def test_row_numbers_are_well_mixed(self) -> None:
         events = from_arrays(np.zeros((60_000, 1)), np.arange(60_000) % 2)

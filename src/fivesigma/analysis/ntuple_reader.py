@@ -70,7 +70,7 @@ class Reader:
         # A score that exists already needs no features; one column stands for them, and is not read.
         asked = Columns(features=settings.features or None, label=None, weight=None, ids=None, keep=self._number)
         with _explained(first.trees[0], first.owner):
-            self.columns = asked.settled(self._source(first.trees[0]))[0]
+            self.columns = asked.settle(self._source(first.trees[0]))[0]
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -127,8 +127,7 @@ class Reader:
         with _explained(tree, owner):
             plan = self._plan(tree, texts, columns, features=features, cut=cut)
             for block in read_blocks(self._source(tree), plan):
-                row = np.arange(block.n_rows) if block.passed is None else block.passed
-                parts.append((row, *(block.columns[name] for name in wanted)))
+                parts.append((block.rows(), *(block.columns[name] for name in wanted)))
                 if features:
                     self._hide_infinite(block, used)
                     table.add(block.columns, block.where)
@@ -141,7 +140,7 @@ class Reader:
             if number.dtype.kind not in "iu":
                 raise InputError(f"EventNumber {self._number[0]!r} must hold integers, got {number.dtype}")
         values = {text: found[f"value {text}"].astype(np.float64) for text in texts}
-        return Entries(tree, number, values, {name: found[name] for name in columns}, table.finished())
+        return Entries(tree, number, values, {name: found[name] for name in columns}, table.finish())
 
     def _hide_infinite(self, block: Block, used: Collection[str] | None) -> None:
         """Take infinite features for missing in entries that no template has, which the table would refuse."""

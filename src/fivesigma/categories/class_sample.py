@@ -62,16 +62,16 @@ class Roles:
         return np.array([i for i, name in enumerate(self.columns) if name not in self.signals], dtype=np.intp)
 
 
-def added(index: IntArray, values: Array, n: int) -> Array:
+def add_up(index: IntArray, values: Array, n: int) -> Array:
     """Sums of the values with each index from 0 to n - 1."""
     return np.asarray(np.bincount(index, values, minlength=n), dtype=np.float64)
 
 
-def added_rows(index: IntArray, rows: Array, n: int) -> Array:
+def add_up_rows(index: IntArray, rows: Array, n: int) -> Array:
     """Sums of the rows with each index from 0 to n - 1; one count of all columns is faster than one of each."""
     width = rows.shape[1]
     cell = index[:, None] * width + np.arange(width)
-    return added(cell.ravel(), rows.ravel(), n * width).reshape(n, width)
+    return add_up(cell.ravel(), rows.ravel(), n * width).reshape(n, width)
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ class ClassSample:
     @property
     def class_yields(self) -> Array:
         """Sums of weights of the signals and of all background."""
-        return added(self.classes, self.weight, self.n_signals + 1)
+        return add_up(self.classes, self.weight, self.n_signals + 1)
 
     @property
     def process_yields(self) -> Array:
         """Sums of weights by process."""
-        return added(self.process, self.weight, len(self.names))
+        return add_up(self.process, self.weight, len(self.names))
 
     def scaled(self, factor: Array) -> ClassSample:
         """Multiply the weights of each process."""
@@ -245,7 +245,7 @@ def cells_of(coordinates: Array, max_cells: int, mass: Array | None = None) -> I
     if n <= max_cells:
         return np.arange(n)
     step = max(1, n // _GROWERS)  # some of the events grow the tree, and all of them then walk down
-    axis, threshold, children = _grown_tree(
+    axis, threshold, children = _grow_tree(
         np.ascontiguousarray(coordinates[::step].T), max_cells, None if mass is None else mass[::step]
     )
     leaf = children[0] < 0
@@ -267,7 +267,7 @@ def cells_of(coordinates: Array, max_cells: int, mass: Array | None = None) -> I
     return cell
 
 
-def _grown_tree(columns: Array, max_leaves: int, mass: Array | None) -> tuple[IntArray, Array, IntArray]:
+def _grow_tree(columns: Array, max_leaves: int, mass: Array | None) -> tuple[IntArray, Array, IntArray]:
     """Axis and threshold of each node, and its children: up to the threshold and above it; -1 for a leaf.
 
     All nodes of a level are split at once. Their events are kept node by node, in the order of the input.
@@ -276,7 +276,7 @@ def _grown_tree(columns: Array, max_leaves: int, mass: Array | None) -> tuple[In
     n_axes, sizes, n_nodes = len(columns), np.array([columns.shape[1]]), 1
     axes, thresholds, children = [], [], []
     for _ in range(int(np.log2(max_leaves))):
-        axis, threshold = _halved(events, n_axes, sizes)
+        axis, threshold = _halve(events, n_axes, sizes)
         node = np.repeat(np.arange(sizes.size), sizes)
         values = events.ravel().take(axis[node] * node.size + np.arange(node.size))
         below = values <= threshold[node]
@@ -305,7 +305,7 @@ def _grown_tree(columns: Array, max_leaves: int, mass: Array | None) -> tuple[In
     return np.concatenate(axes), np.concatenate(thresholds), np.concatenate(children, axis=1)
 
 
-def _halved(events: Array, n_axes: int, sizes: IntArray) -> tuple[IntArray, Array]:
+def _halve(events: Array, n_axes: int, sizes: IntArray) -> tuple[IntArray, Array]:
     """Widest axis of each node and the value there that halves its mass, as far as some of its events show."""
     step = np.maximum(1, sizes // _SAMPLE)
     count = -(-sizes // step)
@@ -342,9 +342,9 @@ def information(ratios: Array, sample: ClassSample) -> Array:
 def sums(cell: IntArray, n_cells: int, sample: ClassSample) -> tuple[Array, Array]:
     """Sums of weights by cell and class, and the sums that the floors need."""
     n_classes = sample.n_signals + 1
-    yields = added(cell * n_classes + sample.classes, sample.weight, n_cells * n_classes)
+    yields = add_up(cell * n_classes + sample.classes, sample.weight, n_cells * n_classes)
     counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
-    floor = np.stack([added(cell, w, n_cells) for w in (counts, np.square(counts))], axis=1)
+    floor = np.stack([add_up(cell, w, n_cells) for w in (counts, np.square(counts))], axis=1)
     return yields.reshape(n_cells, n_classes), floor
 
 
@@ -354,7 +354,7 @@ def means(cell: IntArray, n_cells: int, values: Array) -> Array:
     return np.stack([np.bincount(cell, column, minlength=n_cells) / count for column in values.T], axis=1)
 
 
-def summed(ratios: Array, sample: ClassSample, cell: IntArray) -> Points:
+def sum_cells(ratios: Array, sample: ClassSample, cell: IntArray) -> Points:
     """Events as cells."""
     n_cells = int(cell.max()) + 1
     centre = means(cell, n_cells, ratios)

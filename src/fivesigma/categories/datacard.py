@@ -141,8 +141,8 @@ class _Model:
         config = workspace["measurements"][0]["config"]
         settings = {entry["name"]: entry for entry in config.get("parameters", ())}
         channels = {
-            _checked(channel["name"], "channel"): {
-                _checked(sample["name"], "process"): _process(sample, config["poi"], settings)
+            _check_name(channel["name"], "channel"): {
+                _check_name(sample["name"], "process"): _process(sample, config["poi"], settings)
                 for sample in channel["samples"]
             }
             for channel in workspace["channels"]
@@ -186,7 +186,7 @@ class _Model:
         def add(name: str, values: Array, errors: Array) -> None:
             if name in out:
                 raise InputError(f"two templates would be called {name!r}; rename a process or a systematic")
-            out[name] = (self._raised(name, values), errors)
+            out[name] = (self._raise_low_bins(name, values), errors)
 
         for channel, processes in self.channels.items():
             out[f"{channel}/data_obs"] = (self.data[channel], np.sqrt(np.maximum(self.data[channel], 0.0)))
@@ -197,7 +197,7 @@ class _Model:
                         add(f"{channel}/{name}_{systematic}{ending}", side, process.errors)
         return out
 
-    def _raised(self, name: str, values: Array) -> Array:
+    def _raise_low_bins(self, name: str, values: Array) -> Array:
         low = values < FLOOR
         if not low.any():
             return values
@@ -262,7 +262,7 @@ class _Model:
 _RULE = "-" * 40
 
 
-def _checked(name: Any, what: str) -> str:
+def _check_name(name: Any, what: str) -> str:
     """Refuse a name that combine, or ROOT behind it, would read as something else."""
     if isinstance(name, str) and _NAME.fullmatch(name) and name not in _RESERVED:
         return name
@@ -287,7 +287,7 @@ def _process(sample: Mapping[str, Any], poi: str, settings: Mapping[str, Any]) -
         elif kind == "normfactor" and fixed:
             scale *= float(entry.get("inits", [1.0])[0])
         elif kind == "normfactor":
-            out.rates.append(_checked(name, "parameter"))
+            out.rates.append(_check_name(name, "parameter"))
         elif kind == "staterror":
             out.errors = np.asarray(data, dtype=np.float64)
             out.with_errors = True
@@ -300,7 +300,7 @@ def _process(sample: Mapping[str, Any], poi: str, settings: Mapping[str, Any]) -
 
 
 def _add_constrained(out: _Process, modifier: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
-    name, data = _checked(modifier["name"], "systematic"), modifier["data"]
+    name, data = _check_name(modifier["name"], "systematic"), modifier["data"]
     if modifier["type"] == "normsys":
         out.lnn[name] = _product(out.lnn.get(name), (float(data["lo"]), float(data["hi"])))
     elif modifier["type"] == "lumi":

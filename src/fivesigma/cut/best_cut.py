@@ -6,22 +6,19 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._types import BoolArray
 from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking
 from fivesigma.cut.cut_scan import Curve, CutInterval, CutScan
 from fivesigma.cut.profiled_cuts import ProfiledCuts, few_cuts, shifts_of
 from fivesigma.cut.ranking import Cuts, rank_events
-from fivesigma.cut.rules import DEFAULT_RULE, RULES, KnownBackground, choose
+from fivesigma.cut.rules import DEFAULT_RULE, RULES, CutValue, KnownBackground, choose
 from fivesigma.cut.yield_model import MIN_EVENTS
 from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.shifts import Systematics
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
-from fivesigma.yields import significance_or_nan
 
 __all__ = ["Curve", "CutInterval", "CutScan", "scan"]
 
@@ -108,52 +105,47 @@ def scan(
         return scan_binned(BinnedRanking(score), utility, rule, min_effective)
     scored = as_scored(score, y, sample_weight, process, pos_label)
     ranking = rank_events(*scored.arrays())
-    if systematics is None:
-        return _scan_cuts(ranking, utility, rule, min_effective)
-    floor = _default_floor(ranking) if min_effective is None else min_effective
-    ranking = few_cuts(ranking)
-    valid = _valid(ranking, floor)
-    shifts = shifts_of(ranking, scored, systematics, free)
-    notes = shifts.check()
-    notes += tuple(said for name in shifts.up for said in shifts.large_moves(name))
-    profiled = ProfiledCuts.of(ranking, shifts, utility, systematics, smooth=rule == "model", mc=mc_statistics)
-    z = np.full(valid.size, np.nan)
-    z[valid] = profiled.value(np.flatnonzero(valid), ranking.s[valid], ranking.b[valid])
-    used, chosen = choose(rule, profiled.seen(ranking, z))
-    found = CutScan(ranking, z, chosen, utility, used, profiled, tuple(systematics), notes)
-    return _warn_of_few(found, rule, floor)
+    by: CutValue = KnownBackground(utility)
+    notes: tuple[str, ...] = ()
+    if systematics is not None:
+        ranking = few_cuts(ranking)
+        shifts = shifts_of(ranking, scored, systematics, free)
+        notes = shifts.check()
+        notes += tuple(said for name in shifts.up for said in shifts.large_moves(name))
+        by = ProfiledCuts.of(ranking, shifts, utility, systematics, smooth=rule == "model", mc=mc_statistics)
+    return _choose_cut(ranking, by, utility, rule, min_effective, tuple(systematics or ()), notes)
 
 
-def check_rule(rule: str, known: Iterable[str] = RULES) -> None:
-    """Refuse a rule that is not among those that there are, or that can be used here."""
-    if rule not in known:
-        raise InputError(f"rule must be one of {', '.join(map(repr, known))}, got {rule!r}")
-
-
-def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, min_effective: float | None = None) -> CutScan:
-    """Scan events that are not in memory all at once."""
-    if rule not in RULES_OF_BINS:
+def check_rule(rule: str, *, binned: bool = False) -> None:
+    """Refuse a rule that there is not, or that events in bins do not allow."""
+    if rule not in RULES:
+        raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {rule!r}")
+    if binned and rule not in RULES_OF_BINS:
         raise InputError(
             f"rule={rule!r} needs every cut, which a scan of files or of a cluster does not have; use one of "
             f"{', '.join(map(repr, RULES_OF_BINS))}, or read the events into memory with ScoredEvents.read"
         )
-    return _scan_cuts(ranking.cuts(), utility, rule, min_effective)
 
 
-def _scan_cuts(cuts: Cuts, utility: Utility, rule: str, min_effective: float | None) -> CutScan:
-    """Choose a cut without systematics."""
+def scan_binned(ranking: BinnedRanking, utility: Utility, rule: str, min_effective: float | None = None) -> CutScan:
+    """Scan events that are not in memory all at once."""
+    check_rule(rule, binned=True)
+    return _choose_cut(ranking.cuts(), KnownBackground(utility), utility, rule, min_effective)
+
+
+def _choose_cut(  # noqa: PLR0917 - what `scan` was asked for
+    cuts: Cuts,
+    by: CutValue,
+    utility: Utility,
+    rule: str,
+    min_effective: float | None,
+    systematics: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> CutScan:
     floor = _default_floor(cuts) if min_effective is None else min_effective
-    z = significance_or_nan(utility, cuts.s, cuts.b, _valid(cuts, floor))
-    known = KnownBackground(utility)
-    used, chosen = choose(rule, known.seen(cuts, z))
-    return _warn_of_few(CutScan(cuts, z, chosen, utility, used, known), rule, floor)
-
-
-def _valid(cuts: Cuts, floor: float) -> BoolArray:
-    valid = cuts.valid(floor)
-    if not valid.any():
-        cuts.refuse_all(floor)
-    return valid
+    z = by.curve(cuts, cuts.valid(floor))
+    used, chosen = choose(rule, by.seen(cuts, z))
+    return _warn_of_few(CutScan(cuts, z, chosen, utility, used, by, systematics, notes), rule, floor)
 
 
 def floor_for(available: float) -> float:
@@ -168,7 +160,7 @@ def _default_floor(cuts: Cuts) -> float:
         warnings.warn(
             f"the background has {available:.1f} effective events; cuts that keep as few as one of them are valid",
             SmallSampleWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return floor
 
@@ -190,5 +182,5 @@ def _warn_of_few(found: CutScan, rule: str, floor: float) -> CutScan:
         )
     else:
         return found
-    warnings.warn(said, SmallSampleWarning, stacklevel=3)
+    warnings.warn(said, SmallSampleWarning, stacklevel=4)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Cuts(ABC):
         return _effective(self.s[cut], s2[0]), _effective(self.b[cut], b2[0])
 
     def valid(self, min_effective: float) -> BoolArray:
-        """Cuts with s >= 0, b > 0 and an effective background count of at least `min_effective`."""
+        """Cuts with s >= 0, b > 0 and an effective background count of at least `min_effective`; there must be one."""
         if not min_effective >= 0:
             raise InputError(f"min_effective must be >= 0, got {min_effective!r}")
         valid = valid_yields(self.s, self.b)
@@ -80,10 +80,8 @@ class Cuts(ABC):
         if k and min_effective > 0:
             b2 = self.variances(np.arange(k))[1]
             valid[:k] &= (np.square(self.b[:k]) >= min_effective * (1 - 1e-9) * b2) & (b2 > 0)  # too small to square
-        return valid
-
-    def refuse_all(self, min_effective: float) -> NoReturn:
-        """Say what the cuts reach, of which none is valid."""
+        if valid.any():
+            return valid
         b2 = self.variances(np.arange(self.b.size))[1]
         most = float(np.max(np.divide(np.square(self.b), b2, out=np.zeros(b2.size), where=b2 > 0)))
         raise InputError(

@@ -22,7 +22,7 @@ from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.cut.ranking import Cuts
 from fivesigma.cut.yield_model import RankedYields
 from fivesigma.significance import Utility
-from fivesigma.yields import valid_yields
+from fivesigma.yields import significance_or_nan, valid_yields
 
 DEFAULT_RULE = "model"
 PLATEAU = 0.5  # depth of the plateau in standard errors of the peak
@@ -60,6 +60,12 @@ class CutValue(ABC):
         z[valid] = self.value(np.broadcast_to(at, s.shape)[valid], s[valid], b[valid])
         return z
 
+    def curve(self, cuts: Cuts, valid: BoolArray) -> Array:
+        """Of all cuts, NaN where they are not valid."""
+        z = np.full(valid.size, np.nan)
+        z[valid] = self.value(np.flatnonzero(valid), cuts.s[valid], cuts.b[valid])
+        return z
+
     def replica_values(self, cut: int, s: Array, b: Array, random_state: int) -> Array:  # noqa: ARG002 - others draw
         """Of replicas of the yields of one cut, NaN where they are not valid."""
         return self.value_or_nan(np.full(s.size, cut), s, b)
@@ -88,6 +94,9 @@ class KnownBackground(CutValue):
 
     def value(self, at: IntArray, s: Array, b: Array) -> Array:  # noqa: ARG002, D102 - as in CutValue
         return self.utility.value(s, b)
+
+    def curve(self, cuts: Cuts, valid: BoolArray) -> Array:  # noqa: D102 - there may be millions of them
+        return significance_or_nan(self.utility, cuts.s, cuts.b, valid)
 
 
 def take_peak(seen: Seen) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray
 from fivesigma.cut.best_cut import CutScan, check_rule, scan_binned
-from fivesigma.cut.binned import RULES_OF_BINS, SAMPLE, BinnedRanking, BinSums, read_first
+from fivesigma.cut.binned import SAMPLE, BinnedRanking, BinSums, read_first
 from fivesigma.cut.rules import DEFAULT_RULE
 from fivesigma.dask.launch import connect
 from fivesigma.dask.share import as_partition
@@ -117,7 +117,7 @@ def scan(
     CutScan
     """
     utility = resolve_utility(utility)
-    check_rule(rule, RULES_OF_BINS)
+    check_rule(rule, binned=True)
     with connect(client) as opened:
         blocks = _aligned(score=score, y=y, sample_weight=sample_weight)
         delayed = need("dask").delayed

@@ -11,7 +11,7 @@ import numpy as np
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.dask.group import Group
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.folds import hashed
+from fivesigma.datasets.folds import hash_rows
 from fivesigma.datasets.stream import Chunk, EventStream, held_out_rows
 from fivesigma.errors import InputError
 from fivesigma.yields import check_size, check_weights, learner_weights, scale_factor, split_labels
@@ -229,8 +229,8 @@ def _describe(events: LocalEvents, fraction: float, seed: int) -> _Described:
 
 def _keys(seed: int, file: int, rows: IntArray) -> AnyArray:
     """Random numbers of events, other ones than those that split them."""
-    start = hashed(hashed(np.array([seed, _BINS]).astype(np.uint64))[:1] ^ hashed(np.array([file])))
-    return hashed(hashed(rows) ^ start ^ np.uint64(_BINS))
+    start = hash_rows(hash_rows(np.array([seed, _BINS]).astype(np.uint64))[:1] ^ hash_rows(np.array([file])))
+    return hash_rows(hash_rows(rows) ^ start ^ np.uint64(_BINS))
 
 
 def _drawn(key: AnyArray, most: int, n_rows: float) -> BoolArray:

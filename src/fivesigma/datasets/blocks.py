@@ -208,7 +208,7 @@ class FeatureTable:
                 )
         self.n_rows += n
 
-    def finished(self) -> NDArray[np.float32]:
+    def finish(self) -> NDArray[np.float32]:
         """All rows; nothing can be added any more."""
         self._resize(self.n_rows)
         return self._rows

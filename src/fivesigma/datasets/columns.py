@@ -99,8 +99,8 @@ class Columns:
     def __post_init__(self) -> None:
         """Make one name a list of one, and refuse what is of another kind."""
         listed = {
-            "features": None if self.features is None else _listed(self.features),
-            "keep": _listed(self.keep),
+            "features": None if self.features is None else _as_tuple(self.features),
+            "keep": _as_tuple(self.keep),
             **{name: dict(getattr(self, name) or {}) for name in _MAPPINGS},
         }
         for name, value in listed.items():
@@ -144,7 +144,7 @@ class Columns:
         """Expressions of defined features and kept columns, by the name of their value."""
         return _definitions(self.features or (), "feature") | _definitions(self.keep, "kept column")
 
-    def settled(self, source: Source) -> tuple[Columns, tuple[str, ...], tuple[str, ...]]:
+    def settle(self, source: Source) -> tuple[Columns, tuple[str, ...], tuple[str, ...]]:
         """Decide which column is what from the first source; which columns cannot be features, and which could.
 
         The last are number columns that are no features because of their names or because they are used otherwise; the
@@ -154,7 +154,7 @@ class Columns:
         ids = ("EventId" if "EventId" in there else None) if self.ids == "auto" else self.ids
         if self.label is not None and not can_be_read(self.label, there):
             require(self.label, source, _IF_UNLABELLED)
-        known = replace(self, ids=ids, features=(), keep=_expanded(self.keep, source, source.names))
+        known = replace(self, ids=ids, features=(), keep=_expand(self.keep, source, source.names))
         taken = known.named
         others = known.reading(source)  # which refuses what the source lacks
         left_out: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ class Columns:
             for name in self.features:
                 if name in taken:
                     raise InputError(f"column {name!r} is the {taken[name]} and cannot be a feature as well")
-            features = _expanded(self.features, source, [name for name in source.numbers if name not in taken])
+            features = _expand(self.features, source, [name for name in source.numbers if name not in taken])
         _refuse_repeated(features, known.keep)
         if not features:
             raise InputError(f"no feature is left in {source.name}; name number columns with features= or --features")
@@ -260,7 +260,7 @@ def _refuse_repeated(features: Sequence[str], kept: Sequence[str]) -> None:
             raise InputError(f"{name_of(text)!r} is a feature and a kept column with other values; rename one of them")
 
 
-def _listed(names: Sequence[str]) -> tuple[str, ...]:
+def _as_tuple(names: Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
@@ -279,7 +279,7 @@ def require(name: str, source: Source, advice: str = "") -> None:
         raise InputError(f"no column {shortened(repr(name))} in {source.name}{known}{advice}")
 
 
-def _expanded(patterns: Sequence[str], source: Source, candidates: Sequence[str]) -> tuple[str, ...]:
+def _expand(patterns: Sequence[str], source: Source, candidates: Sequence[str]) -> tuple[str, ...]:
     """Turn names and glob patterns into names, each once, in the order asked for; ``x[0]`` becomes a definition."""
     there = frozenset(source.names)
     chosen: dict[str, None] = {}
@@ -312,7 +312,7 @@ def _unnamed(text: str) -> Expression | None:
     return None if text in expression.columns else expression
 
 
-def known_signal(labels: Sequence[Any], signal: Any, where: str) -> Any:
+def find_signal(labels: Sequence[Any], signal: Any, where: str) -> Any:
     """Return the label of `labels` that means signal, or refuse to guess."""
     if signal is not None:
         # The command line has text only, so '1' finds the number 1.

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.columns import Columns, join_parts, some
-from fivesigma.datasets.folds import fold_numbers, hashed, stratified_part
+from fivesigma.datasets.folds import fold_numbers, hash_rows, stratified_part
 from fivesigma.errors import InputError, did_you_mean, is_number
 from fivesigma.yields import effective_count
 
@@ -153,7 +153,7 @@ class Events:
         if not scale:
             return rest, part
         totals = [float(self.weight[members].sum()) for _, members in self._classes()]
-        return rest._scaled(totals), part._scaled(totals)
+        return rest._scale(totals), part._scale(totals)
 
     def folds(self, k: int, by: str | ArrayLike | None = None) -> IntArray:
         """Return a fold number from 0 to k - 1 for each event.
@@ -174,7 +174,7 @@ class Events:
         array([2, 3, 3])
         """
         if by is None:
-            return fold_numbers(k, hashed(np.arange(len(self))))
+            return fold_numbers(k, hash_rows(np.arange(len(self))))
         if isinstance(by, str):
             if by not in self.kept:
                 hint = did_you_mean(by, self.kept)
@@ -208,7 +208,7 @@ class Events:
             if total is not None and not (is_number(total) and 0 <= total < np.inf):
                 raise InputError(f"{name} must be a finite number of at least 0, got {total!r}")
         _ = self.is_signal  # refuses events without labels
-        return self._scaled([s, b])
+        return self._scale([s, b])
 
     @staticmethod
     def concatenate(parts: Iterable[Events]) -> Events:
@@ -237,10 +237,10 @@ class Events:
         for number, part in enumerate(given, start=1):
             if not isinstance(part, Events):
                 raise InputError(f"part {number} must be Events, got {type(part).__name__}")
-        return _joined(given)
+        return _join(given)
 
     def __add__(self, other: object) -> Events:
-        return _joined([self, other]) if isinstance(other, Events) else NotImplemented
+        return _join([self, other]) if isinstance(other, Events) else NotImplemented
 
     def _classes(self) -> list[tuple[str, BoolArray]]:
         """Signal and background, or all events if they have no labels."""
@@ -248,7 +248,7 @@ class Events:
             return [("events", np.ones(len(self), dtype=bool))]
         return [("signal", self.is_signal), ("background", ~self.is_signal)]
 
-    def _scaled(self, totals: Sequence[float | None]) -> Self:
+    def _scale(self, totals: Sequence[float | None]) -> Self:
         """Scale each class that has a total to it."""
         weight = self.weight.copy()
         for (name, members), total in zip(self._classes(), totals, strict=True):
@@ -294,7 +294,7 @@ class Events:
                     yield f"  {process}", self.weight[mask & (self.process == process)]
 
 
-def _joined(parts: list[Events]) -> Events:
+def _join(parts: list[Events]) -> Events:
     if not parts:
         raise InputError("there are no events to join")
     first, notes = parts[0], []
@@ -304,7 +304,7 @@ def _joined(parts: list[Events]) -> Events:
     for name in first.PER_EVENT[1:]:
         columns = [getattr(part, name) for part in parts]
         if all(column is not None for column in columns):
-            values[name] = _stacked(name, columns)
+            values[name] = _stack(name, columns)
         elif any(column is not None for column in columns):
             values[name] = None
             notes.append(f"The column {name} is dropped, because not all of the joined events have it.")
@@ -326,13 +326,13 @@ def _joined(parts: list[Events]) -> Events:
     return replace(
         first,
         **values,
-        kept={name: _stacked(name, [part.kept[name] for part in parts]) for name in kept},
+        kept={name: _stack(name, [part.kept[name] for part in parts]) for name in kept},
         columns=first.columns if same else None,
         notes=tuple(dict.fromkeys([*(note for part in parts for note in part.notes), *notes])),
     )
 
 
-def _stacked(name: str, columns: list[AnyArray]) -> AnyArray:
+def _stack(name: str, columns: list[AnyArray]) -> AnyArray:
     return join_parts(name, [(f"part {number}", column) for number, column in enumerate(columns, start=1)])
 
 

@@ -177,19 +177,19 @@ class Expression:
 
     def condition(self, columns: Mapping[str, Any], n_events: int | None = None) -> BoolArray:
         """Return True or False for each event; what is missing fails every comparison but ``!=``."""
-        value = self._evaluated(columns, n_events)
+        value = self._evaluate(columns, n_events)
         if _kind(value) not in "biu":
             raise self._error("it is not true or false for each event; compare the columns with something")
         return np.asarray(value != 0)
 
     def values(self, columns: Mapping[str, Any], n_events: int | None = None) -> AnyArray:
         """Return one number or truth for each event in its own type."""
-        value = self._evaluated(columns, n_events)
+        value = self._evaluate(columns, n_events)
         if _kind(value) not in "biuf":
             raise self._error("it is text, and a number for each event is needed")
         return value
 
-    def _evaluated(self, columns: Mapping[str, Any], n_events: int | None) -> AnyArray:
+    def _evaluate(self, columns: Mapping[str, Any], n_events: int | None) -> AnyArray:
         n_events = len(next(iter(columns.values()))) if n_events is None else n_events
         try:
             with np.errstate(all="ignore"):
@@ -228,14 +228,14 @@ class Expression:
                 self._refuse_bare_bits((left, *rights))
                 values = [self._value(item, columns) for item in (left, *rights)]
                 parts = [self._apply(type(op), a, b) for op, a, b in zip(ops, values, values[1:], strict=False)]
-                return self._reduced(operator.and_, parts)
+                return self._fold(operator.and_, parts)
             case ast.BoolOp(op=op, values=items):
-                return self._reduced(_LOGIC[type(op)], [self._truth(item, columns) for item in items])
+                return self._fold(_LOGIC[type(op)], [self._truth(item, columns) for item in items])
             case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() as op, right=right):
                 values = [self._value(item, columns) for item in (left, right)]
                 if any(_kind(value) in "iu" for value in values) and all(map(_has_bits, values)):
-                    return self._combined(_LOGIC[type(op)], *map(_bits, values))
-                return self._reduced(_LOGIC[type(op)], [self._truth(item, columns, "b") for item in (left, right)])
+                    return self._combine(_LOGIC[type(op)], *map(_bits, values))
+                return self._fold(_LOGIC[type(op)], [self._truth(item, columns, "b") for item in (left, right)])
             case ast.BinOp(op=ast.LShift() | ast.RShift(), right=count) if not _is_shift(count):
                 raise self._error("<< and >> take a number of bits from 0 to 62")
             case ast.BinOp(op=ast.BitXor()):
@@ -260,10 +260,10 @@ class Expression:
                         f"{shown!r} is not a condition; compare it, and put parentheses around each comparison"
                     )
 
-    def _reduced(self, combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
+    def _fold(self, combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
         value = parts[0]
         for part in parts[1:]:
-            value = self._combined(combine, value, part)
+            value = self._combine(combine, value, part)
         return value
 
     def _truth(self, node: ast.AST, columns: Mapping[str, Any], kinds: str = "biu") -> Any:
@@ -280,12 +280,12 @@ class Expression:
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             position = None
         if isinstance(position, int) and not isinstance(position, bool) and abs(position) < 1 << 31:
-            return self._picked(value, position)
+            return self._pick(value, position)
         if position is not None or isinstance(index, ast.Slice | ast.Tuple):
             raise self._error(f"[{shortened(ast.unparse(index))}] is neither a whole number nor a condition")
         chosen = self._value(index, columns)
         if not is_jagged(chosen) and np.ndim(chosen) == 1 and _kind(chosen) in "iuf":
-            return self._picked_each(value, chosen)
+            return self._pick_each(value, chosen)
         mask = self._truth(index, columns)
         if not (is_jagged(value) and is_jagged(mask)):
             raise self._error("a condition in brackets chooses among the numbers of a jagged column, and needs one")
@@ -294,7 +294,7 @@ class Expression:
         except Exception as err:  # awkward raises many kinds
             raise self._error("a condition in brackets has other lengths than the column before it") from err
 
-    def _picked(self, value: Any, position: int) -> Any:
+    def _pick(self, value: Any, position: int) -> Any:
         if not is_jagged(value):
             if np.ndim(value) != 2:
                 raise self._error(f"[{position}] picks one of several numbers per event, and there is only one")
@@ -304,7 +304,7 @@ class Expression:
         enough = position + 1 if position >= 0 else -position
         return one_per_event(awkward.mask(value, awkward.num(value) >= enough)[:, position])
 
-    def _picked_each(self, value: Any, position: AnyArray) -> Any:
+    def _pick_each(self, value: Any, position: AnyArray) -> Any:
         """The value at a position of its own in each event; missing where there is none, as at -1."""
         if not is_jagged(value):
             raise self._error("a position in brackets picks one of several numbers per event, and there is only one")
@@ -363,9 +363,9 @@ class Expression:
             args = tuple(arg if _kind(arg) == "f" else arg * 1.0 for arg in args)
         if op in (ast.Sub, ast.USub):  # NumPy has no difference of truths
             args = tuple(arg * 1 if _kind(arg) == "b" else arg for arg in args)
-        return self._combined(_OPERATORS[op], *args)
+        return self._combine(_OPERATORS[op], *args)
 
-    def _combined(self, operation: Callable[..., Any], *args: Any) -> Any:
+    def _combine(self, operation: Callable[..., Any], *args: Any) -> Any:
         try:
             return operation(*args)
         except Exception as err:  # awkward raises many kinds
@@ -385,7 +385,7 @@ def _conditional(pieces: list[str], at: int = 0, closing: str = "") -> tuple[str
             inside, at = _conditional(pieces, at, _CLOSING[piece])
             parts[-1] += f"{piece}{inside}{_CLOSING[piece]}"
         elif piece == ",":
-            items.append(_chosen(parts))
+            items.append(_choose(parts))
             parts = [""]
         elif piece in "?:":
             parts += [piece, ""]
@@ -393,10 +393,10 @@ def _conditional(pieces: list[str], at: int = 0, closing: str = "") -> tuple[str
             parts[-1] += piece
     if closing and at == len(pieces):
         raise ValueError(closing)  # it is not closed
-    return ",".join([*items, _chosen(parts)]), at + bool(closing)
+    return ",".join([*items, _choose(parts)]), at + bool(closing)
 
 
-def _chosen(parts: list[str]) -> str:
+def _choose(parts: list[str]) -> str:
     """Texts with ? and : between them, as Python has it: the first ? belongs to the : at its own depth."""
     if "?" not in parts:
         return "".join(parts)
@@ -405,7 +405,7 @@ def _chosen(parts: list[str]) -> str:
     for at in range(first + 1, len(parts)):
         depth += {"?": 1, ":": -1}.get(parts[at], 0)
         if depth < 0:
-            test, yes, no = "".join(parts[:first]), _chosen(parts[first + 1 : at]), _chosen(parts[at + 1 :])
+            test, yes, no = "".join(parts[:first]), _choose(parts[first + 1 : at]), _choose(parts[at + 1 :])
             return f"(({yes}) if ({test}) else ({no}))"
     raise ValueError("?")
 

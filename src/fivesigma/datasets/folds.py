@@ -59,7 +59,7 @@ def fold_numbers(k: int, numbers: AnyArray) -> IntArray:
     return (numbers.astype(wide) % wide(n_folds)).astype(np.intp)
 
 
-def hashed(rows: IntArray | NDArray[np.uint64]) -> NDArray[np.uint64]:
+def hash_rows(rows: IntArray | NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix64 (Steele, Lea and Flood 2014) of row numbers: as good as random, and the same everywhere."""
     z = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

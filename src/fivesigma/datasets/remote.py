@@ -73,17 +73,17 @@ class RemoteFile:
         return (
             uproot.open({self.url: None}, handler=_root_handler())
             if _sends_parts(self.url)
-            else uproot.open(self.copied())
+            else uproot.open(self.copy())
         )
 
-    def copied(self) -> Path:
+    def copy(self) -> Path:
         """A copy of the file, made once in this process, in a folder of its own, so that it keeps its name."""
         return _copy(self.url)
 
     def _info(self) -> dict[str, Any]:
-        filesystem, path = _located(self.url)
+        filesystem, path = _locate(self.url)
         filesystem.invalidate_cache()
-        return dict(_tried(self.url, lambda: filesystem.info(path)))
+        return dict(_try(self.url, lambda: filesystem.info(path)))
 
 
 #: Where a file can be.
@@ -97,17 +97,17 @@ def is_remote(path: str) -> bool:
 
 def find_remote(url: str) -> list[RemoteFile]:
     """The files that a URL, or a pattern where the protocol lists its files, means."""
-    filesystem, path = _located(url)
+    filesystem, path = _locate(url)
     if not any(mark in path for mark in "*?["):
         _ = RemoteFile(url).stat()  # it must be there
         return [RemoteFile(url)]
-    found = sorted(_tried(url, lambda: filesystem.glob(path)))
+    found = sorted(_try(url, lambda: filesystem.glob(path)))
     if not found:
         raise InputError(f"no file matches {url!r}")
     return [RemoteFile(filesystem.unstrip_protocol(name)) for name in found]
 
 
-def _located(url: str) -> tuple[Any, str]:
+def _locate(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it."""
     try:
         found: tuple[Any, str] = need("fsspec").core.url_to_fs(url, **_options(url))
@@ -132,7 +132,7 @@ class _Parts:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._filesystem, self._path = _located(url)
+        self._filesystem, self._path = _locate(url)
         self._size = RemoteFile(url).stat().st_size
 
     def size(self, _path: str) -> int:
@@ -152,7 +152,7 @@ class _Parts:
                     raise OSError(f"{len(part):,} bytes came where {wanted:,} were asked for")
             return list(found)
 
-        return _tried(self._url, read)
+        return _try(self._url, read)
 
 
 @cache
@@ -175,13 +175,13 @@ def _sends_parts(url: str) -> bool:
     found = RemoteFile(url)
     if not found.stat().st_size:
         return False
-    filesystem, path = _located(url)
-    return len(_tried(url, lambda: filesystem.cat_file(path, start=1, end=3))) == 2
+    filesystem, path = _locate(url)
+    return len(_try(url, lambda: filesystem.cat_file(path, start=1, end=3))) == 2
 
 
 @cache
 def _copy(url: str) -> Path:
-    filesystem, path = _located(url)
+    filesystem, path = _locate(url)
     folder = _folder() / hashlib.sha256(url.encode()).hexdigest()[:16]
     folder.mkdir(exist_ok=True)
     target = folder / RemoteFile(url).name
@@ -195,10 +195,10 @@ def _copy(url: str) -> Path:
             raise OSError(f"{got:,} bytes came of the {size:,} that it should have")
         return target
 
-    return _tried(url, copy)
+    return _try(url, copy)
 
 
-def _tried(url: str, action: Callable[[], T]) -> T:
+def _try(url: str, action: Callable[[], T]) -> T:
     """Do something with a URL; a connection that breaks is tried again."""
     for attempt in range(1, _TRIES + 1):
         try:

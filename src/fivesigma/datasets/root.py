@@ -29,7 +29,7 @@ class RootTree:
     def __init__(self, path: File, tree: str | None) -> None:
         self.path = path
         self.name = path.name
-        with self._opened() as file:
+        with self._open() as file:
             self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
             found = file[self.tree]
             if "RNTuple" in type(found).__name__:  # its fields can be read by their names, and parts of fields cannot
@@ -46,7 +46,7 @@ class RootTree:
         """Names of all trees of a file."""
         found = cls.__new__(cls)
         found.path, found.name = path, path.name
-        with found._opened() as file:
+        with found._open() as file:
             classes = file.classnames(recursive=True, cycle=False)
         return tuple(name for name, kind in classes.items() if kind in _TREES)
 
@@ -54,7 +54,7 @@ class RootTree:
         """Read the chosen branches piece by piece."""
         several = [name for name, kind in kinds.items() if kind == "raw" and name not in self._numbers]
         n_rows = 0
-        with self._opened() as file:
+        with self._open() as file:
             tree = file[self.tree]
             for piece in tree.iterate(list(kinds), step_size=rows or _STEP, library="ak" if several else "np"):
                 chunk = {name: piece[name] for name in kinds}
@@ -80,7 +80,7 @@ class RootTree:
         return tree
 
     @contextmanager
-    def _opened(self) -> Iterator[Any]:
+    def _open(self) -> Iterator[Any]:
         """Open the file; whatever uproot raises on damaged bytes becomes one sentence."""
         if self.path.stat().st_size == 0:
             raise InputError(f"{self.name} is empty")

@@ -55,7 +55,7 @@ class Target(NamedTuple):
                 return RootTree(self.path, tree)
             if self.tree is not None:
                 raise InputError(f"{self.name} is not a ROOT file, so it has no tree {self.tree!r}")
-            path = self.path.copied() if isinstance(self.path, RemoteFile) else self.path
+            path = self.path.copy() if isinstance(self.path, RemoteFile) else self.path
             return ParquetFile(path) if ending == ".parquet" else CsvFile(path)
         except PermissionError as err:
             raise InputError(f"{self.path} may not be read by this user") from err

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fivesigma._types import AnyArray, BoolArray, IntArray
 from fivesigma.datasets.blocks import Block, FeatureTable, check_values, finite_weights, read_blocks, refuse_duplicates
-from fivesigma.datasets.columns import WEIGHT, Columns, Source, join_parts, known_signal, some
+from fivesigma.datasets.columns import WEIGHT, Columns, Source, find_signal, join_parts, some
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.folds import hashed
+from fivesigma.datasets.folds import hash_rows
 from fivesigma.datasets.remembered import as_in_training
 from fivesigma.datasets.sources import Input, Paths, find_inputs
 from fivesigma.errors import InputError, is_number, shortened
@@ -105,7 +105,7 @@ class EventStream:
         self._own = list(range(len(self._inputs)))  # positions of the files that are read
         self._sources: dict[int, Source] = {}
         with self._of(0):
-            self.columns, self._left_out, self._held_back = columns.settled(self._open(0))
+            self.columns, self._left_out, self._held_back = columns.settle(self._open(0))
         for at in self._own:
             with self._of(at):
                 self.columns.reading(self._open(at))  # which refuses a file that lacks a column
@@ -145,7 +145,7 @@ class EventStream:
         roles = {"y": self.columns.label, "weight": "weight", "process": self.columns.process, "ids": self.columns.ids}
         return replace(
             parts[0].events,
-            X=table.finished(),
+            X=table.finish(),
             signal=self.signal,
             feature_names=self.feature_names,
             kept={name: join(name, [part.events.kept[name] for part in parts]) for name in self.columns.kept_names},
@@ -231,7 +231,7 @@ class EventStream:
                 del block
             self._refuse_change(at)
             if self.counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
-                raise InputError(has_changed(source.name))
+                raise InputError(say_changed(source.name))
             with self._of(at):
                 refuse_duplicates(ids, str(columns.ids), source.name)
         if self._own and not any(self.counts[at][0] for at in self._own):
@@ -239,14 +239,14 @@ class EventStream:
 
     def _refuse_change(self, at: int) -> None:
         if self._inputs[at].state() != self._states[at]:
-            raise InputError(has_changed(self._inputs[at].name))
+            raise InputError(say_changed(self._inputs[at].name))
 
     def _features(self, at: int, block: Block) -> NDArray[np.float32]:
         table = FeatureTable(self.feature_names, self.columns.missing)
         with self._of(at):
             table.add(block.columns, block.where)
         self._n_empty += table.n_empty
-        return table.finished()
+        return table.finish()
 
     def _chunk(self, at: int, block: Block, X: NDArray[np.float32] | None = None) -> Chunk:
         """Checked events of a block, without features if those are elsewhere."""
@@ -327,7 +327,7 @@ class EventStream:
         asked = self._asked.signal
         if len(self._labels) < 2 and asked is not None:
             return next((label for label in self._labels if str(label) == str(asked)), asked)
-        return known_signal(sorted(self._labels), asked, self._where)
+        return find_signal(sorted(self._labels), asked, self._where)
 
     @property
     def classes(self) -> tuple[Any, Any]:
@@ -386,11 +386,11 @@ class EventStream:
 
 def held_out_rows(seed: int, file: int, rows: IntArray, fraction: float) -> BoolArray:
     """Events to hold out: those whose hash of (seed, position of the file, row) is below a fraction of its range."""
-    start = hashed(hashed(np.array([seed])) ^ np.uint64(file))
-    values = hashed(start ^ hashed(rows))
+    start = hash_rows(hash_rows(np.array([seed])) ^ np.uint64(file))
+    values = hash_rows(start ^ hash_rows(rows))
     return values < np.uint64(min(round(fraction * 2.0**64), 2**64 - 1))
 
 
-def has_changed(name: str) -> str:
+def say_changed(name: str) -> str:
     """What is said of a file that is not the same in every pass."""
     return f"{name} has changed since the first pass over it; every pass needs the same events: start anew"

@@ -101,12 +101,12 @@ def _of_weights(names: Sequence[str], pattern: str, weight: str | None) -> list[
             continue
         down = f"{side['stem']}{side['mark'] or ''}{_DOWN[side['side']]}"
         factor = next((f"{side['stem']}{word}" for word in _CENTRAL if f"{side['stem']}{word}" in used), None)
-        up, other = (_exchanged(weight, factor, each) for each in (name, down))
+        up, other = (_exchange(weight, factor, each) for each in (name, down))
         found.append(Variation("_".join(match.groups()), {"weight": up}, {"weight": other} if down in there else None))
     return found
 
 
-def _exchanged(weight: str | None, factor: str | None, name: str) -> str:
+def _exchange(weight: str | None, factor: str | None, name: str) -> str:
     """A weight with one column in place of another, or of all of it."""
     if weight is None or factor is None or weight == factor:
         return name

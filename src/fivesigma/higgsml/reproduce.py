@@ -1,7 +1,7 @@
 """From the challenge's events and a recipe to a submission and a table like the paper's.
 
 Training sees the events of set t and nothing else; of the test sets b and v it sees the features.  Their labels and
-weights are read once, at the end, by `RecipeOutcome.of`.
+weights are read once, at the end, by `_score`.
 """
 
 from __future__ import annotations
@@ -146,33 +146,13 @@ class Selection(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RecipeOutcome:
-    """What a selection is worth on one test set; 68 % intervals hold the statistics of the test events alone.
-
-    `steady` is the mean significance over cuts that select 10 to 20 % of the events, None if there are too few;
-    `gain` is the difference to the selection without cascades on the same events.
-    """
-
-    ams: float
-    interval: tuple[float, float]
-    steady: float | None
-    gain: float
-    gain_interval: tuple[float, float]
-
-    @classmethod
-    def of(cls, selection: Selection, reference: Selection, events: Events, rows: BoolArray) -> RecipeOutcome:
-        """Score a selection on the test events of one set."""
-        signal, weight = events.is_signal, events.weight
-        pair = paired_difference(reference.selected[rows], selection.selected[rows], signal, weight, UTILITY)
-        curve = scan(selection.score[rows], signal, weight, UTILITY).curve
-        z = curve.significance[(curve.fraction >= STEADY[0]) & (curve.fraction <= STEADY[1])]
-        steady = float(np.mean(z)) if z.size and np.isfinite(z).all() else None
-        return cls(pair.second, pair.second_interval, steady, pair.difference, pair.difference_interval)
-
-
-@dataclass(frozen=True)
 class Results:
-    """What a recipe reached: for each seed, by blend and test set, the `RecipeOutcome`, members and selected share."""
+    """What a recipe reached: for each seed, by blend and test set, members, selected share and significances.
+
+    ``steady`` is the mean significance over cuts that select 10 to 20 % of the events, None if there are too few;
+    ``gain`` is the difference to the selection without cascades on the same events. 68 % intervals hold the statistics
+    of the test events alone.
+    """
 
     recipe: str
     summary: str
@@ -314,12 +294,22 @@ def _blend_of(members: list[str], pool: CascadePool, train: Events) -> tuple[Ble
 
 def _score(seed: int, run: Sequence[Selection], data: ChallengeEvents, test_sets: Array) -> dict[str, Any]:
     """Score the selections of one seed on each test set, beside the first of them."""
-    blends = {}
-    for selection in run:
-        sets = {}
-        for key, name in SETS.items():
-            rows = np.asarray(test_sets == key)
-            if rows.any():
-                sets[name] = asdict(RecipeOutcome.of(selection, run[0], data.subset(key), rows))
-        blends[selection.name] = {"members": selection.members, "fraction": selection.fraction, "sets": sets}
+    blends: dict[str, Any] = {one.name: {"members": one.members, "fraction": one.fraction, "sets": {}} for one in run}
+    for key, name in SETS.items():
+        rows = np.asarray(test_sets == key)
+        if not rows.any():
+            continue
+        events = data.subset(key)
+        signal, weight = events.is_signal, events.weight
+        for one in run:
+            pair = paired_difference(run[0].selected[rows], one.selected[rows], signal, weight, UTILITY)
+            curve = scan(one.score[rows], signal, weight, UTILITY).curve
+            z = curve.significance[(curve.fraction >= STEADY[0]) & (curve.fraction <= STEADY[1])]
+            blends[one.name]["sets"][name] = {
+                "ams": pair.second,
+                "interval": pair.second_interval,
+                "steady": float(np.mean(z)) if z.size and np.isfinite(z).all() else None,
+                "gain": pair.difference,
+                "gain_interval": pair.difference_interval,
+            }
     return {"seed": seed, "blends": blends}

@@ -8,6 +8,7 @@ each, and so they are profiled bin by bin.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.likelihood.profile import Expansion, Likelihood, Profile, add_to_diagonal, deviance, interpolate
 
 _LOCAL_ROUNDS = 30  # over the gammas of a bin, if there are several
-_SETTLED, _ROUGHLY = 1e-9, 1e-5  # change of a gamma, whose square is that of F
+_SETTLED, _ROUGHLY = 1e-8, 1e-5  # change of a gamma, whose square is that of F
 _LARGE = 10_000  # bins of which F is only a bound, which any gammas give
 _MOST = 1 - 1e-6  # by which a factor falls
 _REMEMBERED = 100  # weights
@@ -309,15 +310,14 @@ def profile_gammas(n: Array, yields: list[Array], b: Array, channel: TemplateCha
     is 1 + x for a Gaussian constraint and 1 / (1 - x) for a Poisson one, x = (u - 1) q r. Newton steps find the root of
     u m(u) = n from that of Gaussians, which is closed.
     """
-    groups, local, zero = channel.groups, channel.gammas, np.zeros(n.shape)
+    groups, local, zero, one = channel.groups, channel.gammas, np.zeros(n.shape), np.ones(n.shape)
     relative = [g.relative for g in local]
-    gammas = [np.ones(n.shape) for _ in local]
+    gammas, factors = [one] * len(local), [one] * len(groups)
 
     def total(of: int | None = None) -> Array:
         """Yield of all samples, or of those that one gamma scales."""
         return sum((f * y for f, y, (_, own) in zip(factors, yields, groups, strict=True) if of in (None, *own)), zero)
 
-    factors = [np.ones(n.shape) for _ in groups]
     m, q = total(), [total(k) for k in range(len(local))]
     width = sum((r * x * x for r, x in zip(relative, q, strict=True)), zero)
     d = m - width
@@ -330,7 +330,7 @@ def profile_gammas(n: Array, yields: list[Array], b: Array, channel: TemplateCha
             x = (u - 1) * np.maximum(q[k], 0.0) * r
             new = 1 / (1 - np.minimum(x, _MOST)) if g.poisson else np.maximum(1 + x, 1 - _MOST)
             change, gammas[k] = max(change, float(np.abs(new - gammas[k]).max(initial=0.0))), new
-        factors = [np.prod([zero + 1.0, *(gammas[k] for k in own)], axis=0) for _, own in groups]
+        factors = [math.prod((gammas[k] for k in own), start=one) for _, own in groups]
         m, q = total(), [total(k) / gamma for k, gamma in enumerate(gammas)]
         for g, r, gamma, scaled in zip(local, relative, gammas, q, strict=True):
             width = width + r * (scaled * gamma if g.poisson else scaled) ** 2

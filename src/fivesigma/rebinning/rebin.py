@@ -269,9 +269,9 @@ def rebin(
     floors = Floors.checked(min_background, min_effective)
     fine, axes = workspace_of(workspace, signal, variation)
     sizes = _sizes(fine)
-    chosen = _chosen(sizes, n_bins, channels)
+    chosen = _choose_channels(sizes, n_bins, channels)
     model = read_model(fine, measurement)
-    shares, total = _numbers({name: sizes[name] for name in chosen}, n_bins)
+    shares, total = _check_n_bins({name: sizes[name] for name in chosen}, n_bins)
     for channel, n, b in model.counted([c for c in model.channels if c.name not in chosen]):
         if not (b > 0).all():
             k = int(b.argmin())
@@ -308,7 +308,7 @@ def rebin(
     )
 
 
-def _chosen(sizes: Mapping[str, int], n_bins: Any, channels: Sequence[str] | None) -> list[str]:
+def _choose_channels(sizes: Mapping[str, int], n_bins: Any, channels: Sequence[str] | None) -> list[str]:
     """Names of the channels to merge, in the order of the workspace."""
     if channels is not None:
         names = [channels] if isinstance(channels, str) else list(channels)
@@ -325,7 +325,7 @@ def _chosen(sizes: Mapping[str, int], n_bins: Any, channels: Sequence[str] | Non
     return [name for name in sizes if name in names]
 
 
-def _numbers(sizes: Mapping[str, int], n_bins: Any) -> tuple[list[int] | None, int]:
+def _check_n_bins(sizes: Mapping[str, int], n_bins: Any) -> tuple[list[int] | None, int]:
     """Bins of each chosen channel, if they are given, and of all."""
     asked = {name: n_bins[name] for name in sizes} if isinstance(n_bins, Mapping) else {"": n_bins}
     for name, want in asked.items():

@@ -14,9 +14,9 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_with_digest
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.datasets.columns import known_signal, require
+from fivesigma.datasets.columns import find_signal, require
 from fivesigma.datasets.sources import Paths, Target, find_targets
-from fivesigma.datasets.stream import EventStream, has_changed
+from fivesigma.datasets.stream import EventStream, say_changed
 from fivesigma.datasets.tables import CsvFile, ParquetFile
 from fivesigma.errors import InputError
 from fivesigma.scored.scored_events import ScoredEvents, check_ending
@@ -64,7 +64,7 @@ class ScoreFile:
 
     def _refuse_change(self) -> None:
         if self._target.state() != self._state:
-            raise InputError(has_changed(self.name))
+            raise InputError(say_changed(self.name))
 
 
 def find_labels(column: AnyArray) -> list[Any]:
@@ -76,7 +76,7 @@ def find_classes(labels: Sequence[Any], signal: Any, where: str) -> tuple[Any, A
     """(background, signal), of which there must be two."""
     if len(labels) != 2:
         raise InputError(f"column 'label' of {where} must hold two labels; it holds {len(labels)}")
-    meant = known_signal(sorted(labels), signal, where)
+    meant = find_signal(sorted(labels), signal, where)
     return labels[1 - labels.index(meant)], meant
 
 

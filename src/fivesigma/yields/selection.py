@@ -212,7 +212,7 @@ def process_yields(
     processes : Processes
         Of the same events.
     """
-    cell, shape = _numbered(category, n_categories, processes)
+    cell, shape = _number_cells(category, n_categories, processes)
     first, second = (_sums(cell, shape, values) for values in (weight, np.square(weight)))
     events = _sums(cell, shape, None)
     return {
@@ -223,10 +223,10 @@ def process_yields(
 
 def process_sums(category: IntArray, n_categories: int, values: Array, processes: Processes) -> Array:
     """Sum values by process and category."""
-    return _sums(*_numbered(category, n_categories, processes), values)
+    return _sums(*_number_cells(category, n_categories, processes), values)
 
 
-def _numbered(category: IntArray, n_categories: int, processes: Processes) -> tuple[IntArray, tuple[int, int]]:
+def _number_cells(category: IntArray, n_categories: int, processes: Processes) -> tuple[IntArray, tuple[int, int]]:
     """Number of the process and category of each event, and the shape of what they number."""
     cell = processes.codes * (n_categories + 1)
     cell += category

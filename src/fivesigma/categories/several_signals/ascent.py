@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.class_sample import Points, added_rows
+from fivesigma.categories.class_sample import Points, add_up_rows
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.several_signals.goal import Goal
 
@@ -63,7 +63,7 @@ def assign(density: Array, rows: Array, *, discard: bool) -> IntArray:
 
 def keep(category: IntArray, n_categories: int, points: Points) -> tuple[Array, Array]:
     """Yields and floor sums of the categories."""
-    sums = added_rows(category + 1, points.content, n_categories + 1)[1:]
+    sums = add_up_rows(category + 1, points.content, n_categories + 1)[1:]
     return sums[:, :-2], sums[:, -2:]
 
 
@@ -97,7 +97,7 @@ def repair_floors(problem: Problem, rows: Array) -> Array | None:
         np.maximum(height, 0.0, out=height)
     asked = np.ones(n)
     for _ in range(_MAX_REPAIRS * n):
-        kept = added_rows(category + 1, floor, n + 1)[1:]
+        kept = add_up_rows(category + 1, floor, n + 1)[1:]
         held = problem.floors.hold(*kept.T)
         if held.all():
             return rows
@@ -291,7 +291,7 @@ def polish(problem: Problem, state: State) -> State:
             categories = np.where(worth[k] + changes[:, None] * density >= height, k, second)
             trial, moved = np.nonzero(categories != category)
             to, away = (
-                added_rows(trial * (n + 1) + where + 1, points.content[moved], changes.size * (n + 1))
+                add_up_rows(trial * (n + 1) + where + 1, points.content[moved], changes.size * (n + 1))
                 for where in (categories[trial, moved], category[moved])
             )
             trials = kept + (to - away).reshape(changes.size, n + 1, -1)[:, 1:]

@@ -12,8 +12,9 @@ from scipy.ndimage import distance_transform_edt
 
 from fivesigma._tools.drawing import Label, axes_or_current, draw_label
 from fivesigma._tools.extras import need
+from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.class_sample import ClassSample, added, check_sample, check_scores
+from fivesigma.categories.class_sample import ClassSample, add_up, check_sample, check_scores
 from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.region_rules import Category, Rule
 from fivesigma.categories.workspace import histogram_of, to_pyhf
@@ -66,7 +67,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class ScoreCategories:
+class ScoreCategories(Shown):
     """Categories of class probabilities, and what they keep of a sample.
 
     Attributes
@@ -138,21 +139,24 @@ class ScoreCategories:
         """Names of the columns of the scores."""
         return self.settings.roles.columns
 
-    def __repr__(self) -> str:
+    def _summary(self) -> Summary:
         where = "on held-out events" if self.held_out else "on the events that chose them"
         way = "search" if self.way == "search" else "class by argmax and exact intervals"
         words = ", ".join(f"Z({name}) = {z:.4f}" for name, z in self.z.items())
-        lines = [f"{len(self)} categories by {way}, goal ({self.settings.goal.name}) {self.value:.4f} {where}: {words}"]
+        notes = list(self.notes)
         if None not in self.judged[:2]:
-            lines.append(
+            notes.insert(
+                0,
                 f"{self.judged.how} goal: search {self.judged.search:.4f}, simple way {self.judged.simple:.4f}; "
-                f"bound with {len(self)} categories {self.bound.value:.4f}"
+                f"bound with {len(self)} categories {self.bound.value:.4f}",
             )
-        lines.append(" ".join([f"{'':>4}", *(f"{name:>12.12}" for name in self.signals), f"{'b':>12} {'eff. b':>10}"]))
-        for k in range(len(self)):
-            cells = " ".join(f"{self.s[name][k]:12.4g}" for name in self.signals)
-            lines.append(f"{k:4} {cells} {self.b[k]:12.4g} {self.effective_b[k]:10.4g}")
-        return "\n".join([*lines, *self.notes])
+        columns = zip(*(self.s[name] for name in self.signals), self.b, self.effective_b, strict=True)
+        return Summary(
+            f"{len(self)} categories by {way}, goal ({self.settings.goal.name}) {self.value:.4f} {where}: {words}",
+            ("", *self.signals, "b", "eff. b"),
+            [(str(k), *map(digits, row)) for k, row in enumerate(columns)],
+            notes,
+        )
 
     def assign(self, scores: ArrayLike) -> IntArray:
         """Find the category of each event.
@@ -196,7 +200,7 @@ class ScoreCategories:
         if yields is not None:
             sample = sample.scaled(_factors(sample, yields))
         category = self.region_rule.assign(sample.scores)
-        return filled(
+        return fill_regions(
             sample, category, self.region_rule, self.settings, held_out=True, bound=self.bound, judged=self.judged
         )
 
@@ -305,11 +309,11 @@ def goal_of(sample: ClassSample, category: Category, n_categories: int, goal: Go
     """Goal of events in categories."""
     n_classes = sample.n_signals + 1
     index = (category.astype(np.intp) + 1) * n_classes + sample.classes
-    yields = added(index, sample.weight, (n_categories + 1) * n_classes).reshape(-1, n_classes)[1:]
+    yields = add_up(index, sample.weight, (n_categories + 1) * n_classes).reshape(-1, n_classes)[1:]
     return float(goal.value(_objective(goal, yields)))
 
 
-def filled(
+def fill_regions(
     sample: ClassSample,
     category: Category,
     rule: Rule,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.class_ratios import Ratios
-from fivesigma.categories.class_sample import CHUNK, ClassSample, added, densities
+from fivesigma.categories.class_sample import CHUNK, ClassSample, add_up, densities
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.exact import MAX_EDGES, Grid, best_edges, best_totals, candidate_cuts
 from fivesigma.categories.several_signals.ascent import assign
@@ -185,7 +185,7 @@ def _running(sample: ClassSample, order: IntArray, weight: Array, last: IntArray
     process = sample.process.astype(np.int16).take(order)  # small numbers are gathered faster
     cell = np.repeat(np.arange(last.size) * n_processes, np.diff(last, prepend=-1)) + process
     first, second = (
-        added(cell, values, last.size * n_processes).reshape(last.size, n_processes)
+        add_up(cell, values, last.size * n_processes).reshape(last.size, n_processes)
         for values in (weight, np.square(weight))
     )
     out = np.zeros((last.size + 1, n_signals + 3))
@@ -213,7 +213,7 @@ def simple_way(sample: ClassSample, events: SeenEvents, settings: Settings) -> l
     counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
     total = np.append(sample.class_yields, [counts.sum(), np.square(counts).sum()])
     out: list[tuple[ArgmaxRule, Array] | None] = []
-    for numbers in _shared_out(menus, None if discard else total, goal, settings.floors, settings.n_categories):
+    for numbers in _share_out(menus, None if discard else total, goal, settings.floors, settings.n_categories):
         if numbers is None:
             out.append(None)
             continue
@@ -226,7 +226,7 @@ def simple_way(sample: ClassSample, events: SeenEvents, settings: Settings) -> l
     return out
 
 
-def _shared_out(
+def _share_out(
     menus: list[list[Intervals]], total: Array | None, goal: Goal, floors: Floors, most: int
 ) -> list[tuple[int, ...] | None]:
     """Best position in each signal's menu, for one to `most` categories; with `total`, one of them is the rest."""

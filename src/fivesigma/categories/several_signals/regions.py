@@ -17,12 +17,12 @@ from fivesigma.categories.class_sample import (
     ClassSample,
     Points,
     Roles,
-    added,
+    add_up,
     cells_of,
     check_sample,
     floor_points,
     information,
-    summed,
+    sum_cells,
 )
 from fivesigma.categories.floors import Floors, check_number
 from fivesigma.categories.several_signals.ascent import (
@@ -38,7 +38,7 @@ from fivesigma.categories.several_signals.ascent import (
     state_of,
 )
 from fivesigma.categories.several_signals.goal import Goal, Settings
-from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories, filled, goal_of
+from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories, fill_regions, goal_of
 from fivesigma.categories.several_signals.region_rules import (
     ArgmaxRule,
     Category,
@@ -160,9 +160,9 @@ def categorise_scores(
     )
     settings.goal.check(len(roles.signals))
     sample = check_sample(scores, process, sample_weight, roles)
-    judged = _judged(sample, settings)
+    judged = _judge(sample, settings)
     found = fit(sample, settings)
-    chosen = _chosen(found, judged)
+    chosen = _choose(found, judged)
     if chosen[-1] is None:
         most = settings.n_categories
         largest = max((k for k, rule in enumerate(chosen, 1) if rule is not None), default=0)
@@ -182,7 +182,7 @@ def categorise_scores(
             bound = Bound(float(settings.goal.value(F)), z, any_number, BOUND)
             known = found.categories[k] if rule is found.search[k] else None
             category = rule.assign_seen(found.events) if known is None else known
-            path.append(filled(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict))
+            path.append(fill_regions(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict))
     return replace(path[-1], path=tuple(path[:-1]))
 
 
@@ -192,7 +192,7 @@ def _check_names(name: str, given: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(str, given))
 
 
-def _judged(sample: ClassSample, settings: Settings) -> list[Judged]:
+def _judge(sample: ClassSample, settings: Settings) -> list[Judged]:
     """Goal of both ways on the half of the events that they were not fitted on."""
     thin = sample.thinned(_JUDGES).scaled_to(sample.process_yields)
     halves = thin.halves()
@@ -216,7 +216,7 @@ def _judged(sample: ClassSample, settings: Settings) -> list[Judged]:
     return [Judged(search, simple, how) for search, simple in known]
 
 
-def _chosen(found: Fit, judged: Sequence[Judged]) -> list[Rule | None]:
+def _choose(found: Fit, judged: Sequence[Judged]) -> list[Rule | None]:
     """The better way of each number of categories; the simple one where nothing can be said."""
     out: list[Rule | None] = []
     for search, simple, verdict in zip(found.search, found.simple, judged, strict=True):
@@ -247,7 +247,7 @@ def fit(sample: ClassSample, settings: Settings) -> Fit:
     calibration = fit_ratios(sample, settings.roles, settings.prior, calibrate=settings.calibrate)
     ratios = calibration.of(sample.scores)
     n_cells = 2 ** int(np.ceil(np.log2(max(_LEAST_CELLS, _CELLS_PER_CATEGORY * most))))
-    cells = summed(ratios, sample, cells_of(ratios, n_cells, information(ratios, sample)))
+    cells = sum_cells(ratios, sample, cells_of(ratios, n_cells, information(ratios, sample)))
     events = SeenEvents.of(sample.scores, ratios, settings.argmax_prior)
     simple = simple_way(sample, events, settings)
     if sample.n_signals == 1:
@@ -256,7 +256,7 @@ def fit(sample: ClassSample, settings: Settings) -> Fit:
         rows: list[Array | None] = [envelope(np.exp(part.edges)) for part in found]
     else:
         starts = [None if way is None else way[1] for way in simple]
-        states = _grown(Problem(cells, goal, floors, discard), starts)
+        states = _grow(Problem(cells, goal, floors, discard), starts)
         rows = [None if state is None else state.rows[_order(state.yields, goal)] for state in states]
     search: list[LinearRule | None] = []
     categories: list[Category | None] = []
@@ -274,7 +274,7 @@ def fit(sample: ClassSample, settings: Settings) -> Fit:
     return Fit(search, [None if way is None else way[0] for way in simple], categories, calibration, cells, events)
 
 
-def _grown(problem: Problem, starts: list[Array | None]) -> list[State | None]:
+def _grow(problem: Problem, starts: list[Array | None]) -> list[State | None]:
     """Grow by splits, from the simple way where that is the better start."""
     out: list[State | None] = []
     state: State | None = None
@@ -323,20 +323,20 @@ def _with_floors(
 ) -> tuple[LinearRule, Category] | tuple[None, None]:
     """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
     category = rule.assign_seen(events)
-    if _held(category, counting, problem, len(rule)):
+    if _reach_floors(category, counting, problem, len(rule)):
         return rule, category
     rows = repair_floors(problem, rule.rows)
     if rows is None:
         return None, None
     repaired = LinearRule(rule.ratios, rows, rule.discard)
     category = repaired.assign_seen(events)
-    return (repaired, category) if _held(category, counting, problem, len(rule)) else (None, None)
+    return (repaired, category) if _reach_floors(category, counting, problem, len(rule)) else (None, None)
 
 
-def _held(category: Category, counting: IntArray, problem: Problem, n: int) -> bool:
+def _reach_floors(category: Category, counting: IntArray, problem: Problem, n: int) -> bool:
     """Whether every category reaches the floors."""
     number = category[counting].astype(np.intp) + 1
-    return bool(problem.floors.hold(*(added(number, w, n + 1)[1:] for w in problem.points.floor.T)).all())
+    return bool(problem.floors.hold(*(add_up(number, w, n + 1)[1:] for w in problem.points.floor.T)).all())
 
 
 def bounds(density: Array, sample: ClassSample, settings: Settings) -> Array:
