@@ -122,6 +122,8 @@ def test_many_notes_of_one_kind_are_one_line() -> None:
     assert condensed([*same, "another", "another one"]) == [
         f"{same[0]} (and 4 more like this, in analysis.json)", "another", "another one"
     ]  # fmt: skip
+    wide = [f"SR/tt{k} has errors above its content in {k} of 9 bins, 1 +- 2 in bin {k}: merge bins" for k in range(6)]
+    assert condensed(wide) == [f"{wide[0]} (and 5 more like this, in analysis.json)"]
     few = ["sample 'a' is odd", "sample 'b' is odd"]
     assert condensed(few) == few
 

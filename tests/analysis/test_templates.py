@@ -143,3 +143,12 @@ def test_systematics_of_one_modifier_move_together(given: dict[str, Any], tmp_pa
     up, down, unmoved = separate.up["both"], separate.down["both"], separate.nominal
     np.testing.assert_allclose(down["Background"], 2 * unmoved["Background"].sum_of_weights - up["Background"])
     np.testing.assert_allclose(down["Signal"], 0.95 * unmoved["Signal"].sum_of_weights)
+
+
+def test_the_number_of_an_entry_is_that_in_the_whole_tree(given: dict[str, Any]) -> None:
+    """Else an event that passes a cut would be scored by a fit that has seen it."""
+    given["Fivesigma"]["EventNumber"] = "entry"
+    template = next(t for t in planned(given) if t.sample == "Background" and t.region == "Signal_region")
+    reader = Reader(read_analysis(given).settings, template)
+    passed = reader.read(template.trees[0], template.owner, cut=template.condition)
+    np.testing.assert_array_equal(passed.number, np.flatnonzero(branches("background")["lep_charge"] > 0))

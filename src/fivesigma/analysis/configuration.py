@@ -294,10 +294,6 @@ class Analysis:
     def _other_factors(self) -> list[dict[str, Any]]:
         return [factor for factor in self.config["NormFactors"] if factor["Name"] != self.config["General"]["POI"]]
 
-    def poi_factor(self, region: Mapping[str, Any], sample: Mapping[str, Any]) -> float:
-        """Nominal value of the POI where it scales a sample, else one."""
-        return float(self.poi.get("Nominal", 1.0)) if acts(self.poi, region, sample) else 1.0
-
     def free_factors(self, region: Mapping[str, Any]) -> dict[str, list[str]]:
         """Norm factors beside the POI that the fit leaves free in a region, with the samples that they scale."""
         found = {}

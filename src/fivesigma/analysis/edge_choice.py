@@ -87,15 +87,8 @@ def choose_edges(
     total = settings.number if shares is None else sum(shares)
     if isinstance(total, str):  # "auto": what each would have alone
         total = sum(len(choose_categories(events, settings)) for events in regions.values())
-    found = categorise_channels(
-        {name: (events.nominal, systematics_of(events.variations)) for name, events in regions.items()},
-        total,
-        shares=shares,
-        goal=settings.goal,
-        min_effective=settings.min_effective or None,
-        min_background=settings.min_background or 0.0,
-    )
-    return dict(found)
+    channels = {name: (events.nominal, systematics_of(events.variations)) for name, events in regions.items()}
+    return dict(categorise_channels(channels, total, shares=shares, **_wanted(settings)))
 
 
 def choose_categories(events: RegionEvents, settings: AnalysisSettings, number: int | None = None) -> Any:
@@ -103,15 +96,14 @@ def choose_categories(events: RegionEvents, settings: AnalysisSettings, number: 
     systematics = systematics_of(events.variations) or None
     if settings.number == CUT:
         return scan(events.nominal, min_effective=settings.min_effective, systematics=systematics)
-    return categorise(
-        events.nominal,
-        n_categories=settings.number if number is None else number,
-        min_effective=settings.min_effective or None,
-        min_background=settings.min_background or 0.0,
-        goal=settings.goal,
-        systematics=systematics,
-        mc_statistics=True,
-    )
+    n = settings.number if number is None else number
+    known: dict[str, Any] = {"systematics": systematics, "mc_statistics": True}
+    return categorise(events.nominal, n_categories=n, **known, **_wanted(settings))
+
+
+def _wanted(settings: AnalysisSettings) -> dict[str, Any]:
+    floors = {"min_effective": settings.min_effective or None, "min_background": settings.min_background or 0.0}
+    return {"goal": settings.goal, **floors}
 
 
 def edges_of(found: Any) -> Array:

@@ -103,13 +103,12 @@ def draw_fit(
     workspace: dict[str, Any],
     shown: dict[str, Any],
     *,
-    visible: Mapping[str, Array],
-    binning: Mapping[str, tuple[Array, str]],
+    channels: Mapping[str, tuple[Array, str, Array]],
     signal: Collection[str],
 ) -> list[str]:
     """Draw every region of a workspace before and after the fit of another one, and pulls and ranking of that.
 
-    `visible` has the data of each channel, NaN where they are hidden; `binning` its edges and the name of its axis.
+    `channels` have their edges, the name of their axis and their data, NaN where these are hidden.
     """
     cabinetry = need("cabinetry")
     with listening():
@@ -119,16 +118,12 @@ def draw_fit(
         after = cabinetry.model_utils.match_fit_results(all_regions, found)
         for text, results in (("before the fit", None), ("after the fit", after)):
             prediction = cabinetry.model_utils.prediction(all_regions, fit_results=results)
-            channels = all_regions.config.channels
-            for channel, rows, errors in zip(
-                channels, prediction.model_yields, prediction.total_stdev_model_bins, strict=True
-            ):
-                edges, axis = binning[channel]
+            drawn_yields = prediction.model_yields, prediction.total_stdev_model_bins
+            for channel, rows, errors in zip(all_regions.config.channels, *drawn_yields, strict=True):
+                (edges, axis, seen), error = channels[channel], np.array(errors[-1])
                 samples = dict(zip(all_regions.config.samples, np.array(rows), strict=True))
-                drawn = album.stack(
-                    edges, samples, signal, error=np.array(errors[-1]), data=visible[channel], axis=axis,
-                    text=f"{channel}, {text}",
-                )  # fmt: skip
+                title = f"{channel}, {text}"
+                drawn = album.stack(edges, samples, signal, error=error, data=seen, axis=axis, text=title)
                 when = "postfit" if results else "prefit"
                 album.add(drawn, f"{channel}_{when}", f"Region {channel} {text}")
         options = {"figure_folder": album.folder, "save_figure": False, "close_figure": True}

@@ -240,7 +240,7 @@ def condensed(notes: Sequence[str]) -> list[str]:
     """
     kinds: dict[str, list[str]] = {}
     for note in notes:
-        kind = re.sub(r"^\S+ (up|down)\b|'[^']*'|[-+]?\d[\d.,e+-]*", "*", note)
+        kind = re.sub(r"^\S+ (up|down)\b|^[^ /]+/[^:]+?(?=:| has )|'[^']*'|[-+]?\d[\d.,e+-]*", "*", note)
         kinds.setdefault(kind, []).append(note)
     return [
         line

@@ -15,36 +15,17 @@ import numpy as np
 from fivesigma._tools.files import remove, write_text
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
-from fivesigma.analysis import all_regions, edge_choice
+from fivesigma.analysis import all_regions, edge_choice, figures, histograms, region_model, step_record
 from fivesigma.analysis import cabinetry_workspace as cab
 from fivesigma.analysis.analysis_file import read_analysis
 from fivesigma.analysis.configuration import CUT, SCORE, acts, find_named, name_of_data
-from fivesigma.analysis.edge_choice import RegionEvents, choose_edges
-from fivesigma.analysis.figures import CATEGORIES, Album, draw_features, draw_fit, draw_overtraining
-from fivesigma.analysis.histograms import (
-    Filled,
-    Histograms,
-    check_relative,
-    count,
-    fill_histogram,
-    notes_on,
-    notes_on_bins,
-    read_histograms,
-    table_of,
-    write_csv,
-    write_histograms,
-)
-from fivesigma.analysis.region_model import (
-    GivenScore,
-    check_model,
-    make_region_model,
-    training_systematics,
-)
+from fivesigma.analysis.edge_choice import RegionEvents
+from fivesigma.analysis.histograms import Filled, Histograms, read_histograms, write_csv, write_histograms
 from fivesigma.analysis.run_state import RunState
-from fivesigma.analysis.step_record import STEPS, Record, expectation_section, lines, tables_for_note
+from fivesigma.analysis.step_record import STEPS, Record
 from fivesigma.analysis.templates import by_tree
 from fivesigma.categories.datacard import to_combine
-from fivesigma.categories.review import prune, write_hepdata
+from fivesigma.categories.review import prune, template_notes, write_hepdata
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
@@ -138,7 +119,7 @@ def analyse(
             elif wanted:
                 tell(f"{name}: nothing changed")
             if wanted:
-                for line in lines(name, record, run.quantity, run.hidden):
+                for line in step_record.lines(name, record, run.quantity, run.hidden):
                     tell(line)
             if name == only:
                 break
@@ -152,7 +133,7 @@ class _Run(RunState):
     def read(self) -> _Result:
         """Check all input, count events, and fill the histograms that need no score."""
         # What later steps would refuse is refused before anything is trained.
-        check_model(self.analysis.settings)
+        region_model.check_model(self.analysis.settings)
         data = self.analysis.data
         if self.hidden and data is not None and "Filter" in data:
             raise InputError(
@@ -164,7 +145,7 @@ class _Run(RunState):
                 for tree, users in trees.items():
                     self.reader.check(tree, users[0].owner, users)
                     advance(1, tree.file.name)
-            found = count(self.reader, self.analysis, self.templates, advance=advance)
+            found = histograms.count(self.reader, self.analysis, self.templates, advance=advance)
         rows = found.rows(self.templates)
         norms = all_regions.norm_widths(self.analysis, found.filled)
         free = [name for name, width in norms.items() if width is None]
@@ -180,7 +161,7 @@ class _Run(RunState):
             for region in self.analysis.chosen
             if "Variable" in region
         ]
-        notes += notes_on(found, self.templates) + notes_on_bins(found.filled)
+        notes += histograms.notes_on(found, self.templates) + histograms.notes_on_bins(found.filled)
         return files, {"yields": rows, "normalisation": list(normalised), "norms": norms, "notes": notes}
 
     def train(self) -> _Result:
@@ -211,15 +192,15 @@ class _Run(RunState):
     def _train_model(self, regions: Sequence[Mapping[str, Any]], checkpoint: Path) -> Any:
         """Train on the events of some regions, with their systematics if the model knows what to do with them."""
         checkpoint.parent.mkdir(exist_ok=True)
-        n_jobs, verbose = self.n_jobs, self.verbose
-        model = make_region_model(self.analysis.settings, checkpoint=checkpoint, n_jobs=n_jobs, verbose=verbose)
+        options: dict[str, Any] = {"checkpoint": checkpoint, "n_jobs": self.n_jobs, "verbose": self.verbose}
+        model = region_model.make_region_model(self.analysis.settings, **options)
         names = [region["Name"] for region in regions]
         events = self.read_events(*names)
         known: dict[str, Any] = {}
         if self.analysis.profiled:
             present = set(np.asarray(events.process).tolist())
             templates = [template for template in self.region_templates if template.region in names]
-            known = training_systematics(self.reader, self.analysis, regions, templates, present)
+            known = region_model.training_systematics(self.reader, self.analysis, regions, templates, present)
             known |= all_regions.normalisations(self.analysis, self.record["read"]["norms"], regions)
             known = {"systematics": known}
         with warnings.catch_warnings():
@@ -252,11 +233,13 @@ class _Run(RunState):
                 )
             if is_chosen and plain:
                 events = self.events_in(plain)
-                own = {name: edge_choice.edges_of(one) for name, one in choose_edges(events, settings).items()}
+                chosen = edge_choice.choose_edges(events, settings)
+                own = {name: edge_choice.edges_of(one) for name, one in chosen.items()}
                 advance(1, "")
                 found = edge_choice.cross_fitted(list(seen), plain, events, settings, own, advance=advance)
                 other = self._quote(all_regions.shifts_of_regions(analysis, found, analysis.chosen, norms))
-        check_relative(self.templates, {key: filled.yields.sum() for key, filled in seen.items()}, "the categories of ")
+        totals = {key: filled.yields.sum() for key, filled in seen.items()}
+        histograms.check_relative(self.templates, totals, "the categories of ")
         together = all_regions.shifts_of_regions(analysis, seen, analysis.chosen, norms)
         by_region = {r["Name"]: all_regions.shifts_of_regions(analysis, seen, [r], norms) for r in analysis.chosen}
         notes = list(together.notes())
@@ -289,7 +272,7 @@ class _Run(RunState):
             binning = edges.get(template.region)
             if binning is None:
                 binning = np.array(find_named(self.analysis.regions, template.region)["Binning"], dtype=np.float64)
-            (shown if template.hidden else filled)[template.key] = fill_histogram(binning, score, weight)
+            (shown if template.hidden else filled)[template.key] = histograms.fill_histogram(binning, score, weight)
         return filled, shown
 
     def _quote(self, shifts: YieldShifts) -> dict[str, Any]:
@@ -303,11 +286,11 @@ class _Run(RunState):
         """Let cabinetry build the workspace of our histograms, and fit it."""
         settings, binning = self.analysis.settings, self.binning
         config, names = cab.cabinetry_config(self.analysis, binning)
-        histograms = self._all_histograms()
+        filled = self._all_histograms()
         folder = self.folder / cab.HISTOGRAMS
         folder.mkdir(exist_ok=True)
         with bar(2, bool(self.verbose), "workspace") as advance:
-            shown, said = cab.build_workspace(config, names, histograms, folder)
+            shown, said = cab.build_workspace(config, names, filled, folder)
             validation = [names.regions[name] for name in settings.validation]
             workspace, config = (cab.without_regions(whole, validation) for whole in (shown, config))
             pruned = prune(workspace, settings.prune or 0.0)
@@ -315,7 +298,7 @@ class _Run(RunState):
             files = [
                 write_text(self.folder / "cabinetry.yml", cab.config_text(config)),
                 write_text(self.folder / "workspace.json", _as_json(workspace)),
-                write_csv(self.folder / "templates.csv", table_of(histograms, binning)),
+                write_csv(self.folder / "templates.csv", histograms.table_of(filled, binning)),
             ]
             if validation:
                 files.append(write_text(self.folder / "validation.json", _as_json(shown)))
@@ -335,8 +318,8 @@ class _Run(RunState):
             found = cab.fit_workspace(workspace, self.goal)
             advance(1, "")
         # Those of the other regions were said before anything was trained.
-        new = {key: filled for key, filled in histograms.items() if key[0] in settings.region}
-        notes = [*names.changed(), *notes_on_bins(new), *said]
+        new = {key: own for key, own in filled.items() if key[0] in settings.region}
+        notes = [*names.changed(), *histograms.notes_on_bins(new), *said, *template_notes(workspace)]
         ours, theirs = self.record["categorise"]["all_regions"]["as_pyhf"], found[self.quantity]
         if abs(theirs - ours) > 0.15 * ours + 0.05:
             notes.append(
@@ -369,7 +352,7 @@ class _Run(RunState):
     def report(self) -> _Result:
         """Draw the figures, and write a page for each chosen region, and tables."""
         found, fit = self.record["categorise"], self.record["workspace"]
-        album = Album(self.folder / FIGURES, self.analysis.settings.label)
+        album = figures.Album(self.folder / FIGURES, self.analysis.settings.label)
         notes: list[str] = []
         with bar(2 * len(self.events) + 1, bool(self.verbose), "report") as advance:
             read = {name: self.read_events(name) for name in self.events} if self.models else {}
@@ -379,11 +362,11 @@ class _Run(RunState):
                 for branch, model in self.models.items():
                     own = Events.concatenate([read[region["Name"]] for region in self.analysis.models[branch]])
                     suffix, by = branch.removeprefix(SCORE), self.analysis.settings.event_number
-                    notes += draw_overtraining(album, suffix, model, own, by)
+                    notes += figures.draw_overtraining(album, suffix, model, own, by)
                 for name, events in read.items():
                     self._draw_features(album, name, events)
                     advance(1, "features")
-            section = expectation_section(found, fit, self.quantity, blind=bool(self.hidden))
+            section = step_record.expectation_section(found, fit, self.quantity, blind=bool(self.hidden))
             section = replace(section, notes=tuple(notes), figures=tuple(album.shown))
             files = [*album.files]
             for name, events_of in self.events.items():
@@ -391,34 +374,34 @@ class _Run(RunState):
                 advance(1, name)
         if album.impacts:
             files.append(write_csv(self.folder / "impacts.csv", album.impacts))
-        tables = tables_for_note(self.record["read"]["yields"], found["cross_fitted"]["waterfall"], album.impacts)
+        yields, waterfall = self.record["read"]["yields"], found["cross_fitted"]["waterfall"]
+        tables = step_record.tables_for_note(yields, waterfall, album.impacts)
         files += [write_text(self.folder / f"{name}.tex", table.latex()) for name, table in tables.items()]
         return files, {"notes": notes}
 
-    def _draw_fit(self, album: Album) -> list[str]:
+    def _draw_fit(self, album: figures.Album) -> list[str]:
         """Draw all regions before and after the fit; of blinded ones those data that may be looked at."""
         names, binning, settings = self.safe_names.regions, self.binning, self.analysis.settings
         workspace = json.loads((self.folder / "workspace.json").read_text(encoding="utf-8"))
         shown = self.folder / "validation.json"
         shown = json.loads(shown.read_text(encoding="utf-8")) if settings.validation else workspace
         below = {key[0]: filled for key, filled in read_histograms(self.folder / SHOWN).items()}
-        visible, axes = {}, {}
-        for item in shown["observations"]:
-            region = next(region for region in self.analysis.regions if names[region["Name"]] == item["name"])
-            name, edges = region["Name"], binning[region["Name"]]
-            visible[item["name"]] = np.array(item["data"])
-            axes[item["name"]] = edges, region.get("Variable", "")
-            if name in settings.region:
-                axes[item["name"]] = np.arange(float(len(edges))), CATEGORIES
+        channels = {}
+        for region in self.analysis.regions:
+            name, edges, axis = region["Name"], binning[region["Name"]], region.get("Variable", "")
+            observed = next(np.array(item["data"]) for item in shown["observations"] if item["name"] == names[name])
             if name in self.record["workspace"]["expected_data"]:
-                visible[item["name"]] = np.full(len(edges) - 1, np.nan)
+                observed = np.full(len(edges) - 1, np.nan)
             if name in below and settings.blind_above is not None:
                 seen = edges[1:] <= settings.blind_above
-                visible[item["name"]][seen] = below[name].yields[seen]
+                observed[seen] = below[name].yields[seen]
+            if name in settings.region:
+                edges, axis = np.arange(float(len(edges))), figures.CATEGORIES
+            channels[names[name]] = edges, axis, observed
         signal = [self.safe_names.samples[name] for name in self.analysis.signal]
-        return draw_fit(album, workspace, shown, visible=visible, binning=axes, signal=signal)
+        return figures.draw_fit(album, workspace, shown, channels=channels, signal=signal)
 
-    def _draw_features(self, album: Album, name: str, events: Events) -> None:
+    def _draw_features(self, album: figures.Album, name: str, events: Events) -> None:
         """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for."""
         below, model = self.analysis.settings.blind_above, self.models[self.analysis.score_of(name)]
         data, text = None, self.safe_names.regions[name]
@@ -427,7 +410,7 @@ class _Run(RunState):
         if data is not None and name in self.hidden:
             text += f", score < {below:g}"
             events, data = (one[np.flatnonzero(model.predict_proba(one)[:, 1] < below)] for one in (events, data))
-        draw_features(album, self.safe_names.regions[name], text, events, data, self.analysis.signal)
+        figures.draw_features(album, self.safe_names.regions[name], text, events, data, self.analysis.signal)
 
     def _page(self, name: str, events: RegionEvents, shown_events: Events | ScoredEvents, section: Section) -> Path:
         settings = self.analysis.settings
@@ -435,7 +418,8 @@ class _Run(RunState):
         known = {key: value for key, value in events.variations.items() if not getattr(value, "free", False)}
         shown: dict[str, Any] = {"systematics": edge_choice.systematics_of(known, (BACKGROUND, SIGNAL)) or None}
         branch = self.analysis.score_of(name)
-        model = self.models.get(branch) or GivenScore(str(settings.score), float(scan(events.nominal).cut))
+        model = self.models.get(branch)
+        model = model or region_model.GivenScore(str(settings.score), float(scan(events.nominal).cut))
         if settings.number == CUT:
             model.cut_ = self.record["categorise"]["edges"][name][0]
         elif settings.edges is None:
