@@ -44,7 +44,7 @@ from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.challenge import YIELDS
 from fivesigma.datasets import Events, make_htautau
-from fivesigma.estimators.auto import BINS, MORE_TREES
+from fivesigma.estimators.auto import BINS, MORE_TREES, NET
 from fivesigma.estimators.blended import WINDOW, Choice, compare_blends, gains, held_out_scores
 from fivesigma.estimators.member_fits import MemberFit
 from fivesigma.estimators.split_steps import TuningEvents
@@ -141,11 +141,11 @@ class Recorded(AutoClassifier):
         self.recorded = sample, fits, root
         return super()._choose(sample, fits, root)
 
-    def blending(self, members: tuple[str, ...]) -> AutoClassifier:
-        """Return the model that a rule would have made that blends these members."""
+    def blending(self, members: tuple[str, ...], extra: str | None = NET) -> AutoClassifier:
+        """Return the model that a rule would have made that blends these members; the extra one weighs a half."""
         sample, fits, _ = self.recorded
         model = copy.copy(self)
-        model._blend_members(sample, [fit for fit in fits if fit.task.name in members])
+        model._blend_members(sample, [fit for fit in fits if fit.task.name in members], extra=extra)
         return model
 
     def simplest(self) -> tuple[str, ...]:

@@ -34,11 +34,11 @@ from fivesigma.estimators.split_steps import TuningEvents
 
 RESULTS = Path(__file__).parent / "auto_net.json"
 FIRST_SEED, SEEDS = 20, 5
-BEFORE, AFTER = "without a net", "with a net"
+BEFORE, AFTER, EVEN = "without a net", "with a net", "with a net like any other member"
 
 
 def train_both(train: Events, X: AnyArray, seed: int) -> tuple[dict[str, Any], dict[str, tuple[Any, Any]]]:
-    """Train once; return notes, and scores and selections with and without the net."""
+    """Train once; return notes, and scores and selections with and without the net, also at an even weight."""
     shared: dict[str, Any] = {"utility": UTILITY, "random_state": seed, "n_jobs": 1}
     if (train.weight < 0).any():
         shared["negative_weights"] = "zero"
@@ -52,8 +52,8 @@ def train_both(train: Events, X: AnyArray, seed: int) -> tuple[dict[str, Any], d
     everything = tuple(dict.fromkeys(fit.task.name for fit in fits))
     of_members = auto.blending(everything).member_scores(X)
     found = {}
-    for name, chosen in members.items():
-        model = auto.blending(chosen)
+    for name, chosen in (*members.items(), (EVEN, members[AFTER])):
+        model = auto.blending(chosen, None if name == EVEN else NET)
         score = model.blend_([of_members[member] for member in chosen])
         found[name] = score, score >= model.cut_
     net = next(fit.model for fit in fits if fit.task.name == NET)
@@ -79,6 +79,7 @@ def one_seed(problem: str, data: str, seed: int) -> dict[str, Any]:
         what: {
             "z": [step_significance(steps[name, what], test) for name in (BEFORE, AFTER)],
             "gains": np.round(gains_with_replicas(steps[AFTER, what], steps[BEFORE, what], test, N_BOOT), 4).tolist(),
+            "over even": np.round(gains_with_replicas(steps[AFTER, what], steps[EVEN, what], test, N_BOOT), 4).tolist(),
         }
         for what in ("own", "over")
     }
@@ -102,7 +103,8 @@ def run(data: str, *wanted: str) -> None:
 
 def tables() -> dict[str, str]:
     """The table as Markdown."""
-    return {"gains": "\n".join(_rows(json.loads(RESULTS.read_text())))}
+    results = json.loads(RESULTS.read_text())
+    return {"gains": "\n".join(_rows(results)), "weight": "\n".join(_rows_of_weight(results))}
 
 
 def _rows(results: dict[str, Any]) -> Iterator[str]:
@@ -121,11 +123,22 @@ def _rows(results: dict[str, Any]) -> Iterator[str]:
         taken = sum(NET in note["members"][AFTER] for note in notes)
         share = np.median([note["of net"] / note["seconds"] for note in notes])
         yield f"| {problem} ({len(seeds)}) | {' | '.join(cells)} | {taken} of {len(notes)} | {share:.0%} |"
-    means = []
-    for pairs in errors.values():
-        gain, error = np.array(pairs).T
-        means.append(f"{gain.mean():+.3f} ± {np.sqrt(np.square(error).sum()) / gain.size:.3f}")
+    means = [_mean(pairs) for pairs in errors.values()]
     yield f"| **mean** | | | {means[0]} | | | {means[1]} | | |"
+
+
+def _rows_of_weight(results: dict[str, Any]) -> Iterator[str]:
+    """What the net gains with the weight of one half over that of any other member, from the same fits."""
+    yield f"| a half less even | {' | '.join(results)} | mean |"
+    yield "|" + " --- |" * (len(results) + 2)
+    for what, words in (("own", "own cut"), ("over", "over cuts")):
+        pairs = [mean_gain([found[what]["over even"] for found in seeds.values()]) for seeds in results.values()]
+        yield f"| {words} | {' | '.join('{:+.3f} ± {:.3f}'.format(*pair) for pair in pairs)} | {_mean(pairs)} |"
+
+
+def _mean(pairs: list[tuple[float, float]]) -> str:
+    gain, error = np.array(pairs).T
+    return f"{gain.mean():+.3f} ± {np.sqrt(np.square(error).sum()) / gain.size:.3f}"
 
 
 def main(what: str, *arguments: str) -> None:

@@ -346,6 +346,10 @@ def test_a_net_is_a_member_if_asked_for(tmp_path: Path, monkeypatch: pytest.Monk
     model = AutoClassifier(**{**SMALL, "net": "auto"}).fit(X, Y, W)
     assert "net" in model.comparisons_
     assert "net " in model.choice_
+    with monkeypatch.context() as patch:
+        patch.setattr(auto, "choose_blend", lambda scores, *_, **__: Choice(tuple(scores), {}))
+        weights = AutoClassifier(**{**SMALL, "net": "auto"}).fit(X, Y, W).blend_.weights
+    np.testing.assert_allclose(weights, [1 / 6, 1 / 6, 1 / 6, 1 / 2])  # it weighs as much as all others
     if "net" in dict(model.members_):
         save(model, tmp_path / "model")
         np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(X), model.predict_proba(X))

@@ -45,6 +45,9 @@ WEIGHT_TREES = 30, 0.3, 3  # number, learning rate and depth: as good as 100, 0.
 FEWEST_FOR_NET = 1_000  # events with which a net is tried
 WEIGHT_BINS = 32  # mean weights are smooth
 CHOICES = ("auto", *LIBRARIES, HISTOGRAM)
+MOST_TREES = 1000
+EVERY = 10  # trees between two looks at the loss
+PATIENCE = 3  # looks without a new minimum after which growth stops
 
 
 def _net_choice(name: str, value: Any) -> None:
@@ -61,8 +64,9 @@ class AutoClassifier(BlendedClassifier):
     loss of held-out events is lowest for one model, since new events are scored by the mean of several, which scatters
     less (with `by` they are scored by one, and the number is that of one). The cascade, which is done sooner, has the
     number of one model. All members but the net are blended, unless another blend of them is better by more than a
-    standard error on held-out events; then the best one is. The net joins it, unless that is worse by more than a
-    standard error. The cut is tuned on the held-out scores of all events. `choice_` says what was chosen and why.
+    standard error on held-out events; then the best one is. The net joins it with as much weight as all others
+    together, unless that is worse by more than a standard error. The cut is tuned on the held-out scores of all events.
+    `choice_` says what was chosen and why.
 
     Parameters
     ----------
@@ -162,7 +166,7 @@ class AutoClassifier(BlendedClassifier):
         choice = self._choose(sample, fits, root)
         self.comparisons_ = choice.comparisons
         self.choice_ = _sentence(choice, self.n_trees_, len(splits))
-        self._blend_members(sample, [fit for fit in fits if fit.task.name in choice.members])
+        self._blend_members(sample, [fit for fit in fits if fit.task.name in choice.members], extra=NET)
         score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
         return score
 
@@ -248,11 +252,6 @@ def _sentence(choice: Choice, n_trees: int, n_splits: int) -> str:
     if PLAIN not in choice.members:
         said.append(f"{PLAIN} left out")
     return f"{'; '.join(said)}; {made}"
-
-
-MOST_TREES = 1000
-EVERY = 10  # trees between two looks at the loss
-PATIENCE = 3  # looks without a new minimum after which growth stops
 
 
 @dataclass(repr=False, eq=False, kw_only=True)

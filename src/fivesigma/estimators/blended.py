@@ -54,8 +54,9 @@ class BlendedClassifier(SignificanceClassifier):
         kind: str = "rank",
         keep: int | None = None,
         weigh: bool = False,
+        extra: str | None = None,
     ) -> None:
-        """Choose members, weigh them, and tune the cut, all on held-out scores."""
+        """Choose members, weigh them, and tune the cut, all on held-out scores; an `extra` one weighs a half."""
         n = sample.signal.size
         self.held_out_scores_ = held_out_scores(fits, n)
         names = list(self.held_out_scores_)
@@ -67,7 +68,7 @@ class BlendedClassifier(SignificanceClassifier):
         self.member_significance_ = z
         kept = set(sorted(names, key=lambda name: -z[name])[:keep])
         chosen = [scores[name] for name in names if name in kept]
-        blend = Blend.fitted(kind, chosen)
+        blend = Blend.fitted(kind, chosen, member_weights([name for name in names if name in kept], extra))
         if weigh:
             balanced = sample.learner_weights(rows, sample.balanced(rows))
             blend = blend.reweighted(chosen, gauge.signal, balanced)
@@ -175,10 +176,10 @@ def choose_blend(
     A blend of many is the safe choice: it loses little where members are alike, and single members differ from sample
     to sample more than held-out events can tell. Significance is the mean over nine cuts around the best one of the
     first member, which is less noisy than that of one cut. The error is that of the difference of two blends, from a
-    Poisson bootstrap in which both have the same events. An `extra` member, the last, then joins what was chosen,
-    unless that is worse by more than a standard error: alone it is never chosen.
+    Poisson bootstrap in which both have the same events. An `extra` member, the last, then joins what was chosen with
+    the weight of one half, unless that is worse by more than a standard error: alone it is never chosen.
     """
-    blends, z = compare_blends(scores, gauge, random_state)
+    blends, z = compare_blends(scores, gauge, random_state, extra=extra)
     usual = max(k for k, members in enumerate(blends) if extra not in members)
     with np.errstate(invalid="ignore"):
         over_usual, over_first = gains(z - z[:, [usual]]), gains(z - z[:, :1])
@@ -192,14 +193,25 @@ def choose_blend(
     return Choice(blends[chosen], comparisons)
 
 
+def member_weights(members: Sequence[str], extra: str | None) -> Array:
+    """Even weights, but as much for an `extra` member as for all others together: it errs unlike them.
+
+    Examples
+    --------
+    >>> member_weights(["plain", "cascade", "net"], "net").tolist()
+    [1.0, 1.0, 2.0]
+    """
+    return np.array([float(len(members) - 1 or 1) if name == extra else 1.0 for name in members])
+
+
 def compare_blends(
-    scores: Mapping[str, Array], gauge: TuningEvents, random_state: int = 0
+    scores: Mapping[str, Array], gauge: TuningEvents, random_state: int = 0, *, extra: str | None = None
 ) -> tuple[list[tuple[str, ...]], Array]:
-    """Measure every even blend, from single members to all of them."""
+    """Measure every blend, from single members to all of them, even but for an `extra` member."""
     names = tuple(scores)
     blends = [m for size in range(1, len(names) + 1) for m in combinations(names, size)]
     share = gauge.scan(scores[names[0]], "model").fraction
-    return blends, _replicas([_cells(_blended(scores, m), share) for m in blends], gauge, random_state)
+    return blends, _replicas([_cells(_blended(scores, m, extra), share) for m in blends], gauge, random_state)
 
 
 def gains(differences: Array) -> list[tuple[float, float]]:
@@ -211,9 +223,9 @@ def gains(differences: Array) -> list[tuple[float, float]]:
     return out
 
 
-def _blended(scores: Mapping[str, Array], members: tuple[str, ...]) -> Array:
+def _blended(scores: Mapping[str, Array], members: tuple[str, ...], extra: str | None) -> Array:
     chosen = [scores[name] for name in members]
-    return chosen[0] if len(chosen) == 1 else Blend.fitted("rank", chosen)(chosen)
+    return chosen[0] if len(chosen) == 1 else Blend.fitted("rank", chosen, member_weights(members, extra))(chosen)
 
 
 def _cells(score: Array, share: float) -> IntArray:

@@ -20,6 +20,12 @@ from fivesigma.likelihood.shifts import Normalisation, Varied, YieldShifts, coun
 from fivesigma.significance import AMS2
 from fivesigma.yields import check_weights, class_sums
 
+N_BINS = 30
+MIN_EFFECTIVE = 25.0  # background events of a bin: the noise of fewer events' shifts would look like a constraint
+BENT = 0.5  # mean of a shift up and down, over half of their difference, that needs a classifier for each side
+WIDE = 5  # bins that are one where that is decided
+NOMINAL = "nominal"
+
 
 @dataclass(frozen=True)
 class FoldedEvents:
@@ -277,13 +283,6 @@ def _same(one: FoldedEvents, other: FoldedEvents) -> bool:
     if one.X is other.X:
         return True
     return isinstance(one.X, np.ndarray) and not _moved_rows(one.X, other.X).size
-
-
-N_BINS = 30
-MIN_EFFECTIVE = 25.0  # background events of a bin: the noise of fewer events' shifts would look like a constraint
-BENT = 0.5  # mean of a shift up and down, over half of their difference, that needs a classifier for each side
-WIDE = 5  # bins that are one where that is decided
-NOMINAL = "nominal"
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from fivesigma.learners.sklearn import SklearnModel, seeded
 from fivesigma.yields import balanced_class_weights, learner_weights
 
 SHARE, OPPOSITE, ONE_SIDED = "share", "opposite", "one-sided"
+_CONSTANT = 1e-9  # relative width below which the weights of a class are one number
+TINY = 1e-7  # keeps log-odds finite, so that events of which a classifier is certain are still ordered by weight
 
 
 class ContrastTrainer:
@@ -117,10 +119,6 @@ def stack_tables(tables: list[Any]) -> Any:
     if hasattr(tables[0], "iloc"):
         return need("pandas").concat(tables, ignore_index=True)
     return need("polars").concat(tables)
-
-
-_CONSTANT = 1e-9  # relative width below which the weights of a class are one number
-TINY = 1e-7  # keeps log-odds finite, so that events of which a classifier is certain are still ordered by weight
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ LIBRARIES: dict[str, Library] = {
 }
 _LONGEST = 200  # characters of a parameter; the parser of XGBoost ends the process at very deep brackets
 HISTOGRAM = "histogram"  # scikit-learn's own boosting, which is always there and grows no cascade
+_SINGLE = float(np.finfo(np.float32).max)
+_SQUARABLE = 1e150  # of what is larger, no learner can form the variance
+_NO_BINS = "window shape cannot be larger"  # what scikit-learn's binning says of a column without values
 
 # Parameters that the cascade sets itself: why, and all the names that libraries know them by.
 _TAKEN_WHY = {
@@ -159,11 +162,6 @@ def bind_learner(estimator: Any, binding: Binding) -> Trainer:
     if library is not None and library.can_bin_once(estimator):
         return library.trainer(estimator, binding)
     return SklearnTrainer(estimator, binding)
-
-
-_SINGLE = float(np.finfo(np.float32).max)
-_SQUARABLE = 1e150  # of what is larger, no learner can form the variance
-_NO_BINS = "window shape cannot be larger"  # what scikit-learn's binning says of a column without values
 
 
 @contextmanager
