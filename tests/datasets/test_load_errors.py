@@ -186,10 +186,17 @@ def test_duplicate_ids_across_files(tmp_path: Path, ending: str) -> None:
     refuse(f"{tmp_path}/*.{ending}", rf"4 is in row 1 of 2\.{ending} and in row 3 of 2\.{ending}")
 
 
+def test_one_label_of_text_and_one_number_in_two_files(tmp_path: Path) -> None:
+    for name, label in (("a", "s"), ("b", "0")):
+        (tmp_path / f"{name}.csv").write_text(f"x,Label,Weight\n1,{label},1\n2,{label},1\n")
+    with pytest.raises(InputError, match=r"holds numbers in b\.csv and not in the files before it; make them alike"):
+        load_events([tmp_path / "a.csv", tmp_path / "b.csv"], signal="s")
+
+
 def test_labels_of_two_kinds_in_two_files(tmp_path: Path) -> None:
     write(tmp_path / "1.csv", GOOD)
     write(tmp_path / "2.csv", GOOD | {"EventId": [4, 5, 6], "Label": [1, 0, 0]})
-    refuse(f"{tmp_path}/*.csv", r"'Label' of 2 files must hold two labels; it holds 0 \(2\), 1 \(1\), 'b' \(2\)")
+    refuse(f"{tmp_path}/*.csv", r"'Label' holds numbers in 2\.csv and not in the files before it; make them alike")
 
 
 def test_root_file_without_that_tree_lists_its_trees(tmp_path: Path) -> None:

@@ -217,6 +217,13 @@ def test_bad_columns(columns: dict[str, Any], sentence: str) -> None:
 # in place of arrays
 
 
+def test_scores_that_are_lists_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scores.parquet"
+    pl.DataFrame({"score": [[1.0, 2.0], [0.5]], "label": [1, 0], "weight": [1.0, 1.0]}).write_parquet(path)
+    with pytest.raises(InputError, match=r"'score' of scores\.parquet does not hold one value per event"):
+        ScoredEvents.read(path)
+
+
 def test_scan_takes_scored_events(scored: ScoredEvents) -> None:
     found, arrays = scan(scored, utility="ams3", rule="peak"), scan(*scored.arrays(), "ams3", "peak")
     assert (found.cut, found.significance) == (arrays.cut, arrays.significance)

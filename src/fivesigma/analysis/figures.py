@@ -46,7 +46,9 @@ class Album:
 
     def axes(self) -> Any:
         """New axes on a figure of their own."""
-        return need("matplotlib.figure").Figure(figsize=(6.0, 5.0), layout="constrained").subplots()
+        figure = need("matplotlib.figure").Figure(figsize=(6.0, 5.0), layout="constrained")
+        need("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)  # mplhep 1.0 asks the canvas for a renderer
+        return figure.subplots()
 
     def add(self, figure: Any, name: str, caption: str) -> None:
         """Write a figure; the file appears whole or not at all."""

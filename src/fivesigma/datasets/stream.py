@@ -282,12 +282,12 @@ class EventStream:
                     where = f"column {name!r} of {block.source}"
                     raise InputError(f"{where} holds text and cannot be a feature; only keep it")
         if columns.label is not None:
-            self._count_labels(found[columns.label])
+            self._count_labels(found[columns.label], block.source)
         weight = np.ones(block.n_rows) if columns.weight is None else finite_weights(block, columns.weight)
         factor = self._inputs[at].factor
         found[WEIGHT] = weight if factor == 1.0 else weight * factor
 
-    def _count_labels(self, y: AnyArray) -> None:
+    def _count_labels(self, y: AnyArray, source: str) -> None:
         """Count the labels, of which there must be two in the end."""
         # A comparison for each known label finds a new one without sorting millions of labels.
         known, rest = iter(self.labels), y
@@ -297,6 +297,11 @@ class EventStream:
             other = rest[rest != label]
             self._labels[label] = self._labels.get(label, 0) + rest.size - other.size
             rest = other
+        if len({isinstance(label, str) for label in self._labels}) == 2:  # numbers and text cannot be ordered
+            raise InputError(
+                f"column {self.columns.label!r} holds {'text' if y.dtype.kind == 'U' else 'numbers'} in {source} and "
+                "not in the files before it; make them alike"
+            )
         if len(self._labels) > 2:
             raise InputError(self._two_labels(more=bool(rest.size)))
 

@@ -53,6 +53,8 @@ class ScoreFile:
         read = self.source.read(kinds, first, rows)
         self._refuse_change()
         for name, column in read.items():
+            if not isinstance(column, np.ndarray):  # lists are awkward arrays
+                raise InputError(f"column {name!r} of {self.name} does not hold one value per event")
             if not column.size:
                 raise InputError(f"{self.name} holds no events")
             if kinds[name] == "float64" and not np.isfinite(column).all():
