@@ -87,7 +87,7 @@ def test_gains_are_those_of_the_measurements() -> None:
         "`ProfiledClassifier`": _range(
             profiled_tables.column(ratios, part, f"t knowing {k}").mean()
             - profiled_tables.column(ratios, part, f"plain knowing {k}").mean()
-            for part in ("pythia-8000", "pythia-25000")
+            for part in ("pythia-8000", "pythia-25000", "pythia-125000")
             for k in (6, 10, 20)
         ),
         "`systematics=`": _range([row["gain with staterror"] for row in categories["htautau"].values()]),
