@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata, skew
+from scipy.stats import rankdata
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.errors import InputError, did_you_mean
 
 Floats = NDArray[np.float32]
 
-_LARGEST = 1e100  # of which the third power can still be formed
 FAR = 10.0  # standard deviations beyond which an event is as far out as any
 _SKEWED = 1.0  # skewness from which a column has a heavy tail
 STEEP = 20.0  # pseudorapidity beyond which sinh would only overflow
@@ -53,7 +52,7 @@ class Inputs:
         units, means, factors = (np.zeros(columns.size) for _ in range(3))
         flags: dict[bytes, int] = {}
         for k, column in enumerate(columns):
-            x = np.clip(X[:, column].astype(np.float64), -_LARGEST, _LARGEST)
+            x = X[:, column].astype(np.float64)
             known = ~np.isnan(x)
             if not known.all():
                 flags.setdefault(np.packbits(known).tobytes(), int(column))
@@ -226,19 +225,38 @@ def _middle(x: Array) -> float:
 
 def _log_unit(x: Array) -> float:
     """Unit of the logarithm that makes a column less skewed, or 0."""
-    if x.size == 0 or np.ptp(x) == 0:
+    before = abs(_skewness(x))
+    unit = _middle(x)
+    return unit if before > _SKEWED and abs(_skewness(_compress(x, unit))) < before else 0.0
+
+
+def _skewness(x: Array) -> float:
+    if x.size == 0:
         return 0.0
-    unit, before = _middle(x), abs(skew(x))
-    return unit if before > _SKEWED and abs(skew(_compress(x, unit))) < before else 0.0
+    x, _ = _below_one(x)
+    from_mean = x - x.mean()
+    size = np.abs(from_mean).max()
+    if size == 0:
+        return 0.0
+    from_mean /= size  # so that no power overflows
+    return float(np.mean(from_mean**3) / np.mean(from_mean**2) ** 1.5)
 
 
 def _standard(x: Array, weight: Array) -> tuple[float, float]:
     """Weighted mean and inverse standard deviation."""
     if not weight.any():
         return 0.0, 0.0
+    x, exponent = _below_one(x)
     mean = float(np.average(x, weights=weight))
-    deviation = float(np.sqrt(np.average((x - mean) ** 2, weights=weight)))
+    deviation = np.sqrt(np.average((x - mean) ** 2, weights=weight))
+    mean, deviation = (float(np.ldexp(value, exponent)) for value in (mean, deviation))
     return mean, _inverse(deviation, abs(mean))
+
+
+def _below_one(x: Array) -> tuple[Array, int]:
+    """Numbers without a power of two, so that no square overflows, and its exponent."""
+    exponent = int(np.frexp(np.abs(x).max(initial=0.0))[1])
+    return np.ldexp(x, -exponent), exponent
 
 
 def _inverse(deviation: float, size: float = 0.0) -> float:
