@@ -573,7 +573,7 @@ class TestStore:
         np.save(stream, np.ones(3))
         for content in (b"", b"\xff" * 50, pickle.dumps([1]), stream.getvalue()):
             forge(saved, lambda m: None, content)
-            with pytest.raises(StoreError, match=r"cannot be made a net|names an empty file"):
+            with pytest.raises(StoreError, match="cannot be made a net" if content else "names an empty file"):
                 load(saved)
 
 
