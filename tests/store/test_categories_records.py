@@ -14,7 +14,8 @@ from fivesigma._types import Array, IntArray
 from fivesigma.categories import Categories
 from fivesigma.errors import InputError, StoreError
 from fivesigma.likelihood.shifts import Systematics
-from fivesigma.store import from_parts, to_parts
+from fivesigma.store.codecs import CODECS
+from fivesigma.store.packing import Packer, Unpacker
 
 
 def events(n: int = 6_000) -> tuple[Array, IntArray, Array, Array]:
@@ -48,12 +49,12 @@ def test_categories_are_as_they_were(goal: str, tmp_path: Path) -> None:
 
 
 def test_what_is_no_part_of_categories_is_refused() -> None:
-    packed, files = to_parts(found(), "model")
-    text = json.dumps(packed)
+    packer, by_tag = Packer(CODECS), {codec.tag: codec for codec in CODECS}
+    text = json.dumps(packer.pack(found(), "model"))
     for old, new, sentence in (
         ('"Floors"', '"Popen"', "is a 'Popen'; known are"),
         ('"min_background"', '"shell"', "has not the fields of a Floors"),
     ):
         assert old in text
         with pytest.raises(StoreError, match=sentence):
-            from_parts(json.loads(text.replace(old, new, 1)), files, "model")
+            Unpacker(by_tag, packer.files).unpack(json.loads(text.replace(old, new, 1)), "model")

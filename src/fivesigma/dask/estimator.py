@@ -175,8 +175,7 @@ class GrownCascadeClassifier(Ordinary):
             if reading:
                 raise InputError(f"{next(iter(reading))} belongs to files, and X is a {type(X).__name__}")
             shares, described = place(client, members, X, y, sample_weight, timeout=self.timeout)
-        checkpoint = Checkpoint.of(self, self._checkpoint_interval(), described, columns)
-        try:
+        with Checkpoint.of(self, self._checkpoint_interval(), described, columns) as checkpoint:
             job = Job(
                 {**self._ordinary_parameters(), "checkpoint": None, "verbose": 0},
                 split_seed,
@@ -186,9 +185,6 @@ class GrownCascadeClassifier(Ordinary):
                 checkpoint.read() if checkpoint else None,
             )
             trained = self._run(client, job, shares, checkpoint)
-        finally:
-            if checkpoint:
-                checkpoint.release()
         if isinstance(X, EventStream):
             X.counts.update(trained.counts)
         for message in trained.warnings:
@@ -200,27 +196,13 @@ class GrownCascadeClassifier(Ordinary):
             self.columns_ = columns
 
     def _run(self, client: Any, job: Job, shares: list[tuple[Member, Any]], checkpoint: Checkpoint | None) -> Any:
-        heard = kept = done = job.n_done
-
         def keep(state: dict[str, Any], files: dict[str, bytes]) -> None:
-            nonlocal kept
             if checkpoint is not None:
                 checkpoint.write(state, files)
-                kept = len(state["rounds"]["index"])
 
-        try:
-            with reporting(self, self.n_trees, "trees", done=done) as report:
-
-                def hear(r: Any) -> bool:
-                    nonlocal heard
-                    heard += 1
-                    return report(r)
-
-                return run_group(client, job, shares, timeout=self.timeout, heard=hear, kept=keep)
-        except KeyboardInterrupt:
-            if checkpoint:
-                checkpoint.say_interrupted(heard, kept, "tree")
-            raise
+        on_interrupt: dict[str, Any] = {"checkpoint": checkpoint, "unit": "tree", "every": self.checkpoint_every}
+        with reporting(self, self.n_trees, "trees", job.n_done, **on_interrupt) as report:
+            return run_group(client, job, shares, timeout=self.timeout, heard=report, kept=keep)
 
     def predict_proba(self, X: Any) -> Any:
         """Probabilities of (background, signal); of a Dask collection as a Dask Array, computed by its workers.

@@ -303,9 +303,8 @@ def count_trees(
 
     A search that grows trees has then made that model, which is returned too.
     """
-    saved = checkpoint.read() if checkpoint else None
-    if saved is not None and "n_trees" in saved[0]:
-        return int(saved[0]["n_trees"]), {}
+    if checkpoint and "n_trees" in (state := checkpoint.state()):
+        return int(state["n_trees"]), {}
     threads, ready = threads_for(owner.n_jobs, sample.n_cells), {}
     if library == HISTOGRAM:
         split = Binding(sample.X, sample.target, first.train, first.held_out, first.seed, threads)
@@ -319,8 +318,7 @@ def count_trees(
     if checkpoint:  # in this order: a number without its fit would be trusted
         for fit in ready.values():
             keep_fit(checkpoint, fit)
-        state = (checkpoint.read() or ({}, {}))[0]
-        checkpoint.write({"fits": [], **state, "n_trees": found}, {})
+        checkpoint.write({"fits": [], **checkpoint.state(), "n_trees": found}, {})
     return found, ready
 
 

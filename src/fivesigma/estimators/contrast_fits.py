@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fivesigma._tools.threads import spread_threads
 from fivesigma._types import Array
 from fivesigma.errors import InputError
 from fivesigma.estimators.auto import BINS, count_trees
-from fivesigma.estimators.member_fits import Task, derived_seed, finished, keep_value
+from fivesigma.estimators.member_fits import Task, derived_seed
 from fivesigma.estimators.moved_events import Contrast, FoldedEvents
 from fivesigma.estimators.running import PoolProgress, run_parallel
 from fivesigma.estimators.split_steps import Splits
@@ -22,8 +23,7 @@ from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners.density_ratios import ContrastTrainer, stack_tables
 from fivesigma.learners.libraries import installed_library, make_like_grown
 from fivesigma.learners.protocols import Model
-from fivesigma.store import load_value
-from fivesigma.store.checkpoint import Checkpoint
+from fivesigma.store.checkpoint import Checkpoint, once
 
 # Settings of the trees that learn shapes, by library: the difference is small, and noise in it is a fake constraint.
 SHAPE_TREES: dict[str, dict[str, Any]] = {
@@ -64,39 +64,34 @@ def fit_contrasts(
     tasks = [(names, k) for names in groups.values() for k in range(n_splits)]
     n_cells = max((c.X.shape[0] * c.X.shape[1] for c, _ in contrasts.values()), default=0)
     workers, threads = spread_threads(estimator.n_jobs, len(tasks), n_cells)
-    done = finished(checkpoint)
-    with PoolProgress(estimator, dict.fromkeys(keys.values(), 1)).showing() as progress:
+    progress = PoolProgress(estimator, dict.fromkeys(keys.values(), 1))
+    with progress.showing(checkpoint):
 
         def work(names: list[str], split: int) -> dict[str, Model]:
             """Fits on one table, which is then binned once."""
             out: dict[str, Model] = {}
-            trainer: ContrastTrainer | None = None
             table, learner = contrasts[names[0]]
             rows = np.flatnonzero(table.home != split)
+            options = {"seed": derived_seed(seed, numbers[names[0]], split), "n_threads": threads}
+
+            @cache
+            def trainer() -> ContrastTrainer:
+                X = _safe_indexing(table.X, rows)
+                return ContrastTrainer(learner, X, negative=estimator.negative_weights, **options)
+
+            def fit(name: str) -> Model:
+                contrast = contrasts[name][0]
+                with _naming(name, systematic=stem != "plain"):
+                    return trainer().fit(contrast.first[rows], contrast.second[rows])
+
             for name in names:
                 end_if_given_up()
-                key, contrast = keys[name, split], contrasts[name][0]
+                key = keys[name, split]
                 with progress.fit(key):
-                    if checkpoint and key in done:
-                        with checkpoint.resuming():
-                            out[name] = load_value(checkpoint.folder / key)
-                        continue
-                    if trainer is None:
-                        options = {"seed": derived_seed(seed, numbers[names[0]], split), "n_threads": threads}
-                        X = _safe_indexing(table.X, rows)
-                        trainer = ContrastTrainer(learner, X, negative=estimator.negative_weights, **options)
-                    with _naming(name, systematic=stem != "plain"):
-                        out[name] = trainer.fit(contrast.first[rows], contrast.second[rows])
-                    if checkpoint:
-                        keep_value(checkpoint, key, out[name])
+                    out[name] = once(checkpoint, key, partial(fit, name))
             return out
 
-        try:
-            fits = run_parallel(work, tasks, workers)
-        except KeyboardInterrupt:
-            if checkpoint:
-                checkpoint.say_interrupted(progress.finished, len(finished(checkpoint)), "fit")
-            raise
+        fits = run_parallel(work, tasks, workers)
     models: list[dict[str, Model]] = [{} for _ in range(n_splits)]
     for (_, split), found in zip(tasks, fits, strict=True):
         models[split] |= found

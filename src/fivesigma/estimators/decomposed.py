@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,6 @@ from fivesigma._tools.threads import threads_for
 from fivesigma._types import Array, IntArray
 from fivesigma.cascade.algorithm import Outcome, Schedule, plain_round
 from fivesigma.cascade.rounds import ClassWeights, History
-from fivesigma.errors import InputError
 from fivesigma.estimators.running import reporting, spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits, TuningEvents
@@ -22,8 +22,7 @@ from fivesigma.learners.density_ratios import RatioModel, check_regressor, fit_r
 from fivesigma.learners.libraries import HISTOGRAM, default_learner, default_regressor, library_of
 from fivesigma.learners.protocols import Binding
 from fivesigma.learners.sklearn import check_learner
-from fivesigma.store import from_parts, to_parts
-from fivesigma.store.checkpoint import Checkpoint
+from fivesigma.store.checkpoint import Checkpoint, once
 
 
 @dataclass(repr=False, eq=False)
@@ -105,7 +104,8 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
         held_out.warn_if_small()
         with reporting(self, 1, "decomposed") as report:
             clock = time.perf_counter()
-            self.models_ = self._fit_splits(sample, [train for train, _ in splits], seed, checkpoint)
+            fits = [partial(self._fit_rows, sample, train, seed) for train, _ in splits]
+            self.models_ = [once(checkpoint, f"split-{k}", fit) for k, fit in enumerate(fits)]
             parts = zip(self.models_, splits, strict=True)
             probability = np.concatenate([m.signal_probability(sample.rows(rows)) for m, (_, rows) in parts])
             self._tune_on(held_out, probability)
@@ -121,26 +121,6 @@ class DecomposedClassifier(MetaEstimatorMixin, SignificanceClassifier):
             report(only)
         self._keep_held_out(splits, probability, sample.signal.size)
         return probability
-
-    def _fit_splits(
-        self, sample: TrainingSample, trains: list[IntArray], seed: int, checkpoint: Checkpoint | None
-    ) -> list[RatioModel]:
-        """Train on each split, or take its models from the checkpoint."""
-        models: list[RatioModel] = []
-        if checkpoint and (saved := checkpoint.read()):
-            with checkpoint.resuming():
-                made = from_parts(saved[0]["models"], saved[1], "models")
-                models = [m for m in made if isinstance(m, RatioModel)]
-                if len(models) != len(made):
-                    raise InputError("it does not hold models only")
-                if len(models) > len(trains):
-                    raise InputError(f"it holds {len(models)} models of {len(trains)} splits")
-        for train in trains[len(models) :]:
-            models.append(self._fit_rows(sample, train, seed))
-            if checkpoint:
-                packed, files = to_parts(models, "models")
-                checkpoint.write({"models": packed}, files)
-        return models
 
     def _fit_rows(self, sample: TrainingSample, rows: IntArray, seed: int) -> RatioModel:
         """Train on some rows, without those of which learners see nothing."""

@@ -199,23 +199,22 @@ class GrownCascadeClassifier(SignificanceClassifier):
         self.feature_names_in_ = np.array(stream.feature_names, dtype=object)
         self.columns_, table = asdict(stream.columns), sample.X
         interval = self._checkpoint_interval()
-        checkpoint = Checkpoint.of(self, interval, table.fingerprint(), sample.signal, sample.weight)
-        try:
-            with cache_folder(self.memory, self.cache, table.shape) as cache:
-                growth, start = self._growth(sample, splits, seed, cache)
-                total, self.data_hash_ = sample.totals[0], table.digest(sample)
-                self.training_rows_ = table.rows
-                if self.monitor_every or self.update == "train":
-                    _ = growth.training  # while the events are still there
-                del sample, splits  # the boosters have what they need: let go of the rest before they grow
-                growth.forget()
-                try:
-                    self._train_and_tune(growth, start, total, checkpoint)
-                finally:
-                    del growth  # its matrices, before the files in which they are
-        finally:
-            if checkpoint:
-                checkpoint.release()
+        described = (table.fingerprint(), sample.signal, sample.weight)
+        with (
+            Checkpoint.of(self, interval, *described) as checkpoint,
+            cache_folder(self.memory, self.cache, table.shape) as cache,
+        ):
+            growth, start = self._growth(sample, splits, seed, cache)
+            total, self.data_hash_ = sample.totals[0], table.digest(sample)
+            self.training_rows_ = table.rows
+            if self.monitor_every or self.update == "train":
+                _ = growth.training  # while the events are still there
+            del sample, splits, described  # the boosters have what they need: let go of the rest before they grow
+            growth.forget()
+            try:
+                self._train_and_tune(growth, start, total, checkpoint)
+            finally:
+                del growth  # its matrices, before the files in which they are
 
     def _checkpoint_interval(self) -> int:
         return self.checkpoint_every
@@ -276,23 +275,19 @@ class GrownCascadeClassifier(SignificanceClassifier):
                     raise InputError(f"{len(judged)} rounds of {len(history)} were judged")
                 growth.restore([saved[1][f"booster-{k}"] for k in range(len(saved[1]))], len(history))
         rounds = cascade(growth, schedule, start, p=p, monitor_every=self.monitor_every, resume=tuple(history))
-        try:
-            with reporting(self, self.n_trees, "trees", done=len(history)) as report:
-                while len(history) < self.n_trees and not self._should_stop(len(history), judged):
-                    r = next(rounds)
-                    history.append(r)
-                    self._judge(growth, len(history), judged)
-                    if checkpoint and len(history) % self.checkpoint_every == 0:
-                        dumped = growth.dump()
-                        files = {f"booster-{k}": d for k, d in enumerate(dumped)}
-                        checkpoint.write({"rounds": history.to_columns(), "judged": judged}, files)
-                        growth.restore(dumped, len(history))
-                    if report(r):
-                        break
-        except KeyboardInterrupt:
-            if checkpoint:
-                checkpoint.say_interrupted(len(history), len(history) - len(history) % self.checkpoint_every, "tree")
-            raise
+        on_interrupt: dict[str, Any] = {"checkpoint": checkpoint, "unit": "tree", "every": self.checkpoint_every}
+        with reporting(self, self.n_trees, "trees", len(history), **on_interrupt) as report:
+            while len(history) < self.n_trees and not self._should_stop(len(history), judged):
+                r = next(rounds)
+                history.append(r)
+                self._judge(growth, len(history), judged)
+                if checkpoint and len(history) % self.checkpoint_every == 0:
+                    dumped = growth.dump()
+                    files = {f"booster-{k}": d for k, d in enumerate(dumped)}
+                    checkpoint.write({"rounds": history.to_columns(), "judged": judged}, files)
+                    growth.restore(dumped, len(history))
+                if report(r):
+                    break
         return history, judged
 
     def _schedule(self, floor: float) -> Schedule:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import Splits
 from fivesigma.estimators.training_sample import TrainingSample
 from fivesigma.learners.sklearn import check_learner
-from fivesigma.store import load_value, save_value, to_parts
+from fivesigma.store import check_storable
 from fivesigma.store.checkpoint import Checkpoint
 
 _RUNNING = ".running"  # ends the name of the checkpoint of a fit that is not finished
@@ -97,11 +96,11 @@ def plan(names: Sequence[str], splits_of: Callable[[int], Splits], root: int) ->
     ]
 
 
-def check_storable(members: Sequence[tuple[str, SignificanceClassifier]], utility: Any) -> None:
+def check_kept(members: Sequence[tuple[str, SignificanceClassifier]], utility: Any) -> None:
     """Refuse before training what a checkpoint could not hold after it."""
     for where, value in [*((f"member {name!r}", member) for name, member in members), ("utility", utility)]:
         try:
-            to_parts(value, where)
+            check_storable(value, where)
         except StoreError as err:
             reason = str(err).partition(";")[0]
             raise InputError(f"checkpoint cannot hold this pool: {reason}; leave checkpoint out") from err
@@ -118,45 +117,38 @@ def run_fits(
 ) -> list[MemberFit]:
     """Run the fits; those of a member that a callback stopped in between are left out."""
     workers, threads = spread_threads(pool.n_jobs, len(tasks), sample.n_cells)
-    done = finished(checkpoint)
+    done = checkpoint.finished() if checkpoint else set()
     if checkpoint:
         _clear_leftovers(checkpoint, done)
     done |= set(ready)
-    with PoolProgress(pool, {t.key: rounds_of(members[t.member]) for t in tasks}).showing() as progress:
+    elsewhere: Iterator[MemberFit] | None = None
+    if on_cluster():
+        settings = SimpleNamespace(utility_=pool.utility_, negative_weights=pool.negative_weights, n_jobs=pool.n_jobs)
+        missing = [(settings, members[t.member], t, sample) for t in tasks if t.key not in done]
+        elsewhere = run_on_cluster(_fit_elsewhere, missing)
+    progress = PoolProgress(pool, {t.key: rounds_of(members[t.member]) for t in tasks})
+    with progress.showing(checkpoint):
 
         def work(task: Task) -> MemberFit | None:
-            if progress.stopped and task.member > 0:  # a pool needs one member
+            if progress.stopped and elsewhere is None and task.member > 0:  # a pool needs one member
                 return None
             with progress.fit(task.key):
                 if task.key in ready:
                     return ready[task.key]
                 if checkpoint and task.key in done:
+                    stored = checkpoint.kept(task.key)
                     with checkpoint.resuming():
-                        stored = load_value(checkpoint.folder / task.key)
                         return MemberFit(task, stored["model"], _held_out(stored["held_out"], task))
-                return fit_task(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
-
-        def received(task: Task, new: Iterator[MemberFit]) -> MemberFit:
-            with progress.fit(task.key):
-                fit = next(new)
+                if elsewhere is None:
+                    fit = fit_task(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
+                else:
+                    fit = next(elsewhere)
                 if checkpoint:
                     keep_fit(checkpoint, fit)
                 return fit
 
-        try:
-            if on_cluster():  # what is finished is kept here, not what is half done
-                settings = SimpleNamespace(
-                    utility_=pool.utility_, negative_weights=pool.negative_weights, n_jobs=pool.n_jobs
-                )
-                missing = [(settings, members[t.member], t, sample) for t in tasks if t.key not in done]
-                new = run_on_cluster(_fit_elsewhere, missing)
-                fits = [work(t) if t.key in done else received(t, new) for t in tasks]
-            else:
-                fits = run_parallel(work, [(t,) for t in tasks], workers)
-        except KeyboardInterrupt:
-            if checkpoint:
-                checkpoint.say_interrupted(progress.finished, len(finished(checkpoint)), "fit")
-            raise
+        # What is finished is kept here, not what is half done on a cluster.
+        fits = run_parallel(work, [(t,) for t in tasks], workers) if elsewhere is None else [work(t) for t in tasks]
     left_out = {t.member for t, fit in zip(tasks, fits, strict=True) if fit is None}
     return [fit for fit in fits if fit is not None and fit.task.member not in left_out]
 
@@ -182,7 +174,7 @@ def fit_task(
     threads: int,
     checkpoint: Checkpoint | None,
 ) -> MemberFit:
-    """Fit a member on one split, and keep the fit in the checkpoint."""
+    """Fit a member on one split; while it runs, the checkpoint holds what a member writes to its own."""
     model: SignificanceClassifier = clone(member)
     model.set_params(
         utility=pool.utility_,
@@ -198,26 +190,14 @@ def fit_task(
         del model.held_out_score_  # the pool keeps that of all its members
     if checkpoint:
         model.set_params(checkpoint=None)
-    fit = MemberFit(task, model, score)
-    if checkpoint:
-        keep_fit(checkpoint, fit)
-    return fit
+    return MemberFit(task, model, score)
 
 
 def keep_fit(checkpoint: Checkpoint, fit: MemberFit) -> None:
     """Write a finished fit; in this order a kill between any two steps leaves a fit that is finished or can resume."""
     key = fit.task.key
-    keep_value(checkpoint, key, {"model": fit.model, "held_out": fit.held_out_score})
+    checkpoint.keep(key, {"model": fit.model, "held_out": fit.held_out_score})
     shutil.rmtree(checkpoint.folder / f"{key}{_RUNNING}", ignore_errors=True)
-
-
-def keep_value(checkpoint: Checkpoint, key: str, value: Any) -> None:
-    """Write what a fit has made, and that it is finished."""
-    save_value(value, checkpoint.folder / key, force=True)
-    with checkpoint.lock:
-        saved = checkpoint.read()
-        state = {} if saved is None else saved[0]
-        checkpoint.write({**state, "fits": sorted(finished(checkpoint) | {key})}, {})
 
 
 def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
@@ -225,14 +205,6 @@ def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
     for path in checkpoint.folder.iterdir():
         if path.is_dir() and (path.name.removesuffix(_RUNNING) in done - {path.name} or path.name.startswith(".")):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def finished(checkpoint: Checkpoint | None) -> set[str]:
-    """Fits that a checkpoint holds."""
-    if checkpoint is None or (saved := checkpoint.read()) is None:
-        return set()
-    with checkpoint.resuming():
-        return {key for key in saved[0].get("fits", []) if Path(checkpoint.folder / key).exists()}
 
 
 def _held_out(score: Any, task: Task) -> Array:

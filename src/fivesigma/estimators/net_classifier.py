@@ -6,7 +6,6 @@ import os
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import joblib
 import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -196,12 +195,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
                     f"column {name} turns with the event and is part of no momentum, so that turned events would be "
                     "wrong; leave it out with columns=, or give no momenta"
                 )
-        checkpoint = None if self.checkpoint is None else Checkpoint.of(self, 1, joblib.hash((X, target, weight)))
-        try:
+        with Checkpoint.of(self, 1, X, target, weight) as checkpoint:
             self._train(X, target, weight, momenta, columns, checkpoint)
-        finally:
-            if checkpoint:
-                checkpoint.release()
         self.training_rows_ = rows_to_know_again(X)
         return self
 

@@ -17,8 +17,8 @@ from fivesigma.estimators.blended import BlendedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.member_fits import (
     as_member,
+    check_kept,
     check_members,
-    check_storable,
     derived_seed,
     plan,
     run_fits,
@@ -168,7 +168,7 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         members = [as_member(estimator) for _, estimator in self.estimators]
         names = [name for name, _ in self.estimators]
         if checkpoint:
-            check_storable(list(zip(names, members, strict=True)), self.utility_)
+            check_kept(list(zip(names, members, strict=True)), self.utility_)
         (root,) = spread_seeds(self.random_state, 1)
         tasks = plan(names, self._splits(sample, splits, root), root)
         fits = run_fits(self, members, tasks, sample, checkpoint)

@@ -161,7 +161,10 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         check_learner(learner)
         if not self.cascade and self.u_init != "auto":
             raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")
-        saved = (checkpoint.read() if checkpoint else None) or ({}, {})
+        written: dict[str, History] = {}  # rounds of each restart that the checkpoint holds
+        if checkpoint:
+            with checkpoint.resuming():
+                written = {k: History.from_columns(columns) for k, columns in checkpoint.state().items()}
         split_seed, *seeds = spread_seeds(self.random_state, 1 + self.n_restarts)
         splits = sample.splits(self.cv, split_seed) if splits is None else splits
         held_out = TuningEvents.of(sample, np.concatenate([rows for _, rows in splits]), self.utility_)
@@ -174,33 +177,25 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
 
         most = self.max_rounds if self.cascade else 0
         workers, threads = spread_threads(self.n_jobs, self.n_restarts, sample.n_cells)
-        with reporting(self, (most + (start.u is None)) * self.n_restarts, "cascade") as report:
+        total, done = (most + (start.u is None)) * self.n_restarts, sum(map(len, written.values()))
+        with reporting(self, total, "cascade", done, checkpoint=checkpoint) as report:
 
             def restart(k: int, seed: int) -> tuple[History, list[_Candidate]]:
                 step = Retraining(
                     learner, sample, splits, held_out, update_cut=self.update_cut, seed=seed, threads=threads
                 )
-                earlier = History()
-                if checkpoint and str(k) in saved[0]:
-                    with checkpoint.resuming():
-                        earlier = History.from_columns(saved[0][str(k)])
 
                 def finished(history: History) -> bool:
                     if checkpoint:
                         with checkpoint.lock:
-                            saved[0][str(k)] = history.to_columns()
-                            checkpoint.write(saved[0], {})
+                            written[str(k)] = History(history)
+                            checkpoint.write({k: rounds.to_columns() for k, rounds in written.items()}, {})
                     return report(history[-1])
 
+                earlier = written.get(str(k), History())
                 return self._run(step, schedule, start, most=most, earlier=earlier, finished=finished)
 
-            try:
-                results = run_parallel(restart, list(enumerate(seeds)), workers)
-            except KeyboardInterrupt:
-                if checkpoint:
-                    written = sum(len(columns["index"]) for columns in saved[0].values())
-                    checkpoint.say_interrupted(written, written, "round")
-                raise
+            results = run_parallel(restart, list(enumerate(seeds)), workers)
 
         self.history_ = History(replace(r, restart=k) for k, (history, _) in enumerate(results) for r in history)
         candidates = [

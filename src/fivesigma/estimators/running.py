@@ -17,6 +17,7 @@ from fivesigma._tools.extras import need
 from fivesigma._tools.progress import GivenUpError, end_if_given_up, given_up_by, listen, listener, steps
 from fivesigma._tools.threads import available_cores, note_threads, wanted_cores
 from fivesigma.cascade.rounds import Round
+from fivesigma.store.checkpoint import Checkpoint
 
 T = TypeVar("T")
 _GLANCE = 0.2  # seconds between two looks for Ctrl-C
@@ -109,19 +110,36 @@ Report = Callable[[Round], bool]
 
 
 @contextmanager
-def reporting(estimator: Any, total: int, what: str, done: int = 0) -> Iterator[Report]:
-    """Report rounds for the time of a fit."""
-    lock = threading.Lock()
+def reporting(
+    estimator: Any,
+    total: int,
+    what: str,
+    done: int = 0,
+    *,
+    checkpoint: Checkpoint | None = None,
+    unit: str = "round",
+    every: int = 1,
+) -> Iterator[Report]:
+    """Report rounds for the time of a fit; after Ctrl-C say where a checkpoint that is written `every` few resumes."""
+    lock, reached = threading.Lock(), done
     hear = listener.get()
     with _callbacks(estimator, total) as call_back, _bar(total, done, what, visible=bool(estimator.verbose)) as show:
 
         def report(r: Round) -> bool:
+            nonlocal reached
+            with lock:
+                reached += 1
             end_if_given_up()
             with lock:  # restarts run in threads
                 (hear or show)(r)
                 return call_back("round")
 
-        yield report
+        try:
+            yield report
+        except KeyboardInterrupt:
+            if checkpoint:
+                checkpoint.say_interrupted(reached, reached - reached % every, unit)
+            raise
 
 
 class PoolProgress:
@@ -134,11 +152,16 @@ class PoolProgress:
         self.stopped = False  # whether a callback asked for no more fits
 
     @contextmanager
-    def showing(self) -> Iterator[PoolProgress]:
-        """Show the bar."""
+    def showing(self, checkpoint: Checkpoint | None) -> Iterator[None]:
+        """Show the bar, and say after Ctrl-C how many fits a checkpoint keeps."""
         total, visible = sum(self._rounds.values()), bool(self._estimator.verbose)
         with _callbacks(self._estimator, len(self._rounds)) as self._call_back, steps(total, visible) as self._advance:
-            yield self
+            try:
+                yield
+            except KeyboardInterrupt:
+                if checkpoint:
+                    checkpoint.say_interrupted(self.finished, len(checkpoint.finished()), "fit")
+                raise
 
     @contextmanager
     def fit(self, key: str) -> Iterator[None]:

@@ -167,15 +167,12 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self.classes_, self.n_features_in_ = sample.classes, sample.X.shape[1]
         if sample.feature_names is not None:
             self.feature_names_in_ = sample.feature_names
-        checkpoint = (
-            None if self.checkpoint is None else Checkpoint.of(self, self._checkpoint_interval(), sample.digest, splits)
-        )
-        try:
-            with explain_errors(sample.X, sample.feature_names):
-                return self._fit(sample, splits, checkpoint)
-        finally:
-            if checkpoint:
-                checkpoint.release()
+        described = () if self.checkpoint is None else (sample.digest, splits)  # digests take time
+        with (
+            Checkpoint.of(self, self._checkpoint_interval(), *described) as checkpoint,
+            explain_errors(sample.X, sample.feature_names),
+        ):
+            return self._fit(sample, splits, checkpoint)
 
     def __fivesigma_score__(self, X: Any) -> Array:
         """P(signal) of a checked table: the mean over the trained models."""

@@ -24,7 +24,7 @@ from fivesigma.store.migrations import FORMAT, migrate
 from fivesigma.store.packing import Packer, Unpacker
 from fivesigma.store.probe import check_probe, rehearse, score_probe
 
-__all__ = ["from_parts", "load", "load_value", "save", "save_value", "to_parts"]
+__all__ = ["check_storable", "load", "load_value", "save", "save_value"]
 
 
 def save(model: Any, path: str | os.PathLike[str], *, force: bool = False, allow_pickle: bool = False) -> Path:
@@ -187,12 +187,6 @@ _REPLACED = 20  # times that a model may be replaced while it is read
 _BY_TAG = {codec.tag: codec for codec in CODECS}
 
 
-def to_parts(value: Any, where: str) -> tuple[Any, dict[str, bytes]]:
-    """Turn a value into JSON and files, as `save` does; checkpoints are made of them."""
-    packer = Packer(CODECS)
-    return packer.pack(value, where), packer.files
-
-
-def from_parts(packed: Any, files: dict[str, bytes], where: str) -> Any:
-    """Make the value of what `to_parts` gave."""
-    return Unpacker(_BY_TAG, files).unpack(packed, where)
+def check_storable(value: Any, where: str) -> None:
+    """Refuse what `save_value` could not keep; nothing is written."""
+    Packer(CODECS).pack(value, where)

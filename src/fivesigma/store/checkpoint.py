@@ -12,10 +12,10 @@ import threading
 import types
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import joblib
 import numpy as np
@@ -24,13 +24,16 @@ from fivesigma import __version__
 from fivesigma._tools.extras import versions_of_trainers
 from fivesigma._tools.files import is_running, remove, written_whole
 from fivesigma.errors import InputError
-from fivesigma.store.archive import is_plain_name
+from fivesigma.store import load_value, save_value
+from fivesigma.store.archive import file_entry, is_plain_name
 from fivesigma.store.packing import one_line
+
+T = TypeVar("T")
 
 _NAME = "checkpoint.json"
 _LOCK = "checkpoint.lock"
 _MOST = 1 << 28  # bytes; more is no state
-FORMAT = 3  # to be raised whenever what an estimator writes changes
+FORMAT = 4  # to be raised whenever what an estimator writes changes
 
 
 # Settings that make no other run.
@@ -106,17 +109,24 @@ class Checkpoint:
         self._run = {**run, "interval": str(interval)}
 
     @classmethod
-    def of(cls, estimator: Any, interval: int, *data: Any) -> Checkpoint | None:
-        """Make the checkpoint that an estimator asks for, if it does."""
+    @contextmanager
+    def of(cls, estimator: Any, interval: int, *data: Any) -> Iterator[Checkpoint | None]:
+        """Hold the checkpoint that an estimator asks for, if it does, for the time of a run."""
         if estimator.checkpoint is None:
-            return None
+            del data  # a run may let go of its events
+            yield None
+            return
         if not isinstance(estimator.random_state, (int, np.integer)):
             raise InputError(
                 "a checkpoint needs an integer random_state, or a resumed run could not continue in the same way"
             )
         out = cls(estimator.checkpoint, fingerprint(estimator, *data), interval)
+        del data
         out.claim()
-        return out
+        try:
+            yield out
+        finally:
+            out.release()
 
     def claim(self) -> None:
         """Keep other processes out of the folder, until `release` or the end of this object."""
@@ -163,11 +173,11 @@ class Checkpoint:
 
     def _part(self, name: str, entry: dict[str, Any]) -> bytes:
         """Read one file that the state names, and compare its checksum."""
-        wanted = f"{name}.{entry['sha256'][:16]}"
-        if entry["file"] != wanted or not is_plain_name(wanted):
-            raise ValueError(f"{str(entry['file'])[:60]!r} is not the name of a file of a checkpoint")
+        wanted = _file_name(name, entry)
+        if not is_plain_name(wanted):
+            raise ValueError(f"{wanted[:60]!r} is not the name of a file of a checkpoint")
         content = _content(self.folder / wanted, entry["bytes"])
-        if len(content) != entry["bytes"] or hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        if file_entry(content) != entry:
             raise ValueError(f"{name} does not match its checksum")
         return content
 
@@ -185,18 +195,37 @@ class Checkpoint:
         """Replace the state in one step; if the disk is full, the state before stays."""
         with _writable(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            entries: dict[str, dict[str, Any]] = {}
+            entries = {name: file_entry(content) for name, content in files.items()}
             for name, content in files.items():
-                digest = hashlib.sha256(content).hexdigest()
-                entries[name] = {"file": f"{name}.{digest[:16]}", "sha256": digest, "bytes": len(content)}
-                _write(self.folder / entries[name]["file"], content)
+                _write(self.folder / _file_name(name, entries[name]), content)
             body = {"format": FORMAT, "run": self._run, "state": state, "files": entries}
             _write(self.folder / _NAME, _rendered(body))
-            current = {entry["file"] for entry in entries.values()}
+            current = {_file_name(name, entry) for name, entry in entries.items()}
             stems = {name.partition(".")[0] for name in files}
             for path in self.folder.iterdir():
                 if path.name not in current and path.name.partition(".")[0] in stems:
                     path.unlink()
+
+    def finished(self) -> set[str]:
+        """Parts of the run that are done, each of which is kept in a folder of its own."""
+        state = self.state()
+        with self.resuming():
+            return {key for key in state.get("fits", []) if Path(self.folder / key).exists()}
+
+    def keep(self, key: str, value: Any) -> None:
+        """Write what a part of the run has made, and that it is done."""
+        save_value(value, self.folder / key, force=True)
+        with self.lock:
+            self.write({**self.state(), "fits": sorted(self.finished() | {key})}, {})
+
+    def kept(self, key: str) -> Any:
+        """Read what a part of the run has made."""
+        with self.resuming():
+            return load_value(self.folder / key)
+
+    def state(self) -> dict[str, Any]:
+        """State as last written, empty if none was."""
+        return (self.read() or ({}, {}))[0]
 
     def say_interrupted(self, reached: int, kept: int, unit: str) -> None:
         """Tell an interrupted user what is left of the run."""
@@ -204,6 +233,24 @@ class Checkpoint:
             f"interrupted after {unit} {reached}; the same call resumes from {unit} {kept}, kept in {self.folder}",
             file=sys.stderr,
         )
+
+
+def once(checkpoint: Checkpoint | None, key: str, make: Callable[[], T]) -> T:
+    """Take a part of a run that an earlier call has finished, or make it and keep it."""
+    if checkpoint is None:
+        return make()
+    with checkpoint.lock:
+        done = key in checkpoint.finished()
+    if done:
+        kept: T = checkpoint.kept(key)
+        return kept
+    made = make()
+    checkpoint.keep(key, made)
+    return made
+
+
+def _file_name(name: str, entry: dict[str, Any]) -> str:
+    return f"{name}.{entry['sha256'][:16]}"
 
 
 def _rendered(body: dict[str, Any]) -> bytes:
