@@ -13,7 +13,7 @@ from fivesigma.datasets import Events, EventStream, load_events, make_htautau, w
 from fivesigma.datasets.digest import events_digest
 from fivesigma.datasets.stream import Chunk, held_out_rows
 from fivesigma.errors import InputError
-from fivesigma.estimators.streamed import read_stream
+from fivesigma.estimators.training_sample import read_stream
 
 pl = pytest.importorskip("polars")
 pytest.importorskip("uproot")

@@ -15,7 +15,7 @@ from fivesigma import GrownCascadeClassifier, load, save
 from fivesigma.datasets import Events, EventStream, load_events, make_htautau, write_events
 from fivesigma.errors import InputError
 from fivesigma.estimators.running import spread_seeds
-from fivesigma.estimators.streamed import read_stream
+from fivesigma.estimators.training_sample import read_stream
 
 xgboost = pytest.importorskip("xgboost")
 pytest.importorskip("polars")

@@ -180,7 +180,7 @@ class TestInputs:
         out = inputs.scalars(X)
         np.testing.assert_array_equal(out[:, 5:], np.isnan(X[:, [1, 4]]))
         assert not out[:, :5][np.isnan(X)].any()
-        assert inputs.n_inputs == 7
+        assert inputs.scalars(X).shape[1] + 3 * inputs.vectors(X).shape[1] == 7
 
     def test_constant_empty_and_huge_columns_are_harmless(self) -> None:
         X = np.random.default_rng(0).normal(size=(100, 5))

@@ -177,8 +177,8 @@ class History(list[Round]):
             if field.name in _FLAT:
                 parts = [given.pop(f"{field.name}.{part}", None) for part in _FLAT[field.name]]
                 if None not in parts:
-                    kind = ClassWeights if field.name == "following" else _pair
-                    values_of[field.name] = [kind(*pair) for pair in zip(*parts, strict=True)]
+                    pairs = list(zip(*parts, strict=True))
+                    values_of[field.name] = [ClassWeights(*p) for p in pairs] if field.name == "following" else pairs
             elif field.name in given:
                 values_of[field.name] = given.pop(field.name)
             if field.name not in values_of and field.default is MISSING:
@@ -187,10 +187,6 @@ class History(list[Round]):
             raise InputError(f"the rounds have a column {next(iter(given))[:40]!r}, which is unknown")
         rows = zip(*values_of.values(), strict=True)
         return cls(Round(**dict(zip(values_of, row, strict=True))) for row in rows)
-
-
-def _pair(signal: float, background: float) -> tuple[float, float]:
-    return signal, background
 
 
 def _restored(name: str, value: Any) -> Any:

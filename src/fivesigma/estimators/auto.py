@@ -24,8 +24,8 @@ from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.estimators.running import run_parallel, spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.split_steps import Growth, TuningEvents, Weigher
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.learners.libraries import (
     HISTOGRAM,
     LIBRARIES,
@@ -235,7 +235,6 @@ def _members(
 
 
 def _sentence(choice: Choice, n_trees: int, n_splits: int) -> str:
-    """What was chosen and why."""
     made = f"{n_trees} trees on {n_splits} splits" if n_splits > 1 else f"{n_trees} trees on one split"
     if not choice.comparisons:
         return f"{' + '.join(choice.members)}, {made}"

@@ -163,11 +163,6 @@ class Choice(NamedTuple):
     comparisons: dict[str, tuple[float, float]]
 
 
-def blend_name(members: Sequence[str]) -> str:
-    """Name of a blend."""
-    return " + ".join(members)
-
-
 def choose_blend(
     scores: Mapping[str, Array], gauge: TuningEvents, random_state: int = 0, *, extra: str | None = None
 ) -> Choice:
@@ -183,7 +178,7 @@ def choose_blend(
     usual = max(k for k, members in enumerate(blends) if extra not in members)
     with np.errstate(invalid="ignore"):
         over_usual, over_first = gains(z - z[:, [usual]]), gains(z - z[:, :1])
-    comparisons = {blend_name(m): pair for m, pair in zip(blends, over_first, strict=True)}
+    comparisons = {" + ".join(m): pair for m, pair in zip(blends, over_first, strict=True)}
     better = [k for k, (gain, error) in enumerate(over_usual) if gain > error and extra not in blends[k]]
     chosen = max(better, key=lambda k: over_usual[k][0], default=usual)
     if extra is not None:

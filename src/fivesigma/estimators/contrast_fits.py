@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -18,8 +17,7 @@ from fivesigma.estimators.auto import BINS, count_trees
 from fivesigma.estimators.member_fits import Task, derived_seed
 from fivesigma.estimators.moved_events import Contrast, FoldedEvents
 from fivesigma.estimators.running import PoolProgress, run_parallel
-from fivesigma.estimators.split_steps import Splits
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.learners.density_ratios import ContrastTrainer, stack_tables
 from fivesigma.learners.libraries import installed_library, make_like_grown
 from fivesigma.learners.protocols import Model
@@ -81,8 +79,10 @@ def fit_contrasts(
 
             def fit(name: str) -> Model:
                 contrast = contrasts[name][0]
-                with _naming(name, systematic=stem != "plain"):
+                try:
                     return trainer().fit(contrast.first[rows], contrast.second[rows])
+                except InputError as err:
+                    raise (err if stem == "plain" else InputError(f"systematic {name!r}: {err}")) from None
 
             for name in names:
                 end_if_given_up()
@@ -96,15 +96,6 @@ def fit_contrasts(
     for (_, split), found in zip(tasks, fits, strict=True):
         models[split] |= found
     return models
-
-
-@contextmanager
-def _naming(name: str, *, systematic: bool) -> Iterator[None]:
-    """Say in which systematic an error was found."""
-    try:
-        yield
-    except InputError as err:
-        raise (InputError(f"systematic {name!r}: {err}") if systematic else err) from None
 
 
 class HeldOutTables:

@@ -16,8 +16,8 @@ from fivesigma.cascade.algorithm import Outcome, Schedule, plain_round
 from fivesigma.cascade.rounds import ClassWeights, History
 from fivesigma.estimators.running import reporting, spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.estimators.split_steps import Splits, TuningEvents
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.split_steps import TuningEvents
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.learners.density_ratios import RatioModel, check_regressor, fit_ratio_model
 from fivesigma.learners.libraries import HISTOGRAM, default_learner, default_regressor, library_of
 from fivesigma.learners.protocols import Binding

@@ -18,9 +18,8 @@ from fivesigma.errors import InputError
 from fivesigma.estimators.parameters import flag, none_or, one_of, whole
 from fivesigma.estimators.running import reporting, spread_seeds, with_callbacks
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
-from fivesigma.estimators.split_steps import Growth, Splits, TuningEvents, Weigher
-from fivesigma.estimators.streamed import read_stream
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.split_steps import Growth, TuningEvents, Weigher
+from fivesigma.estimators.training_sample import Splits, TrainingSample, read_stream
 from fivesigma.learners.libraries import LIBRARIES, bind_grower, check_library, tree_parameters
 from fivesigma.learners.protocols import Binding, Model
 from fivesigma.learners.xgboost import MEMORY, cache_folder
@@ -307,7 +306,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
     def _judge(self, growth: Growth, n_trees: int, judged: list[float]) -> None:  # noqa: ARG002 - for a search
         """Add what early stopping looks at after so many trees."""
         if self.early_stopping is not None:
-            judged.append(growth.best_significance())
+            judged.append(growth.held_out.scan(growth.score()).significance)  # whatever drives u
 
     def _should_stop(self, n_trees: int, judged: list[float]) -> bool:  # noqa: ARG002 - for a search
         return self.early_stopping is not None and len(judged) - _best_end(judged) >= self.early_stopping

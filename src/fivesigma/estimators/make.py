@@ -49,9 +49,8 @@ def make_model(
     GrownCascadeClassifier(cascade=False, n_trees=100)
     """
     if model not in MODELS:
-        raise InputError(
-            f"no model is called {model!r}{did_you_mean(str(model), MODELS) or f'; known are {known_models()}'}"
-        )
+        hint = did_you_mean(str(model), MODELS) or f"; known are {', '.join(MODELS)}"
+        raise InputError(f"no model is called {model!r}{hint}")
     shared: dict[str, Any] = {} if cv is None else {"cv": cv}
     if checkpoint is not None:
         shared["checkpoint"] = os.fspath(checkpoint)
@@ -64,11 +63,6 @@ def make_model(
     shared |= {name: options.pop(name) for name in _OF_A_POOL if name in options}
     # A single member needs no common scale: its probability is the score.
     return CascadePool([(model, _single(model, library, n_trees, **options))], by=by, blend="probability", **shared)
-
-
-def known_models() -> str:
-    """Names of all models."""
-    return ", ".join(MODELS)
 
 
 def _profiled(

@@ -16,8 +16,7 @@ from fivesigma.errors import InputError, StoreError
 from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.estimators.running import PoolProgress, on_cluster, run_on_cluster, run_parallel, threads_of_worker
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.estimators.split_steps import Splits
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.learners.sklearn import check_learner
 from fivesigma.store import check_storable
 from fivesigma.store.checkpoint import Checkpoint

@@ -53,10 +53,6 @@ class FoldedEvents:
             None if self.moved is None else np.flatnonzero(np.isin(rows, self.moved)),
         )
 
-    def among(self, processes: str | Sequence[str]) -> BoolArray:
-        """Which events belong to some processes."""
-        return np.isin(self.kinds, processes)
-
     @property
     def kinds(self) -> AnyArray:
         """Process of each event or, where processes have no names, whether it is signal."""
@@ -143,7 +139,7 @@ class TrainingSystematic:
     def contrasts(self, nominal: FoldedEvents, *, opposite: bool) -> list[Contrast]:
         """What tells how it moves some nominal events: one contrast, or one for each side that is not opposite."""
         if self.normalisation is not None:
-            moves = nominal.among(self.normalisation.process)
+            moves = np.isin(nominal.kinds, self.normalisation.process)
             return [Contrast.of_members(nominal, moves, self.normalisation.fraction or 1.0)]
         assert self.up is not None  # where there is no normalisation
         sides = [side if nominal.signal.any() else side.where(~side.signal) for side in (self.up, self.down) if side]
@@ -177,30 +173,20 @@ class SystematicsReader:
     seed: int  # of the splits of events that nothing decides
 
     def read(self, name: str, value: Any) -> TrainingSystematic:
-        """Check one systematic."""
+        """Read one systematic, of a form that `check_systematics` takes."""
         if isinstance(value, Normalisation):
-            return self._normalisation(name, value)
-        if not isinstance(value, tuple | list) or len(value) != 2 or value[0] is None:
-            raise InputError(
-                f"systematic {name!r} must be a Normalisation or two variations, (up, down), got {type(value).__name__}"
-            )
-        up, down = (
-            None if moved is None else self._side(f"{name} {side}", moved)
-            for side, moved in zip(("up", "down"), value, strict=True)
-        )
-        if up is not None and _same(up, self.nominal if down is None else down):
+            if self.nominal.process is None:
+                named = ", ".join(map(repr, value.process))
+                raise InputError(f"systematic {name!r} scales {named}, and the events have no process")
+            names, at = np.unique(self.nominal.process, return_index=True)
+            value.check(name, dict(zip(names.tolist(), self.nominal.signal[at].tolist(), strict=True)))
+            return TrainingSystematic(name, value)
+        up = self._side(f"{name} up", value[0])
+        down = None if value[1] is None else self._side(f"{name} down", value[1])
+        if _same(up, self.nominal if down is None else down):
             what = "the nominal events" if down is None else "down"
             raise InputError(f"systematic {name!r} is the same up as {what}: it moves nothing; leave it out")
         return TrainingSystematic(name, up=up, down=down)
-
-    def _normalisation(self, name: str, value: Normalisation) -> TrainingSystematic:
-        if self.nominal.process is None:
-            raise InputError(
-                f"systematic {name!r} scales {', '.join(map(repr, value.process))}, and the events have no process"
-            )
-        names, at = np.unique(self.nominal.process, return_index=True)
-        value.check(name, dict(zip(names.tolist(), self.nominal.signal[at].tolist(), strict=True)))
-        return TrainingSystematic(name, value)
 
     def _side(self, label: str, moved: Any) -> FoldedEvents:
         if isinstance(moved, Varied):

@@ -19,7 +19,7 @@ from fivesigma.datasets.digest import rows_to_know_again
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, is_number
 from fivesigma.estimators.parameters import one_of, whole
-from fivesigma.estimators.significance_classifier import warn_of_training_events
+from fivesigma.estimators.significance_classifier import signal_and_weight, warn_of_training_events
 from fivesigma.learners.net.inputs import (
     Inputs,
     find_columns,
@@ -34,9 +34,9 @@ from fivesigma.yields import (
     balanced_class_weights,
     check_weights,
     name_rows,
-    rescale,
     signal_and_background,
     significance_of,
+    split_labels,
 )
 
 _STATE = "training"  # name of the file in a checkpoint
@@ -166,16 +166,16 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         names = None
         if isinstance(X, Events):
             y = X.is_signal.astype(np.intp) if y is None else y
-            sample_weight = _balanced(X) if sample_weight is None else sample_weight
+            if sample_weight is None:
+                factors = balanced_class_weights(X.weight, X.is_signal)
+                sample_weight = np.where(X.is_signal, *factors) * X.weight
             names, X = X.feature_names, X.X
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         check_classification_targets(y)
-        self.classes_, target = np.unique(y, return_inverse=True)
-        if self.classes_.size != 2:
-            seen = ", ".join(map(repr, self.classes_[:5].tolist()))
-            raise InputError(f"Only binary classification is supported. y has {self.classes_.size} classes: {seen}")
+        signal, self.classes_ = split_labels(y, np.unique(y)[-1])
+        target = signal.astype(np.intp)
         weight = _mean_one(sample_weight, target)
         names = getattr(self, "feature_names_in_", None)
         table = (self.n_features_in_, None if names is None else names.tolist())
@@ -210,15 +210,15 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         checkpoint: Checkpoint | None,
     ) -> None:
         # torch is imported where it is used, so that the class itself can be looked at without it.
-        from fivesigma.learners.net.model import NetTraining, TrainingEvents, limited_threads
+        from fivesigma.learners.net.model import NetTraining, limited_threads
 
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         with limited_threads(self.n_jobs), step_bar(self.epochs, "net", visible=bool(self.verbose)) as advance:
             self.inputs_ = Inputs.learn(X, weight, momenta, columns)
             arrays = (self.inputs_.scalars(X), self.inputs_.vectors(X))
             groups = groups_of_weight(target, weight, self.weight_groups)
-            events = TrainingEvents(*arrays, target.astype(np.float32), weight.astype(np.float32), groups)
-            training = NetTraining(events, self, seed)
+            arrays += (target.astype(np.float32), weight.astype(np.float32))
+            training = NetTraining(self, seed, *arrays, group=groups)
             if checkpoint and (saved := checkpoint.read()):
                 with checkpoint.resuming():
                     training.restore(saved[1][_STATE])
@@ -317,10 +317,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         selected = self.decision_function(X) > 0
         if isinstance(X, Events):
             y, sample_weight = X.is_signal if y is None else y, X.weight if sample_weight is None else sample_weight
-        signal = np.asarray(y) == self.classes_[1]
-        weight = check_weights(sample_weight, signal.size)
-        if yields is not None:
-            weight = rescale(weight, signal, yields)
+        signal, weight = signal_and_weight(self, X, y, sample_weight, yields)
         return significance_of(resolve_utility(utility), *signal_and_background(weight, signal, selected))
 
     def __fivesigma_check__(self) -> None:
@@ -339,14 +336,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
                 raise InputError(f"{name} must be a number, {bound}, got {value!r}")
 
 
-def _balanced(events: Events) -> Array:
-    """Weights of events at which both classes weigh the same."""
-    factors = balanced_class_weights(events.weight, events.is_signal)
-    return np.asarray(np.where(events.is_signal, *factors) * events.weight)
-
-
 def _mean_one(sample_weight: Any, target: AnyArray) -> Array:
-    """Weights of mean one."""
     if sample_weight is None:
         return np.ones(target.size)
     weight = check_weights(sample_weight, target.size)

@@ -26,8 +26,7 @@ from fivesigma.estimators.member_fits import (
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.running import spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.estimators.split_steps import Splits
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.store.checkpoint import Checkpoint
 
 

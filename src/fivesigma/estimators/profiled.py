@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.datasets.events import Events
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError
 from fivesigma.estimators.contrast_fits import HeldOutTables, default_learners, fit_contrasts
 from fivesigma.estimators.moved_events import (
     NOMINAL,
@@ -29,8 +29,8 @@ from fivesigma.estimators.moved_events import (
 from fivesigma.estimators.parameters import one_of
 from fivesigma.estimators.running import spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
-from fivesigma.estimators.split_steps import Splits, TuningEvents
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.split_steps import TuningEvents
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.learners.density_ratios import SHARE, fit_log_prior, log_odds, relative_shift
 from fivesigma.learners.protocols import Model
 from fivesigma.learners.sklearn import check_learner
@@ -41,7 +41,7 @@ from fivesigma.likelihood.least_favourable import (
     least_favourable,
     likelihood_ratio,
 )
-from fivesigma.likelihood.shifts import Normalisation, YieldShifts
+from fivesigma.likelihood.shifts import YieldShifts, check_systematics
 from fivesigma.significance import Utility
 from fivesigma.store.checkpoint import Checkpoint
 
@@ -223,7 +223,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         self.__fivesigma_check__()
         sample = self._check_sample(X, y, sample_weight, process)
         names = (free,) if isinstance(free, str) else tuple(free)
-        given = _freed({} if systematics is None else systematics, names)
+        given = check_systematics({} if systematics is None else systematics, names, scored=False)
         events = X if isinstance(X, Events) else None
         return self._fit_checked(X, replace(sample, systematics=given, free=names, events=events))
 
@@ -322,7 +322,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         priors = {key: c.log_prior for key, c in contrasts.items()}
         for one in used:
             if one.normalisation is not None and one.name in trained:
-                held, moves = moving.home >= 0, moving.among(one.normalisation.process)
+                held, moves = moving.home >= 0, np.isin(moving.kinds, one.normalisation.process)
                 q = p[one.name] if moving is nominal else p[one.name][~nominal.signal]
                 priors[one.name] = fit_log_prior(q[held], moves[held], moving.weight[held])
         self.shift_terms_ = {
@@ -400,7 +400,6 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         return np.asarray(expit(np.arcsinh(excess * np.exp(-self.log_prior_) / 2)))
 
     def _sentence(self, best: ProfiledRound, known: float, free: Container[str]) -> str:
-        """What was chosen and why."""
         what = "significance" if self.goal == "discovery" else "uncertainty"
         score = "likelihood ratio" if self.goal == "discovery" else "efficient score"
         plain = self.rounds_[0][1]
@@ -502,20 +501,6 @@ def check_sizes(bins: HeldOutBins) -> None:
                         f"{name} {side} makes the yield of {process!r} negative, {at.sum():.4g}; one standard "
                         "deviation cannot be that large: check the weights of the variation"
                     )
-
-
-def _freed(systematics: Mapping[str, Any], free: Sequence[str]) -> dict[str, Any]:
-    """Systematics by name; a normalisation that is named free loses its fraction."""
-    if not isinstance(systematics, Mapping):
-        raise InputError(f"systematics must map names to (up, down), got {type(systematics).__name__}")
-    for name in free:
-        if name not in systematics:
-            hint = did_you_mean(str(name), systematics)
-            raise InputError(f"free names {name!r}, which is no systematic{hint}")
-    return {
-        str(name): replace(value, fraction=None) if isinstance(value, Normalisation) and name in free else value
-        for name, value in systematics.items()
-    }
 
 
 def _features(sample: TrainingSample, label: str, moved: Any) -> Any:

@@ -19,8 +19,8 @@ from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.estimators.parameters import flag, whole
 from fivesigma.estimators.running import reporting, run_parallel, spread_seeds
 from fivesigma.estimators.significance_classifier import CASCADE_CHECKS, SignificanceClassifier
-from fivesigma.estimators.split_steps import Splits, SplitStep, TuningEvents
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.split_steps import SplitStep, TuningEvents
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.learners.libraries import bind_learner, default_learner
 from fivesigma.learners.protocols import Binding, Model
 from fivesigma.learners.sklearn import check_learner
@@ -157,7 +157,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
     _stored: ClassVar = {**SignificanceClassifier._stored, "history_": History, "kept_": list, "models_": list}
 
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
-        learner = self._learner()
+        (learner,) = self._learners()
         check_learner(learner)
         if not self.cascade and self.u_init != "auto":
             raise InputError(f"cascade=False trains no round at u_init={self.u_init!r}; use u_init='auto'")
@@ -257,10 +257,7 @@ class CascadeClassifier(MetaEstimatorMixin, SignificanceClassifier):
         return models
 
     def _learners(self) -> tuple[Any]:
-        return (self._learner(),)
-
-    def _learner(self) -> Any:
-        return default_learner() if self.estimator is None else self.estimator
+        return (default_learner() if self.estimator is None else self.estimator,)
 
 
 class Retraining(SplitStep):

@@ -26,8 +26,8 @@ from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError, TrainingEventsWarning
 from fivesigma.estimators.parameters import Check, auto_or_number, cut_rule, jobs, none_or, one_of
 from fivesigma.estimators.running import CallbackSupportMixin, with_callbacks
-from fivesigma.estimators.split_steps import Splits, TuningEvents
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.split_steps import TuningEvents
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.learners.libraries import explain_errors, library_of
 from fivesigma.likelihood.shifts import (
     Normalisation,
@@ -315,7 +315,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return self.yield_shifts(X, y, sample_weight, systematics, yields=yields).significance
         y, sample_weight, _ = _brought_along(X, y, sample_weight)
         selected = self.predict_proba(X)[:, 1] >= self.cut_
-        signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
+        signal, weight = signal_and_weight(self, X, y, sample_weight, yields)
         return significance_of(self.utility_, *signal_and_background(weight, signal, selected), what="the cut")
 
     def yield_shifts(
@@ -347,7 +347,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         """
         y, sample_weight, process = _brought_along(X, y, sample_weight, process)
         score = self.predict_proba(X)[:, 1]
-        signal, weight = self._signal_and_weight(X, y, sample_weight, yields)
+        signal, weight = signal_and_weight(self, X, y, sample_weight, yields)
         given = scored_variations(self, signal, systematics)
         if yields is not None:  # varied weights are scaled by the same factors as the nominal ones
             before = check_weights(sample_weight, signal.size)
@@ -379,19 +379,6 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         found = scan(scored, utility=self.utility_, rule=own if rule is None else rule, systematics=systematics)
         self.cut_, self.selected_fraction_ = found.cut, found.fraction
         return found
-
-    def _signal_and_weight(
-        self, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None
-    ) -> tuple[BoolArray, Array]:
-        """Check labels and weights of events that are not trained on."""
-        labels = column_or_1d(y)
-        check_consistent_length(X, labels)
-        unknown = ~np.isin(labels, self.classes_)
-        if unknown.any():
-            raise InputError(f"y has labels that were not fitted: {np.unique(labels[unknown]).tolist()[:5]}")
-        signal: BoolArray = labels == self.classes_[1]
-        weight = check_weights(sample_weight, labels.size)
-        return signal, weight if yields is None else rescale(weight, signal, yields)
 
     def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any, groups: Any = None) -> TrainingSample:
         """Check all input of `fit`."""
@@ -464,6 +451,17 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         return held_out.scan(probability, self.cut).cut if isinstance(self.cut, str) else float(self.cut)
 
 
+def signal_and_weight(
+    model: Any, X: Any, y: Any, sample_weight: Any, yields: tuple[float, float] | None
+) -> tuple[BoolArray, Array]:
+    """Check labels and weights of events that are not trained on."""
+    labels = column_or_1d(y)
+    check_consistent_length(X, labels)
+    signal = _is_signal(model, "y", labels)
+    weight = check_weights(sample_weight, labels.size)
+    return signal, weight if yields is None else rescale(weight, signal, yields)
+
+
 def warn_of_training_events(model: Any, X: Any) -> None:
     """Say so where a fitted model is judged on events that it was trained on, and scored with what it learned."""
     known = getattr(model, "training_rows_", None)  # models that older versions saved have none
@@ -519,34 +517,32 @@ def _brought_along(X: Any, y: Any, sample_weight: Any, process: Any = None) -> t
     return y, sample_weight, process
 
 
-__all__ = ["scored_variations"]
-
-
 def scored_variations(
     model: Any, signal: BoolArray, systematics: Mapping[str, tuple[Any, Any] | Normalisation]
 ) -> Systematics:
     """Score varied events."""
+    what = "systematics[{!r}]".format
 
     def one(name: str, moved: Any) -> Varied:
         if isinstance(moved, Varied):
-            return moved if moved.y is None else replace(moved, y=_is_signal(model, name, moved.y))
+            return moved if moved.y is None else replace(moved, y=_is_signal(model, what(name), moved.y))
         if isinstance(moved, Events):
             score = signal_probability(model, moved)  # also of a Pipeline, which does not take Events
-            return Varied(score, moved.weight, _is_signal(model, name, moved.y), moved.process)
+            return Varied(score, moved.weight, _is_signal(model, what(name), moved.y), moved.process)
         if np.ndim(moved) == 1:
             return Varied(weight=moved)
         score = model.predict_proba(moved)[:, 1]
         if score.size != signal.size:
-            raise InputError(f"systematics[{name!r}] has {score.size} events for {signal.size} nominal ones")
+            raise InputError(f"{what(name)} has {score.size} events for {signal.size} nominal ones")
         return Varied(score=score)
 
     return with_variations(systematics, one)
 
 
-def _is_signal(model: Any, name: str, y: Any) -> BoolArray:
+def _is_signal(model: Any, what: str, y: Any) -> BoolArray:
     labels = np.asarray(y)
     unknown = ~np.isin(labels, model.classes_)
     if unknown.any():
-        raise InputError(f"systematics[{name!r}] has labels that were not fitted: {labels[unknown].tolist()[:1]}")
+        raise InputError(f"{what} has labels that were not fitted: {np.unique(labels[unknown]).tolist()[:5]}")
     signal: BoolArray = labels == model.classes_[1]
     return signal

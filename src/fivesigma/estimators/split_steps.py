@@ -17,7 +17,7 @@ from fivesigma.cascade.algorithm import Outcome
 from fivesigma.cascade.rounds import ClassWeights
 from fivesigma.cut.best_cut import MIN_EFFECTIVE, CutScan, floor_for, scan
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.learners.libraries import LIBRARIES, bind_grower
 from fivesigma.learners.protocols import Binding, Model
 from fivesigma.significance import Utility
@@ -63,10 +63,6 @@ class TuningEvents:
     def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
         """Scan all cuts on P(signal)."""
         return scan(probability, self.signal, self.weight, self.utility, rule, min_effective=self.floor * self.copies)
-
-
-Splits = list[tuple[IntArray, IntArray]]
-"""Rows to train on and rows to hold out, of each split."""
 
 
 class SplitStep(ABC):
@@ -186,10 +182,6 @@ class Growth(SplitStep):
             self._current = weights
         for g in self._growers:
             g.grow()
-
-    def best_significance(self) -> float:
-        """Held-out significance at the best cut, whatever drives u: what early stopping looks at."""
-        return self.held_out.scan(self.score()).significance
 
     def score(self, *, held_out: bool = True) -> Array:
         """P(signal) of the held-out or of the training rows of all splits, by all trees."""

@@ -44,16 +44,12 @@ class XGBoostModel:
         note_threads(1)
         trees = (0, self.n_trees)
         if isinstance(X, np.ndarray):
-            options = {"iteration_range": trees, "validate_features": False}
-            p = self.booster.inplace_predict(X, missing=self.missing, **options)
+            p = self.booster.inplace_predict(X, iteration_range=trees, missing=self.missing, validate_features=False)
         else:
-            p = self.booster.predict(self._matrix(X), iteration_range=trees, validate_features=False)
+            options = {"missing": self.missing, "enable_categorical": self.categorical}
+            table = need("xgboost").DMatrix(X, feature_names=library_names(X), **options)
+            p = self.booster.predict(table, iteration_range=trees, validate_features=False)
         return np.asarray(p, dtype=np.float64)
-
-    def _matrix(self, X: Any) -> Any:
-        names = library_names(X)
-        options = {"missing": self.missing, "enable_categorical": self.categorical, "feature_names": names}
-        return need("xgboost").DMatrix(X, **options)
 
     def gains(self, n_features: int) -> Array:
         """Total gain of each feature."""
@@ -217,8 +213,6 @@ def _check_room(folder: Path, shape: tuple[int, int]) -> None:
 def cache_folder(memory: str, given: Any, shape: tuple[int, int]) -> Iterator[Path | None]:
     """Give a folder for the files of ``memory="disk"``, which is removed in the end, whatever happens."""
     if memory != "disk":
-        if given is not None:
-            raise InputError(f"cache={str(given)!r} is for memory='disk', and memory is {memory!r}; leave cache out")
         yield None
         return
     folder = temporary_folder("fivesigma") if given is None else Path(given)

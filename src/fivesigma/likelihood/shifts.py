@@ -468,7 +468,7 @@ def yield_shifts(
     down: dict[str, dict[str, Array]] = {}
     unconstrained: dict[str, tuple[str, ...]] = {}
     free = (free,) if isinstance(free, str) else tuple(free)
-    for name, value in _check_systematics(systematics, free).items():
+    for name, value in check_systematics(systematics, free).items():
         if isinstance(value, Normalisation):
             value.check(name, {key: rows.signal for key, rows in nominal.items()})
             size = 1.0 if value.fraction is None else value.fraction
@@ -500,27 +500,26 @@ def yield_shifts(
     return YieldShifts(limits, nominal, up, down, unconstrained, np.sum(noise, axis=0) if noise else None)
 
 
-def _check_systematics(given: Any, free: Iterable[str]) -> dict[str, Systematic]:
-    """Refuse what are no systematics; a normalisation that `free` names loses its fraction."""
+def check_systematics(given: Any, free: Iterable[str], *, scored: bool = True) -> dict[str, Any]:
+    """Refuse what are no systematics, `scored` or not; a normalisation that `free` names loses its fraction."""
     if not isinstance(given, Mapping):
         raise InputError(f"systematics must map names to (up, down), got {type(given).__name__}")
-    out: dict[str, Systematic] = {}
+    out: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, Normalisation):
             out[name] = replace(value, fraction=None) if name in free else value
             continue
-        if not isinstance(value, tuple | list) or len(value) != 2:
+        if not isinstance(value, tuple | list) or len(value) != 2 or value[0] is None:
             raise InputError(
-                f"systematic {name!r} must be two variations, (up, down), or a Normalisation, got "
-                f"{type(value).__name__}"
+                f"systematic {name!r} must be a Normalisation or two variations, (up, down), got {type(value).__name__}"
             )
         for side, varied in zip(("up", "down"), value, strict=True):
-            if not isinstance(varied, Varied) and (side == "up" or varied is not None):
+            if scored and not isinstance(varied, Varied | None):
                 raise InputError(f"{name} {side} must be Varied(score=..., weight=...), got {type(varied).__name__}")
         out[name] = (value[0], value[1])
     for name in free:
         if name not in out:
-            hint = did_you_mean(name, list(out)) or f"; there are {', '.join(map(repr, out)) or 'none'}"
+            hint = did_you_mean(str(name), list(out)) or f"; there are {', '.join(map(repr, out)) or 'none'}"
             raise InputError(f"free names {name!r}, which is no systematic{hint}")
     return out
 

@@ -42,15 +42,13 @@ LEARNERS = {name: library for library in LIBRARIES.values() for name in library.
 
 
 def _is_unfitted_learner(value: Any) -> bool:
-    return library_of(value) is not None and type(value).__name__ in LEARNERS and not _is_fitted(value)
-
-
-def _is_fitted(value: Any) -> bool:
+    if library_of(value) is None or type(value).__name__ not in LEARNERS:
+        return False
     try:
         check_is_fitted(value)
     except NotFittedError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _unpack_learner(unpacker: Unpacker, fields: dict[str, Any], where: str) -> Any:

@@ -67,11 +67,6 @@ class Inputs:
         chosen = np.array(sorted(flags.values()), dtype=np.intp)
         return cls(columns, units, means, factors, chosen, momenta, momentum_units, momentum_factors)
 
-    @property
-    def n_inputs(self) -> int:
-        """Number of inputs of the net."""
-        return self.columns.size + self.flags.size + 3 * len(self.momenta)
-
     def scalars(self, X: Array) -> Floats:
         """Columns and flags: what no symmetry changes."""
         out = np.empty((X.shape[0], self.columns.size + self.flags.size), dtype=np.float32)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -86,16 +86,6 @@ def random_mask(shape: tuple[int, int], dropout: float, generator: Any) -> Any:
     return kept.to(torch.float32).mul_(2**16 / (2**15 - below))
 
 
-class TrainingEvents(NamedTuple):
-    """What a net is trained on."""
-
-    scalars: Floats  # of shape (n_events, n_scalars), see `Inputs`
-    vectors: Floats  # of shape (n_events, n_momenta, 3)
-    target: Floats  # 1 for signal
-    weight: Floats  # of mean one
-    group: IntArray | None = None  # groups that the net learns to tell apart as well
-
-
 def find_device(device: str) -> str:
     """The device that is meant, if it is there."""
     there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available, "cpu": lambda: True}
@@ -110,15 +100,16 @@ class NetTraining:
     """The training of a net, epoch by epoch.
 
     `settings` has width, depth, epochs, batch_size, learning_rate, weight_decay, dropout and device of a
-    `NetClassifier`.
+    `NetClassifier`. Of the events it takes what `Inputs` makes of them, scalars and vectors, the target, 1 for signal,
+    weights of mean one, and the groups that the net learns to tell apart as well, if there are some.
     """
 
-    def __init__(self, events: TrainingEvents, settings: Any, seed: int) -> None:
+    def __init__(self, settings: Any, seed: int, *events: Floats, group: IntArray | None) -> None:
         device = find_device(settings.device)
         self._order, self._chance = (torch.Generator(device=d).manual_seed(seed) for d in ("cpu", device))
-        self._x, self._v, self._y, self._w = (torch.from_numpy(a).to(device) for a in events[:4])
-        self._group = None if events.group is None else torch.from_numpy(events.group).to(device)
-        n_outputs = 1 if events.group is None else 2 + int(events.group.max())
+        self._x, self._v, self._y, self._w = (torch.from_numpy(a).to(device) for a in events)
+        self._group = None if group is None else torch.from_numpy(group).to(device)
+        n_outputs = 1 if group is None else 2 + int(group.max())
         n_inputs = self._x.shape[1] + 3 * self._v.shape[1]
         self._net = DenseNet(n_inputs, [settings.width] * settings.depth + [n_outputs], settings.dropout)
         self._net.initialise(self._order)
