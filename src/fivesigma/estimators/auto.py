@@ -166,9 +166,8 @@ class AutoClassifier(BlendedClassifier):
         choice = self._choose(sample, fits, root)
         self.comparisons_ = choice.comparisons
         self.choice_ = _sentence(choice, self.n_trees_, len(splits))
-        self._blend_members(sample, [fit for fit in fits if fit.task.name in choice.members], extra=NET)
-        score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
-        return score
+        chosen = [fit for fit in fits if fit.task.name in choice.members]
+        return self._blend_members(sample, chosen, splits, extra=NET)
 
     def _choose(self, sample: TrainingSample, fits: list[MemberFit], root: int) -> Choice:
         """Compare blends on events that every member scored without having seen them."""

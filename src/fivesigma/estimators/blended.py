@@ -19,7 +19,7 @@ from fivesigma.estimators.member_fits import MemberFit, mean_by_member
 from fivesigma.estimators.running import run_parallel
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.estimators.split_steps import TuningEvents
-from fivesigma.estimators.training_sample import TrainingSample
+from fivesigma.estimators.training_sample import Splits, TrainingSample
 from fivesigma.yields import significance_or_nan, valid_yields
 
 N_BOOT = 100
@@ -30,13 +30,11 @@ _ENOUGH, _ENOUGH_SELECTED = 2_000, 250  # events, and selected ones, whose score
 class BlendedClassifier(SignificanceClassifier):
     """Base of the estimators whose score is a blend of members, each trained on the same or on other splits."""
 
-    n_jobs: int | None
     by: str | None
     folds_: list[int]
     members_: list[tuple[str, SignificanceClassifier]]
     blend_: Blend
     member_significance_: dict[str, float]
-    held_out_score_: Array
     held_out_scores_: dict[str, Array]
 
     _stored: ClassVar = {
@@ -50,13 +48,17 @@ class BlendedClassifier(SignificanceClassifier):
         self,
         sample: TrainingSample,
         fits: list[MemberFit],
+        splits: Splits,
         *,
         kind: str = "rank",
         keep: int | None = None,
         weigh: bool = False,
         extra: str | None = None,
-    ) -> None:
-        """Choose members, weigh them, and tune the cut, all on held-out scores; an `extra` one weighs a half."""
+    ) -> Array:
+        """Choose members, weigh them, and tune the cut, all on held-out scores; an `extra` one weighs a half.
+
+        Returns the blended scores of the rows that the splits hold out.
+        """
         n = sample.signal.size
         self.held_out_scores_ = held_out_scores(fits, n)
         names = list(self.held_out_scores_)
@@ -89,6 +91,8 @@ class BlendedClassifier(SignificanceClassifier):
             self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - share))
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
+        out: Array = self.held_out_score_[np.concatenate([held_out for _, held_out in splits])]
+        return out
 
     @property
     def feature_importances_(self) -> Array:

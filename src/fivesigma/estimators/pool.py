@@ -171,11 +171,9 @@ class CascadePool(BlendedClassifier, _BaseComposition):
         (root,) = spread_seeds(self.random_state, 1)
         tasks = plan(names, self._splits(sample, splits, root), root)
         fits = run_fits(self, members, tasks, sample, checkpoint)
-        self._blend_members(sample, fits, kind=self.blend, keep=self.keep, weigh=self.weights == "fit")
-        if splits is None:
-            splits = [(task.train, task.held_out) for task in tasks]
-        score: Array = self.held_out_score_[np.concatenate([rows for _, rows in splits])]
-        return score
+        splits = [(task.train, task.held_out) for task in tasks] if splits is None else splits
+        options: dict[str, Any] = {"kind": self.blend, "keep": self.keep, "weigh": self.weights == "fit"}
+        return self._blend_members(sample, fits, splits, **options)
 
     def _splits(self, sample: TrainingSample, given: Splits | None, root: int) -> Callable[[int], Splits]:
         """Splits of each member by its number, all repeats one after the other."""

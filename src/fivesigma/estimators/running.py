@@ -123,7 +123,8 @@ def reporting(
     """Report rounds for the time of a fit; after Ctrl-C say where a checkpoint that is written `every` few resumes."""
     lock, reached = threading.Lock(), done
     hear = listener.get()
-    with _callbacks(estimator, total) as call_back, _bar(total, done, what, visible=bool(estimator.verbose)) as show:
+    visible = bool(estimator.verbose) and hear is None
+    with _callbacks(estimator, total) as call_back, steps(total, visible, what, done) as advance:
 
         def report(r: Round) -> bool:
             nonlocal reached
@@ -131,7 +132,9 @@ def reporting(
                 reached += 1
             end_if_given_up()
             with lock:  # restarts run in threads
-                (hear or show)(r)
+                if hear:
+                    hear(r)
+                advance(1, _state(r))  # shows nothing where somebody hears
                 return call_back("round")
 
         try:
@@ -203,9 +206,3 @@ def _callbacks(estimator: Any, total: int) -> Iterator[Callable[[str], bool]]:
 def _state(r: Round) -> str:
     u = "" if r.u is None else f"u {r.u:.4f}  "
     return f"round {r.index}  {u}significance {r.significance:.3f}"
-
-
-@contextmanager
-def _bar(total: int, done: int, what: str, *, visible: bool) -> Iterator[Callable[[Round], None]]:
-    with steps(total, visible and listener.get() is None, what, done) as advance:
-        yield lambda r: advance(1, _state(r))

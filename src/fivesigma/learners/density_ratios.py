@@ -87,15 +87,9 @@ def log_odds(probability: Array, log_prior: float) -> Array:
 def relative_shift(kind: str, size: float, odds: Array) -> Array:
     """Shift over background of one systematic, at one standard deviation.
 
-    Parameters
-    ----------
-    kind : {"share", "opposite", "one-sided"}
-        What was told apart: the events that are scaled by `size` from the others; the events up from those down, of
-        which half the difference is the shift; or the events up from the nominal ones.
-    size : float
-        Relative size of a normalisation.
-    odds : array
-        Log of the ratio of the two.
+    `kind` is what was told apart, and `odds` are the log of its ratio: with "share" the events that are scaled by
+    `size` from the others, with "opposite" the events up from those down, of which half the difference is the shift,
+    with "one-sided" the events up from the nominal ones.
 
     Examples
     --------
