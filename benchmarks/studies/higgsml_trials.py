@@ -41,6 +41,7 @@ from fivesigma.learners.libraries import default_regressor
 
 RESULTS = Path(__file__).parent / "higgsml_trials.json"
 BASE, TREE, GROUPED, PROCESS = "net", "trees", "4 groups of weight beside", "Process"
+FOCUSED, BOTH = "focus 3", "4 groups, focus 3"
 SETTINGS: dict[str, Any] = {"epochs": 15, "batch_size": 1024, "dropout": 0.1, "weight_groups": 1}
 TREES = {"max_depth": 6, "subsample": 0.8}
 
@@ -166,6 +167,12 @@ TRIALS: dict[str, Make] = {
     "2 groups of weight beside": lambda n: net(n, weight_groups=2),
     GROUPED: lambda n: net(n, weight_groups=4),
     "8 groups of weight beside": lambda n: net(n, weight_groups=8),
+    FOCUSED: lambda n: net(n, focus=3.0),
+    "4 groups, width 80, depth 4": lambda n: net(n, weight_groups=4, width=80, depth=4),
+    "4 groups, 25 epochs": lambda n: net(n, weight_groups=4, epochs=25),
+    "4 groups, focus 1": lambda n: net(n, weight_groups=4, focus=1.0),
+    BOTH: lambda n: net(n, weight_groups=4, focus=3.0),
+    "4 groups, focus 10": lambda n: net(n, weight_groups=4, focus=10.0),
     TREE: lambda n: trees(n, FEATURES),
     "trees with features": lambda n: trees(n, with_sets(n, "")),
     "120 trees with features": lambda n: trees(n, with_sets(n, ""), n_trees=120, rate=0.2),
@@ -181,6 +188,7 @@ BLENDS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "net + trees with features, fitted weights": ((BASE, "trees with features"), "rank", "fit"),
     "three nets + trees, fitted weights": (("three nets", TREE), "rank", "fit"),
     "net with groups + trees, fitted weights": ((GROUPED, TREE), "rank", "fit"),
+    "net with groups and focus + trees, fitted weights": ((BOTH, TREE), "rank", "fit"),
 }
 
 

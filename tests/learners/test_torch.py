@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import pickle
 import shutil
 import subprocess
@@ -44,6 +45,7 @@ from fivesigma.learners.net.model import (  # noqa: E402
     NetTraining,
     find_device,
     limited_threads,
+    net_log_odds,
     random_mask,
 )
 
@@ -298,6 +300,39 @@ class TestWeightGroups:
         X, y, _ = make_blobs(300)
         four, one = (NetClassifier(**SMALL, weight_groups=n).fit(X, y) for n in (4, 1))
         assert [a.tobytes() for a in four.weights_] == [a.tobytes() for a in one.weights_]
+
+
+class TestFocus:
+    def training(self) -> NetTraining:
+        X, y, weight = (np.asarray(values, dtype=np.float32) for values in make_blobs(2000))
+        return NetTraining(NetClassifier(**SMALL), 0, X, np.zeros((2000, 0, 3), np.float32), y, weight, group=None)
+
+    def test_factors_are_largest_at_the_cut_that_keeps_a_third_of_the_signal(self) -> None:
+        training = self.training()
+        training.run_epoch()
+        X, y, weight = make_blobs(2000)
+        score = net_log_odds(training.weights(), np.asarray(X, np.float32), np.zeros((2000, 0, 3), np.float32), 1)
+        factors = training.focus_factors(3.0).numpy().astype(np.float64)
+        order = np.argsort(-score)
+        kept = np.cumsum((weight * y)[order]) / weight[y == 1].sum()
+        cut = order[np.argmin(abs(kept - 1 / 3))]
+        for side in (y == 1, y == 0):  # of a class, for each is scaled to its own sum
+            largest = score[side][np.argmax(factors[side])]
+            assert abs((score > largest).mean() - (score > score[cut]).mean()) < 0.01
+            assert np.average(factors[side], weights=weight[side]) == pytest.approx(1.0, rel=1e-4)
+            assert 3.0 < factors[side].max() / factors[side].min() <= 4.0
+
+    def test_the_last_third_of_the_epochs_alone_is_focused(self) -> None:
+        X, y, weight = make_blobs(600)
+        usual, focused = (NetClassifier(**SMALL, focus=kappa).fit(X, y, weight) for kappa in (0.0, 3.0))
+        first = math.ceil(usual.epochs * 2 / 3)
+        assert 0 < first < usual.epochs
+        assert focused.loss_[:first].tolist() == usual.loss_[:first].tolist()
+        assert focused.loss_[first] != usual.loss_[first]
+
+    def test_a_negative_focus_is_refused(self) -> None:
+        with pytest.raises(InputError, match="focus must be a number, at least 0"):
+            NetClassifier(focus=-1.0).fit(*make_blobs(100))
 
 
 class TestState:
@@ -655,7 +690,7 @@ class TestLikeTheOtherEstimators:
 class TestCheckpoint:
     def net(self, folder: Path | None, **options: Any) -> NetClassifier:
         shape = {"width": 6, "depth": 2, "batch_size": 100, "epochs": 6, "random_state": 1, "n_jobs": 1}
-        return NetClassifier(**{**shape, "momenta": [(0, 1, 2)], "weight_groups": 2, **options}, checkpoint=folder)
+        return NetClassifier(**{**shape, "momenta": [(0, 1, 2)], "weight_groups": 2, "focus": 2.0, **options}, checkpoint=folder)
 
     def events(self) -> tuple[Any, Any, Any]:
         rng = np.random.default_rng(0)

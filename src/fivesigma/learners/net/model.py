@@ -25,6 +25,7 @@ from fivesigma.learners.net.inputs import Floats, symmetric_copies
 torch = need("torch")
 
 _ROWS_AT_ONCE = 1024  # of a prediction
+FOCUS_SHARE, FOCUS_WIDTH = 1 / 3, 0.7  # of the signal that a cut keeps; of the focus, in ln(rank)
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -99,8 +100,8 @@ def find_device(device: str) -> str:
 class NetTraining:
     """The training of a net, epoch by epoch.
 
-    `settings` has width, depth, epochs, batch_size, learning_rate, weight_decay, dropout and device of a
-    `NetClassifier`. Of the events it takes what `Inputs` makes of them, scalars and vectors, the target, 1 for signal,
+    `settings` has width, depth, epochs, batch_size, learning_rate, weight_decay, dropout, focus and device of
+    a `NetClassifier`. Of the events it takes what `Inputs` makes of them, scalars and vectors, the target, 1 for signal,
     weights of mean one, and the groups that the net learns to tell apart as well, if there are some.
     """
 
@@ -115,6 +116,7 @@ class NetTraining:
         self._net.initialise(self._order)
         self._net.to(device)
         self._n_batches = math.ceil(self._y.shape[0] / settings.batch_size)
+        self._focus, self._focus_from = settings.focus, math.ceil(settings.epochs * 2 / 3)
         rate, steps = settings.learning_rate, max(2, settings.epochs * self._n_batches)
         options = {"lr": rate, "weight_decay": settings.weight_decay, "fused": device == "cpu"}
         self._optimizer = torch.optim.AdamW(self._net.parameters(), **options)
@@ -125,6 +127,8 @@ class NetTraining:
         """Pass over the events once; return the mean loss."""
         loss_of, cross_entropy = torch.nn.functional.binary_cross_entropy_with_logits, torch.nn.functional.cross_entropy
         total = torch.zeros((), device=self._y.device)
+        focused = self._focus and len(self.losses) >= self._focus_from
+        weight = self._w * self.focus_factors(self._focus) if focused else self._w
         order = torch.randperm(self._y.shape[0], generator=self._order).to(self._y.device)
         with torch.enable_grad():
             for rows in torch.tensor_split(order, self._n_batches):
@@ -132,17 +136,36 @@ class NetTraining:
                 if self._v.shape[1]:
                     inputs = torch.cat([inputs, _randomly_turned(self._v[rows], self._chance)], 1)
                 outputs = self._net(inputs, self._chance)
-                loss = loss_of(outputs[:, 0], self._y[rows], self._w[rows])
+                loss = loss_of(outputs[:, 0], self._y[rows], weight[rows])
                 total += loss.detach()
                 if self._group is not None:
                     by_event = cross_entropy(outputs[:, 1:], self._group[rows], reduction="none")
-                    loss = loss + (self._w[rows] * by_event).mean()
+                    loss = loss + (weight[rows] * by_event).mean()
                 self._optimizer.zero_grad()
                 loss.backward()
                 self._optimizer.step()
                 self._cycle.step()
         self.losses.append(float(total) / self._n_batches)
         return self.losses[-1]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def focus_factors(self, height: float) -> Any:
+        """Factors of the weights that are largest where a cut would be, and keep the sum of each class.
+
+        With r the rank of an event from the top as a share of all events, and r0 the share that scores as high as the
+        best third of the signal, they are 1 + height exp(-(ln(r / r0))^2 / (2 FOCUS_WIDTH^2)) before they are scaled.
+        """
+        inputs = torch.cat([self._x, self._v.flatten(1)], 1)
+        score = torch.cat([self._net(part)[:, 0] for part in inputs.split(_ROWS_AT_ONCE)])
+        order = torch.argsort(score, descending=True)
+        rank = torch.empty_like(score)
+        rank[order] = torch.arange(1, score.numel() + 1, dtype=score.dtype, device=score.device)
+        signal = torch.cumsum((self._w * self._y)[order], 0)
+        at_cut = 1 + torch.searchsorted(signal, FOCUS_SHARE * signal[-1:])
+        factors = 1 + height * torch.exp(-((rank / at_cut).log() ** 2) / (2 * FOCUS_WIDTH**2))
+        for side in (self._y, 1 - self._y):
+            factors = torch.where(side > 0, factors * (self._w * side).sum() / (self._w * side * factors).sum(), factors)
+        return factors
 
     def weights(self) -> list[Floats]:
         """Weights and offsets, layer by layer; the outputs of the groups have done their work."""
