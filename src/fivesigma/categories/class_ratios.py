@@ -130,8 +130,7 @@ def check_prior(prior: ArrayLike, n_columns: int) -> Array:
         raise InputError(f"prior has shape {given.shape}; it needs one share for each of {n_columns} processes")
     if not (np.isfinite(given).all() and (given > 0).all()):
         raise InputError(f"prior must be finite and > 0, got {given.tolist()}")
-    shares: Array = given / given.sum()
-    return shares
+    return np.asarray(given / given.sum())
 
 
 def _logit(terms: Array, offset: Array, weight: Array, ridge: float) -> Array:

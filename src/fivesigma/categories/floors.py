@@ -23,6 +23,11 @@ def check_number(n_categories: object, or_else: str = "") -> int:
     return int(n_categories)
 
 
+def effective_counts(total: Array, squares: Array) -> Array:
+    """Effective counts of sums of weights and of squared weights."""
+    return np.divide(total * total, squares, out=np.zeros_like(total), where=squares > 0)
+
+
 @dataclass(frozen=True)
 class Floors:
     """What every category must have: background, effective counts (sum of w)^2 / sum of w^2, of which processes."""

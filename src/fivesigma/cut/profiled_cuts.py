@@ -88,8 +88,7 @@ class ProfiledCuts(CutValue):
             up, down = np.concatenate([up, size], axis=1), np.concatenate([down, -size], axis=1)
         relative = None if self.relative is None else (self.relative[rows] * (b / total) ** 2)[:, None]
         found = profile_each(Counts((s + total)[:, None], total[:, None], up, down, relative))
-        z: Array = np.sqrt(2 * np.maximum(found, 0.0)).reshape(shape)
-        return z
+        return np.asarray(np.sqrt(2 * np.maximum(found, 0.0)).reshape(shape))
 
 
 def has_own_samples(variation: Any) -> bool:

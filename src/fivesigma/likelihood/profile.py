@@ -297,8 +297,7 @@ class Freedom(NamedTuple):
 
     def penalty(self, theta: Array) -> Array:
         """Price of the pulls."""
-        out: Array = (self.constraint * theta * theta).sum(axis=-1) / 2
-        return out
+        return np.asarray((self.constraint * theta * theta).sum(axis=-1) / 2)
 
 
 CONSTRAINED = Freedom()
@@ -342,8 +341,7 @@ class Counts(Likelihood):
 
     def bend(self) -> Array:
         """How far each systematic is from opposite up and down, in standard deviations of a count."""
-        out: Array = (np.abs(self.up + self.down) / np.sqrt(self.n)[..., None, :]).max(axis=-1, initial=0.0)
-        return out
+        return np.asarray((np.abs(self.up + self.down) / np.sqrt(self.n)[..., None, :]).max(axis=-1, initial=0.0))
 
     def shifts(self, theta: Array) -> tuple[Array, Array, Array]:
         """Shift of the background of each category, and its first two derivatives in each pull."""
@@ -363,8 +361,7 @@ class Counts(Likelihood):
     def cost(self, theta: Array) -> Array:
         """F at some pulls."""
         m = self.b + self.shifts(theta)[0]
-        out: Array = deviance(self.n, m, self.b, self.relative).value.sum(axis=-1) + self.freedom.penalty(theta)
-        return out
+        return np.asarray(deviance(self.n, m, self.b, self.relative).value.sum(axis=-1) + self.freedom.penalty(theta))
 
     def expand(self, theta: Array) -> Expansion:
         """F to second order at some pulls; parts of the Hessian that are not positive are left out."""
@@ -436,17 +433,7 @@ class Derivatives:
 
     @enough_digits()
     def profile(self, start: Array | None = None) -> Profile:  # noqa: ARG002 - as in a discovery
-        """Minimise F over a, which is quadratic: one linear system for each partition, whatever the start.
-
-        Examples
-        --------
-        Without systematics the uncertainty is sqrt(s + b) / s:
-
-        >>> import numpy as np
-        >>> one = Derivatives(np.array([10.0]), np.array([100.0]), np.zeros((0, 1)), np.zeros(0))
-        >>> round(uncertainty_of(float(one.profile().objective)), 12)
-        1.0
-        """
+        """Minimise F over a, which is quadratic: one linear system for each partition, whatever the start."""
         now = self.expand(np.zeros((*self.s.shape[:-1], self.constraint.size)))
         a = -np.linalg.solve(now.hessian, now.gradient[..., None])[..., 0].astype(np.float64, copy=False)
         return Profile(self.expand(a).value, a)

@@ -180,8 +180,7 @@ class YieldShifts(Shown):
         """Signal or background of each category, nominal or of one variation."""
         if of is None:
             return class_sums(self.nominal, signal=signal)[0]
-        total: Array = np.sum([of[name] for name, rows in self.nominal.items() if rows.signal is signal], axis=0)
-        return total
+        return np.asarray(np.sum([of[name] for name, rows in self.nominal.items() if rows.signal is signal], axis=0))
 
     def restrict(self, names: Iterable[str]) -> YieldShifts:
         """The same with some of the systematics."""

@@ -354,23 +354,8 @@ def categorise_channels(
 ) -> dict[str, Categories]:
     """Find the categories of several channels with the best profiled value of all of them together.
 
-    A systematic of one name is one pull in all channels. Every channel has at least one category.
-
-    Parameters
-    ----------
-    channels : mapping of str to (ScoredEvents, systematics)
-        Events with processes, and their systematics as in `categorise`.
-    n_categories : int
-        In all channels together.
-    shares : sequence of int, optional
-        Categories of each channel; by default as many as each is worth.
-    goal, min_effective, min_background
-        As in `categorise`.
-
-    Returns
-    -------
-    dict of str to Categories
-        Quoted channel by channel, with the statistics of the simulation.
+    A systematic of one name is one pull in all channels. Every channel has at least one category, and as many as it is
+    worth unless `shares` says how many. They are quoted channel by channel, with the statistics of the simulation.
     """
     floors = Floors.checked(min_background, MIN_EFFECTIVE_UNCERTAIN if min_effective is None else min_effective)
     events, own = {}, {}

@@ -7,7 +7,7 @@ on all that is background.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -56,17 +56,15 @@ class LinearRule:
 
     def assign(self, scores: Array) -> Category:
         """Category of each event, -1 if it is discarded."""
-        return self._by_chunks(scores, lambda part: densities(self.ratios.of(part)))
+        parts = [self._assign(densities(self.ratios.of(scores[part]))) for part in _chunks(len(scores))]
+        return np.concatenate(parts)
 
     def assign_seen(self, events: SeenEvents) -> Category:
         """The same, of events whose densities are known."""
-        return self._by_chunks(events.density, lambda part: part)
+        return np.concatenate([self._assign(events.density[part]) for part in _chunks(len(events.density))])
 
-    def _by_chunks(self, values: Array, density_of: Callable[[Array], Array]) -> Category:
-        out = np.empty(len(values), dtype=np.int16)
-        for part in _chunks(out.size):
-            out[part] = assign(density_of(values[part]), self.rows, discard=self.discard)
-        return out
+    def _assign(self, density: Array) -> Category:
+        return assign(density, self.rows, discard=self.discard).astype(np.int16)
 
 
 def most_probable(scores: Array, prior: Array) -> tuple[IntArray, Array]:
