@@ -119,12 +119,10 @@ class Ranking(Cuts):
         var_b = np.cumsum(np.add.reduceat(np.where(signal, 0.0, squares), starts))
         return var_s, var_b
 
-    def replicas(self, cuts: IntArray, n_boot: int, random_state: int, *, squares: bool = False) -> tuple[Array, Array]:
-        """Replicas, with Poisson copies of the events, of the yields or of the sums of squared weights."""
+    def replicas(self, cuts: IntArray, n_boot: int, random_state: int) -> tuple[Array, Array]:  # noqa: D102
         ends = self.last[cuts] + 1
         kept = slice(0, ends[-1])
-        weight = np.square(self.weight[kept]) if squares else self.weight[kept]
-        return poisson_sums(weight, self.signal[kept], np.append(0, ends[:-1]), n_boot, random_state)
+        return poisson_sums(self.weight[kept], self.signal[kept], np.append(0, ends[:-1]), n_boot, random_state)
 
 
 def _effective(total: float, squares: float) -> float:

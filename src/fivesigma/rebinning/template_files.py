@@ -44,15 +44,14 @@ def workspace_of(
         if process not in found:
             hint = did_you_mean(process, sorted(found)) or f"; there are {', '.join(map(repr, sorted(found)))}"
             raise InputError(f"there is no template of the signal {process!r}{hint}")
-    observed = {
-        channel["name"]: _values(by_channel[channel["name"]][DATA]).tolist()
-        if DATA in by_channel[channel["name"]]
-        else np.sum([sample["data"] for sample in channel["samples"]], axis=0).tolist()
-        for channel in channels
-    }
+    observations = []
+    for channel in channels:
+        name, expected = channel["name"], np.sum([sample["data"] for sample in channel["samples"]], axis=0)
+        data = _values(by_channel[name][DATA]) if DATA in by_channel[name] else expected
+        observations.append({"name": name, "data": data.tolist()})
     workspace = {
         "channels": channels,
-        "observations": [{"name": name, "data": data} for name, data in observed.items()],
+        "observations": observations,
         "measurements": [{"name": "measurement", "config": {"poi": "mu", "parameters": []}}],
         "version": "1.0.0",
     }

@@ -106,8 +106,7 @@ class DiscoveryCells(Cells):
     freedom: Freedom = CONSTRAINED
     scaled: Array | None = None  # (2, n_scales, n_systematics, n_edges): shifts that free yields scale
 
-    def between(self, partitions: IntArray) -> Counts:
-        """Counts of the categories of partitions, of shape (..., n_categories)."""
+    def between(self, partitions: IntArray) -> Counts:  # noqa: D102 - as in Cells
         lower, upper = partitions, self.uppers(partitions)
         n, b = (v[lower] - v[upper] + self.offset for v in (self.n, self.b))
         up, down = (
@@ -119,16 +118,14 @@ class DiscoveryCells(Cells):
             scaled = np.moveaxis(scaled[..., lower] - scaled[..., upper], (0, 1, 2), (-4, -3, -2))
         return Counts(n, b, up, down, None, self.freedom, scaled)
 
-    def penalty(self, theta: Array) -> float:
-        """Price of some pulls."""
+    def penalty(self, theta: Array) -> float:  # noqa: D102
         return float(self.freedom.penalty(theta))
 
     def shift(self, theta: Array) -> Array:
         """Running shift of the background at some pulls."""
         return Counts(self.n, self.b, self.up, self.down, None, self.freedom, self.scaled).shifts(theta)[0]
 
-    def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:
-        """G of the categories between edges, at some pulls."""
+    def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:  # noqa: D102
         moved = self.b + self.shift(theta)
         n, m, b = (v[lower] - v[upper] + self.offset for v in (self.n, moved, self.b))
         return deviance(n, m + self.constant @ theta, b).value

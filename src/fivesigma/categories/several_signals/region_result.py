@@ -221,7 +221,7 @@ class ScoreCategories(FilledCategories):
         """
         sample = check_sample(scores, process, sample_weight, self.settings.roles)
         if yields is not None:
-            sample = sample.scaled(_factors(sample, yields))
+            sample = sample.scaled_to(_full_yields(sample, yields))
         category = self.region_rule.assign(sample.scores)
         return fill_regions(
             sample, category, self.region_rule, self.settings, held_out=True, bound=self.bound, judged=self.judged
@@ -299,18 +299,18 @@ def _middle(inside: Any) -> tuple[int, int]:
     return row, column
 
 
-def _factors(sample: ClassSample, yields: Mapping[str, float]) -> Array:
-    """Factor of each process from its yield to the full one."""
-    factor = np.ones(len(sample.names))
+def _full_yields(sample: ClassSample, yields: Mapping[str, float]) -> Array:
+    """Yield of each process, full where it is given."""
     have = sample.process_yields
+    out = have.copy()
     for name, full in yields.items():
         if name not in sample.names:
             raise InputError(f"yields has {name!r}, of which there are no events{did_you_mean(name, sample.names)}")
         at = sample.names.index(name)
         if not (full > 0 and have[at] > 0):
             raise InputError(f"yields of {name!r}: cannot scale {have[at]:g} to {full:g}; both must be > 0")
-        factor[at] = full / have[at]
-    return factor
+        out[at] = full
+    return out
 
 
 def _objective(goal: Goal, yields: Array) -> Array:

@@ -130,11 +130,6 @@ class Intervals(NamedTuple):
     content: Array
     objective: float  # sum of F of that signal
 
-    @classmethod
-    def none(cls, n_signals: int) -> Intervals:
-        """No intervals at all."""
-        return cls(np.empty(0), np.empty((0, n_signals + 3)), 0.0)
-
 
 def best_intervals(
     value: Array, sample: ClassSample, signal: int, settings: Settings, *, discard: bool | None = None
@@ -203,11 +198,12 @@ def simple_way(sample: ClassSample, events: SeenEvents, settings: Settings) -> l
     roles, prior, goal, discard = settings.roles, settings.argmax_prior, settings.goal, settings.discard
     sample = replace(sample, scores=np.empty((sample.size, 0)))  # intervals need the probability alone
     menus: list[list[Intervals]] = []
+    none = Intervals(np.empty(0), np.empty((0, sample.n_signals + 3)), 0.0)
     for signal, column in enumerate(roles.signal_columns):
         members = np.flatnonzero(events.column == column)
         value = events.probability[members]
         found = best_intervals(value, sample.part(members), signal, settings, discard=True) if members.size else []
-        menus.append([Intervals.none(sample.n_signals), *found])
+        menus.append([none, *found])
     counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
     total = np.append(sample.class_yields, [counts.sum(), np.square(counts).sum()])
     out: list[tuple[ArgmaxRule, Array] | None] = []
