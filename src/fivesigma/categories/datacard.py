@@ -148,26 +148,22 @@ class _Model:
         }
         observed = {entry["name"]: np.asarray(entry["data"], dtype=np.float64) for entry in workspace["observations"]}
         model = cls(channels, observed)
-        model._check_signal(config["poi"])
-        model._merge_kinds()
-        return model
-
-    def _processes(self) -> list[_Process]:
-        return [process for processes in self.channels.values() for process in processes.values()]
-
-    def _check_signal(self, poi: str) -> None:
-        if not any(process.signal for process in self._processes()):
-            raise InputError(f"no sample has the parameter of interest {poi!r} as a normfactor, so there is no signal")
         roles: dict[str, bool] = {}
-        for channel, processes in self.channels.items():
+        for channel, processes in channels.items():
             for name, process in processes.items():
                 if roles.setdefault(name, process.signal) != process.signal:
                     raise InputError(f"{name!r} is signal in one channel and not in channel {channel!r}")
+        if not any(roles.values()):
+            poi = config["poi"]
+            raise InputError(f"no sample has the parameter of interest {poi!r} as a normfactor, so there is no signal")
+        model._merge_kinds()
+        return model
 
     def _merge_kinds(self) -> None:
         """Give a parameter one kind in all of the card: what is a shape anywhere is one everywhere."""
-        shapes = {name for process in self._processes() for name in process.shape}
-        for process in self._processes():
+        every = [process for processes in self.channels.values() for process in processes.values()]
+        shapes = {name for process in every for name in process.shape}
+        for process in every:
             for name in shapes & process.lnn.keys():
                 down, up = process.lnn.pop(name)
                 low, high = process.shape.get(name, (process.values, process.values))

@@ -170,9 +170,10 @@ def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[d
     """
     name, template = sample["name"], np.array(sample["data"])
     nominal = systematics.nominal[name].sum_of_weights
-    moved: list[tuple[str, Array, Array]] = []
-    apart: list[dict[str, Any]] = []
-    for systematic, processes in [(key, systematics.free.get(key)) for key in systematics.up]:
+    moved: dict[str, tuple[Array, Array]] = {}
+    apart: dict[str, Array] = {}
+    for systematic in systematics.up:
+        processes = systematics.free.get(systematic)
         up, down = (
             side if np.array_equal(template, nominal)
             else template * np.divide(side, nominal, out=np.ones_like(nominal), where=nominal != 0)
@@ -181,20 +182,20 @@ def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[d
         if np.array_equal(up, template) and np.array_equal(down, template):
             continue
         if processes is None:
-            moved.append((systematic, up - template, down - template))
+            moved[systematic] = up - template, down - template
         elif processes:
             sample["modifiers"].append({"name": systematic, "type": "normfactor", "data": None})
         elif np.allclose(up + down, 2 * template, rtol=1e-9, atol=0.0):
             # (template - shift) + scale * shift, so that the sum at a scale of one is the template.
-            apart.append({"name": f"{name}_{systematic}", "shift": up - template, "free": systematic})
+            apart[systematic] = up - template
         else:
             raise InputError(
                 f"systematic {systematic!r} is free and not opposite up and down for {name!r}; pyhf has no such "
                 "modifier: give only the events up, or leave its constraint"
             )
-    fixed = template - sum((part["shift"] for part in apart), start=np.zeros_like(template))
+    fixed = template - sum(apart.values(), start=np.zeros_like(template))
     sample["data"] = fixed.tolist()
-    for systematic, up, down in moved:
+    for systematic, (up, down) in moved.items():
         data = {"hi_data": (fixed + up).tolist(), "lo_data": (fixed + down).tolist()}
         sample["modifiers"].append({"name": systematic, "type": "histosys", "data": data})
     shared = [one for one in sample["modifiers"] if one["type"] == "normfactor"]
@@ -202,11 +203,11 @@ def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[d
     shared += [one | {"data": [0.0] * template.size} for one in sample["modifiers"] if one["type"] == "staterror"]
     return [
         {
-            "name": part["name"],
-            "data": part["shift"].tolist(),
-            "modifiers": [*shared, {"name": part["free"], "type": "normfactor", "data": None}],
+            "name": f"{name}_{free}",
+            "data": shift.tolist(),
+            "modifiers": [*shared, {"name": free, "type": "normfactor", "data": None}],
         }
-        for part in apart
+        for free, shift in apart.items()
     ]
 
 

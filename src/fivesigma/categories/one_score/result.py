@@ -531,13 +531,7 @@ def is_uncertain(utility: Utility, *, correlated: bool) -> bool:
     return correlated and isinstance(utility, GaussianBackground | RelativeBackground)
 
 
-def fill(
-    source: RankedEvents | ScoredFiles,
-    edges: Array,
-    *,
-    said: tuple[str, ...] = (),
-    **options: Any,
-) -> Categories:
+def fill(source: RankedEvents | ScoredFiles, edges: Array, *, said: tuple[str, ...] = (), **options: Any) -> Categories:
     """Sum up what each category keeps; `said` are further notes, which are also warnings."""
     by_process = source.by_process(edges)
     notes = _notes(edges, *(class_sums(by_process, signal=signal) for signal in (True, False)))

@@ -16,13 +16,7 @@ from fivesigma.categories.class_ratios import fit_ratio
 from fivesigma.categories.floors import Floors, check_number
 from fivesigma.categories.one_score import exact
 from fivesigma.categories.one_score.dual import Optimum, search
-from fivesigma.categories.one_score.profiled_cells import (
-    MAX_EDGES_PROFILED,
-    Cells,
-    join_cells,
-    make_cells,
-    merge_cells,
-)
+from fivesigma.categories.one_score.profiled_cells import MAX_EDGES_PROFILED, Cells, join_cells, make_cells, merge_cells
 from fivesigma.categories.one_score.result import Categories, CategoriesInterval, RankedEvents, fill, is_uncertain
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.cut.binned import BinnedRanking
@@ -220,7 +214,6 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         rule=rule,
         floors=floors,
         goal=goal,
-        held_out=False,
         correlated=correlated,
         mc_statistics=uncertain if mc_statistics is None else mc_statistics,
     )
@@ -371,7 +364,7 @@ def categorise_channels(
         found = search(cells, n_categories)
     chosen, said = judge(found, cells, real)
     options: dict[str, Any] = {"utility": AMS2(), "rule": "model", "floors": floors, "goal": goal, "said": said}
-    options |= {"held_out": False, "correlated": True, "mc_statistics": True}
+    options["mc_statistics"] = True
     return {
         name: own[name].fill(partial(fill, events[name], **options), places)
         for name, places in zip(channels, cells.split(chosen.edges), strict=True)

@@ -36,20 +36,18 @@ class Bound(NamedTuple):
     Attributes
     ----------
     value : float
-        Of the goal, with this number of categories.
+        The goal if every signal could have its own best K intervals of its calibrated ratio on these events, under the
+        same floors. No K categories reach more where the calibrated ratios order the events rightly.
     z : mapping of str to float
         The Z of each signal that it is made of.
     any_number : float
         Of the goal with any number of categories: the f-divergences of the calibrated densities, in fine cells. It is
         right if they are; categories that follow the noise of few events can have more on these events.
-    meaning : str
-        What `value` means.
     """
 
     value: float
     z: Mapping[str, float]
     any_number: float
-    meaning: str
 
 
 class Judged(NamedTuple):

@@ -46,11 +46,6 @@ _MANY = 200_000  # events beyond which one half judges the other, and not both e
 _CELLS_PER_CATEGORY = 100
 _LEAST_CELLS = 1024
 
-BOUND = (
-    "the goal if every signal could have its own best K intervals of its calibrated ratio on these events, under the "
-    "same floors; no K categories reach more where the calibrated ratios order the events rightly"
-)
-
 
 def categorise_scores(
     scores: ArrayLike,
@@ -168,7 +163,7 @@ def categorise_scores(
     for k, (rule, verdict, F) in enumerate(zip(chosen, judged, largest_F, strict=True)):
         if rule is not None:
             z = dict(zip(roles.signals, np.sqrt(2 * F).tolist(), strict=True))
-            bound = Bound(float(settings.goal.value(F)), z, any_number, BOUND)
+            bound = Bound(float(settings.goal.value(F)), z, any_number)
             known = found.categories[k] if rule is found.search[k] else None
             category = rule.assign_seen(found.events) if known is None else known
             path.append(fill_regions(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict))
