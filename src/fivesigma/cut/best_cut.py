@@ -21,6 +21,8 @@ from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
+__all__ = ["CutScan", "scan"]
+
 MIN_EFFECTIVE = 10.0  # effective background events below which a cut is not valid
 DOMINATED = 2.0  # effective signal events at the cut below which one event has most of the weight
 SMALL_SAMPLE = 100.0  # effective background events in all below which one is enough, with a warning
