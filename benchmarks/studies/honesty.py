@@ -35,7 +35,7 @@ from fivesigma import (
     categorise,
 )
 from fivesigma._types import Array, BoolArray
-from fivesigma.cut.bootstrap import Interval, selection_interval
+from fivesigma.cut.bootstrap import Interval, paired_difference
 from fivesigma.errors import FivesigmaError
 from fivesigma.yields import signal_and_background, significance_or_zero
 
@@ -102,9 +102,10 @@ def _at_cut(found: Any, score: Array, sample: Sample, utility: Utility) -> tuple
     selected = score >= found.cut_
     value = significance_or_zero(utility, *signal_and_background(sample.weight, sample.signal, selected))
     try:
-        return value, selection_interval(selected, sample.signal, sample.weight, utility, n_boot=200)
+        both = paired_difference(selected, selected, sample.signal, sample.weight, utility, n_boot=200)
     except FivesigmaError:
         return value, None
+    return value, both.first_interval
 
 
 def _in_categories(found: Categories) -> tuple[float, Interval | None]:

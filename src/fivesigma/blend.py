@@ -14,6 +14,7 @@ from fivesigma.errors import InputError
 
 BLENDS = ("rank", "margin", "probability")
 KNOTS = 2049  # quantiles that stand for a distribution of scores
+_SHARES = np.linspace(0.0, 1.0, KNOTS)
 TINY = 1e-7  # keeps margins finite
 
 
@@ -30,8 +31,7 @@ class Blend:
         """Make a blend of members with these held-out scores; even weights by default."""
         if kind not in BLENDS:
             raise InputError(f"blend must be one of {', '.join(BLENDS)}, got {kind!r}")
-        q = np.linspace(0.0, 1.0, KNOTS)
-        knots = [quantiles(p, q) for p in scores]
+        knots = [quantiles(p, _SHARES) for p in scores]
         even = np.full(len(scores), 1.0 / len(scores))
         return cls(kind, even if weights is None else weights / weights.sum(), knots)
 
@@ -44,8 +44,7 @@ class Blend:
     def columns(self, probabilities: Sequence[Array]) -> list[Array]:
         """Members' scores on the common scale."""
         if self.kind == "rank":
-            q = np.linspace(0.0, 1.0, KNOTS)
-            return [_rank(p, knots, q) for p, knots in zip(probabilities, self.knots, strict=True)]
+            return [_rank(p, knots, _SHARES) for p, knots in zip(probabilities, self.knots, strict=True)]
         if self.kind == "margin":
             return [np.asarray(logit(np.clip(p, TINY, 1 - TINY))) for p in probabilities]
         return list(probabilities)

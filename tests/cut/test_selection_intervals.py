@@ -1,16 +1,24 @@
 """Intervals of fixed selections."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from fivesigma import AMS2, AMS3
-from fivesigma.cut.bootstrap import paired_difference, selection_interval
+from fivesigma._types import Array, BoolArray
+from fivesigma.cut.bootstrap import Interval, paired_difference
 from fivesigma.errors import InputError
 
 rng = np.random.default_rng(3)
 SIGNAL = np.arange(20_000) % 2 == 0
 SCORE = rng.normal(size=SIGNAL.size) + SIGNAL
 WEIGHT = np.where(SIGNAL, 0.02, 0.5) * rng.lognormal(0, 0.3, SIGNAL.size)
+
+
+def selection_interval(selected: BoolArray, signal: BoolArray, weight: Array, *options: Any, **named: Any) -> Interval:
+    """Of one selection, compared with itself."""
+    return paired_difference(selected, selected, signal, weight, *options, **named).first_interval
 
 
 def test_width_is_the_error_that_theory_gives() -> None:

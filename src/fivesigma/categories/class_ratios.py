@@ -58,14 +58,10 @@ class Ratios:
         for start in range(0, scores.shape[0], CHUNK):
             part = slice(start, start + CHUNK)
             t = _coordinates(scores[part], self.signals, self.backgrounds, self.log_prior, self.log_share)
-            out[part] = self.from_coordinates(t)
+            # The correction is constant beyond the range of the events that it was fitted on.
+            terms = _terms((t.clip(self.low, self.high) - self.centre) / self.scale, self.coefficients.shape[1])
+            out[part] = t[:, : self.signals.size] + terms @ self.coefficients.T + self.log_yield
         return out
-
-    def from_coordinates(self, t: Array) -> Array:
-        """Apply the correction, which is constant beyond the range of the events that it was fitted on."""
-        terms = _terms((t.clip(self.low, self.high) - self.centre) / self.scale, self.coefficients.shape[1])
-        corrected: Array = t[:, : self.signals.size] + terms @ self.coefficients.T
-        return corrected + self.log_yield
 
 
 def _coordinates(scores: Array, signals: IntArray, backgrounds: IntArray, log_prior: Array, log_share: Array) -> Array:
@@ -130,8 +126,7 @@ def check_prior(prior: ArrayLike, n_columns: int) -> Array:
         raise InputError(f"prior has shape {given.shape}; it needs one share for each of {n_columns} processes")
     if not (np.isfinite(given).all() and (given > 0).all()):
         raise InputError(f"prior must be finite and > 0, got {given.tolist()}")
-    shares: Array = given / given.sum()
-    return shares
+    return np.asarray(given / given.sum())
 
 
 def _logit(terms: Array, offset: Array, weight: Array, ridge: float) -> Array:

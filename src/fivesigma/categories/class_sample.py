@@ -105,10 +105,6 @@ class ClassSample:
         """Sums of weights by process."""
         return add_up(self.process, self.weight, len(self.names))
 
-    def scaled(self, factor: Array) -> ClassSample:
-        """Multiply the weights of each process."""
-        return replace(self, weight=self.weight * factor[self.process])
-
     def part(self, members: IntArray | BoolArray) -> ClassSample:
         """Some of the events, with their weights as they are."""
         return replace(self, scores=self.scores[members], weight=self.weight[members], process=self.process[members])
@@ -122,7 +118,8 @@ class ClassSample:
     def scaled_to(self, full: Array) -> ClassSample:
         """Scale each process to its full yield."""
         have = self.process_yields
-        return self.scaled(np.divide(full, have, out=np.ones_like(full), where=have != 0))
+        factor = np.divide(full, have, out=np.ones_like(full), where=have != 0)
+        return replace(self, weight=self.weight * factor[self.process])
 
     def thinned(self, most: int) -> ClassSample:
         """Every so many-th event of each class, so that no class has more than `most`; weights as they are."""

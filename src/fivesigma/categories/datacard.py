@@ -123,16 +123,15 @@ class _Process:
     with_errors: bool = False
     lnn: dict[str, tuple[float, float]] = field(default_factory=dict)  # down, up
     shape: dict[str, tuple[Array, Array]] = field(default_factory=dict)
-    rates: list[str] = field(default_factory=list)
+    rates: dict[str, tuple[float, float, float]] = field(default_factory=dict)  # start and bounds
 
 
 @dataclass
 class _Model:
-    """What a card says: channels of processes, data, and the free parameters."""
+    """What a card says: channels of processes, and data."""
 
     channels: dict[str, dict[str, _Process]]
     data: dict[str, Array]
-    free: dict[str, tuple[float, float, float]]  # start and bounds
     floored: list[str] = field(default_factory=list)
 
     @classmethod
@@ -148,32 +147,23 @@ class _Model:
             for channel in workspace["channels"]
         }
         observed = {entry["name"]: np.asarray(entry["data"], dtype=np.float64) for entry in workspace["observations"]}
-        model = cls(channels, observed, {})
-        model._check_signal(config["poi"])
-        for process in model._processes():
-            for name in process.rates:
-                entry = settings.get(name, {})
-                low, high = entry.get("bounds", [(0.0, 10.0)])[0]
-                model.free[name] = (float(entry.get("inits", [1.0])[0]), float(low), float(high))
-        model._merge_kinds()
-        return model
-
-    def _processes(self) -> list[_Process]:
-        return [process for processes in self.channels.values() for process in processes.values()]
-
-    def _check_signal(self, poi: str) -> None:
-        if not any(process.signal for process in self._processes()):
-            raise InputError(f"no sample has the parameter of interest {poi!r} as a normfactor, so there is no signal")
+        model = cls(channels, observed)
         roles: dict[str, bool] = {}
-        for channel, processes in self.channels.items():
+        for channel, processes in channels.items():
             for name, process in processes.items():
                 if roles.setdefault(name, process.signal) != process.signal:
                     raise InputError(f"{name!r} is signal in one channel and not in channel {channel!r}")
+        if not any(roles.values()):
+            poi = config["poi"]
+            raise InputError(f"no sample has the parameter of interest {poi!r} as a normfactor, so there is no signal")
+        model._merge_kinds()
+        return model
 
     def _merge_kinds(self) -> None:
         """Give a parameter one kind in all of the card: what is a shape anywhere is one everywhere."""
-        shapes = {name for process in self._processes() for name in process.shape}
-        for process in self._processes():
+        every = [process for processes in self.channels.values() for process in processes.values()]
+        shapes = {name for process in every for name in process.shape}
+        for process in every:
             for name in shapes & process.lnn.keys():
                 down, up = process.lnn.pop(name)
                 low, high = process.shape.get(name, (process.values, process.values))
@@ -231,7 +221,7 @@ class _Model:
         rates = [
             f"{rate} rateParam {channel} {name} {start!r} [{low!r},{high!r}]"
             for channel, name, p in columns
-            for rate, (start, low, high) in ((rate, self.free[rate]) for rate in p.rates)
+            for rate, (start, low, high) in p.rates.items()
         ]
         statistics = [
             f"{channel} autoMCStats {_THRESHOLD} {int(any(p.signal and p.with_errors for p in processes.values()))}"
@@ -287,7 +277,9 @@ def _process(sample: Mapping[str, Any], poi: str, settings: Mapping[str, Any]) -
         elif kind == "normfactor" and fixed:
             scale *= float(entry.get("inits", [1.0])[0])
         elif kind == "normfactor":
-            out.rates.append(_check_name(name, "parameter"))
+            low, high = entry.get("bounds", [(0.0, 10.0)])[0]
+            start = float(entry.get("inits", [1.0])[0])
+            out.rates[_check_name(name, "parameter")] = (start, float(low), float(high))
         elif kind == "staterror":
             out.errors = np.asarray(data, dtype=np.float64)
             out.with_errors = True
@@ -301,8 +293,9 @@ def _process(sample: Mapping[str, Any], poi: str, settings: Mapping[str, Any]) -
 
 def _add_constrained(out: _Process, modifier: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
     name, data = _check_name(modifier["name"], "systematic"), modifier["data"]
+    before = out.lnn.get(name, (1.0, 1.0))  # of a parameter that has two kinds of modifiers in a sample
     if modifier["type"] == "normsys":
-        out.lnn[name] = _product(out.lnn.get(name), (float(data["lo"]), float(data["hi"])))
+        out.lnn[name] = (before[0] * float(data["lo"]), before[1] * float(data["hi"]))
     elif modifier["type"] == "lumi":
         width = float(entry["sigmas"][0])
         out.lnn[name] = (1.0 / (1.0 + width), 1.0 + width)
@@ -312,17 +305,12 @@ def _add_constrained(out: _Process, modifier: Mapping[str, Any], entry: Mapping[
         if factors is None:
             out.shape[name] = (low, high)
         else:
-            out.lnn[name] = _product(out.lnn.get(name), factors)
+            out.lnn[name] = (before[0] * factors[0], before[1] * factors[1])
     else:
         for k, error in enumerate(data):
             step = np.where(np.arange(out.values.size) == k, float(error), 0.0)
             if error:
                 out.shape[f"{name}_bin{k}"] = (out.values - step, out.values + step)
-
-
-def _product(one: tuple[float, float] | None, other: tuple[float, float]) -> tuple[float, float]:
-    """Both effects of a parameter that has two kinds of modifiers in a sample."""
-    return other if one is None else (one[0] * other[0], one[1] * other[1])
 
 
 def _factors(values: Array, low: Array, high: Array) -> tuple[float, float] | None:

@@ -23,6 +23,11 @@ def check_number(n_categories: object, or_else: str = "") -> int:
     return int(n_categories)
 
 
+def effective_counts(total: Array, squares: Array) -> Array:
+    """Effective counts of sums of weights and of squared weights."""
+    return np.divide(total * total, squares, out=np.zeros_like(total), where=squares > 0)
+
+
 @dataclass(frozen=True)
 class Floors:
     """What every category must have: background, effective counts (sum of w)^2 / sum of w^2, of which processes."""
@@ -70,10 +75,6 @@ class Floors:
         """Categories that have enough and are valid."""
         return valid_yields(s, b) & self.hold(b, b2)
 
-    def scaled(self, factor: float) -> Floors:
-        """Floors of a sample with `factor` times as many events for the same yields."""
-        return replace(self, min_effective=self.min_effective * factor)
-
     def times(self, factor: float) -> Floors:
         """Floors that ask for `factor` times as much."""
         return replace(self, min_background=self.min_background * factor, min_effective=self.min_effective * factor)
@@ -94,8 +95,6 @@ class Floors:
         if process is None:
             raise InputError("floor_processes needs process, the name of the process of each event")
         names = np.asarray(process).astype(np.str_)
-        if names.shape != signal.shape:
-            raise InputError(f"process has shape {names.shape} for {signal.size} events")
         for name in self.processes:
             own = names == name
             if not own.any():

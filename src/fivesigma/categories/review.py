@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import write_text
 from fivesigma._tools.summary import Shown, Summary
 from fivesigma._types import Array
 from fivesigma.errors import InputError, is_number
@@ -91,20 +91,18 @@ def prune(workspace: Mapping[str, Any], threshold: float = 0.005) -> Pruned:
     if not (is_number(threshold) and 0 <= threshold < 1):
         raise InputError(f"the threshold of pruning must be a number from 0 to 1, got {threshold!r}")
     dropped: list[Dropped] = []
-    channels = []
-    for channel in workspace["channels"]:
-        samples = []
-        for sample in channel["samples"]:
-            kept = []
-            for modifier in sample["modifiers"]:
-                size = _largest(np.asarray(sample["data"], dtype=np.float64), modifier)
-                if size is None or size >= threshold:
-                    kept.append(modifier)
-                else:
-                    names = (channel["name"], sample["name"], modifier["name"], modifier["type"])
-                    dropped.append(Dropped(*names, size))
-            samples.append({**sample, "modifiers": kept})
-        channels.append({**channel, "samples": samples})
+
+    def without(channel: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
+        kept = []
+        for modifier in sample["modifiers"]:
+            size = _largest(np.asarray(sample["data"], dtype=np.float64), modifier)
+            if size is None or size >= threshold:
+                kept.append(modifier)
+            else:
+                dropped.append(Dropped(channel["name"], sample["name"], modifier["name"], modifier["type"], size))
+        return {**sample, "modifiers": kept}
+
+    channels = [{**c, "samples": [without(c, sample) for sample in c["samples"]]} for c in workspace["channels"]]
     left = {m["name"] for channel in channels for sample in channel["samples"] for m in sample["modifiers"]}
     gone = {row.systematic for row in dropped} - left
     measurements = []
@@ -220,8 +218,8 @@ def write_hepdata(workspace: Mapping[str, Any], folder: str | Path, *, comment: 
                 {"header": {"name": "bin"}, "values": [{"value": k} for k in range(len(observed[name]))]}
             ],
             "dependent_variables": [
-                *(_variable(sample["name"], sample["data"], _errors(sample)) for sample in channel["samples"]),
-                _variable("observed", observed[name], None),
+                *(_variable(sample["name"], sample["data"], sample["modifiers"]) for sample in channel["samples"]),
+                _variable("observed", observed[name], ()),
             ],
         }
         files[file] = yaml.safe_dump(table, sort_keys=False)
@@ -233,16 +231,12 @@ def write_hepdata(workspace: Mapping[str, Any], folder: str | Path, *, comment: 
         })  # fmt: skip
     files[target.name] = yaml.safe_dump_all(documents, sort_keys=False)
     for file, text in files.items():
-        with written_whole(folder / file) as beside:
-            beside.write_text(text, encoding="utf-8")
+        write_text(folder / file, text)
     return target
 
 
-def _errors(sample: Mapping[str, Any]) -> list[float] | None:
-    return next((m["data"] for m in sample["modifiers"] if m["type"] == "staterror"), None)
-
-
-def _variable(name: str, values: Any, errors: Any) -> dict[str, Any]:
+def _variable(name: str, values: Any, modifiers: Any) -> dict[str, Any]:
+    errors = next((m["data"] for m in modifiers if m["type"] == "staterror"), None)
     rows: list[dict[str, Any]] = [{"value": float(value)} for value in values]
     if errors is not None:
         rows = [

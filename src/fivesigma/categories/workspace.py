@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import write_text
+from fivesigma._tools.summary import Shown
 from fivesigma._types import Array
 from fivesigma.categories.review import prune as prune_effects
 from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import YieldShifts
-from fivesigma.yields import ProcessYields, check_counts
-
-if TYPE_CHECKING:
-    from fivesigma.categories.one_score.result import Categories
-    from fivesigma.categories.several_signals.region_result import ScoreCategories
+from fivesigma.yields import ProcessYields, check_counts, class_sums
 
 __all__ = ["discovery_significance", "to_pyhf", "write_workspace"]
 
@@ -35,8 +33,36 @@ _WIDEST = 10.0  # scale up to which pyhf looks for a free normalisation, in unit
 Workspace = dict[str, Any]
 
 
+class FilledCategories(Shown):
+    """Categories of one score or of several, and what they keep of a sample by process."""
+
+    by_process: Mapping[str, ProcessYields]
+
+    def __len__(self) -> int:
+        return self.b.size
+
+    @cached_property
+    def b(self) -> Array:
+        """Background of each category: all processes that are no signal, without b_reg."""
+        return class_sums(self.by_process, signal=False)[0]
+
+    def to_hist(self) -> Any:
+        """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
+        hist = need("hist")
+        process = hist.axis.StrCategory(list(self.by_process), name="process")
+        category = hist.axis.Integer(0, len(self), name="category", underflow=False, overflow=False)
+        out = hist.Hist(process, category, storage=hist.storage.Weight(), label="expected events")
+        for i, rows in enumerate(self.by_process.values()):
+            out.view()[i] = np.stack([rows.sum_of_weights, rows.sum_of_squares], axis=-1)
+        return out
+
+    def to_pyhf(self, **options: Any) -> dict[str, Any]:
+        """Describe the categories as a HistFactory workspace; see `fivesigma.to_pyhf`."""
+        return to_pyhf(self, **options)
+
+
 def to_pyhf(
-    categories: Categories | ScoreCategories,
+    categories: FilledCategories,
     systematics: YieldShifts | None = None,
     *,
     staterror: bool = True,
@@ -88,7 +114,9 @@ def to_pyhf(
     ['signal', 'background']
     """
     signals = getattr(categories, "signals", None)
-    strengths = {name: POI if signals is None else f"{POI}_{name}" for name in _signals(categories.by_process)}
+    strengths = {
+        name: POI if signals is None else f"{POI}_{name}" for name, rows in categories.by_process.items() if rows.signal
+    }
     systematics = getattr(categories, "shifts", None) if systematics is None else systematics
     if not (categories.b > 0).all():
         worst = int(categories.b.argmin())
@@ -135,22 +163,6 @@ def to_pyhf(
     return workspace if prune is None else prune_effects(workspace, prune).workspace
 
 
-def _signals(by_process: Mapping[str, ProcessYields]) -> list[str]:
-    return [name for name, rows in by_process.items() if rows.signal]
-
-
-def histogram_of(by_process: Mapping[str, ProcessYields]) -> Any:
-    """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
-    hist = need("hist")
-    n = next(iter(by_process.values())).sum_of_weights.size
-    process = hist.axis.StrCategory(list(by_process), name="process")
-    category = hist.axis.Integer(0, n, name="category", underflow=False, overflow=False)
-    out = hist.Hist(process, category, storage=hist.storage.Weight(), label="expected events")
-    for i, rows in enumerate(by_process.values()):
-        out.view()[i] = np.stack([rows.sum_of_weights, rows.sum_of_squares], axis=-1)
-    return out
-
-
 def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[dict[str, Any]]:
     """Add modifiers to a process; what a free variation moves is returned as samples of their own.
 
@@ -158,9 +170,10 @@ def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[d
     """
     name, template = sample["name"], np.array(sample["data"])
     nominal = systematics.nominal[name].sum_of_weights
-    moved: list[tuple[str, Array, Array]] = []
-    apart: list[dict[str, Any]] = []
-    for systematic, processes in [(key, systematics.free.get(key)) for key in systematics.up]:
+    moved: dict[str, tuple[Array, Array]] = {}
+    apart: dict[str, Array] = {}
+    for systematic in systematics.up:
+        processes = systematics.free.get(systematic)
         up, down = (
             side if np.array_equal(template, nominal)
             else template * np.divide(side, nominal, out=np.ones_like(nominal), where=nominal != 0)
@@ -169,20 +182,20 @@ def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[d
         if np.array_equal(up, template) and np.array_equal(down, template):
             continue
         if processes is None:
-            moved.append((systematic, up - template, down - template))
+            moved[systematic] = up - template, down - template
         elif processes:
             sample["modifiers"].append({"name": systematic, "type": "normfactor", "data": None})
         elif np.allclose(up + down, 2 * template, rtol=1e-9, atol=0.0):
             # (template - shift) + scale * shift, so that the sum at a scale of one is the template.
-            apart.append({"name": f"{name}_{systematic}", "shift": up - template, "free": systematic})
+            apart[systematic] = up - template
         else:
             raise InputError(
                 f"systematic {systematic!r} is free and not opposite up and down for {name!r}; pyhf has no such "
                 "modifier: give only the events up, or leave its constraint"
             )
-    fixed = template - sum((part["shift"] for part in apart), start=np.zeros_like(template))
+    fixed = template - sum(apart.values(), start=np.zeros_like(template))
     sample["data"] = fixed.tolist()
-    for systematic, up, down in moved:
+    for systematic, (up, down) in moved.items():
         data = {"hi_data": (fixed + up).tolist(), "lo_data": (fixed + down).tolist()}
         sample["modifiers"].append({"name": systematic, "type": "histosys", "data": data})
     shared = [one for one in sample["modifiers"] if one["type"] == "normfactor"]
@@ -190,11 +203,11 @@ def _add_systematics(sample: dict[str, Any], systematics: YieldShifts) -> list[d
     shared += [one | {"data": [0.0] * template.size} for one in sample["modifiers"] if one["type"] == "staterror"]
     return [
         {
-            "name": part["name"],
-            "data": part["shift"].tolist(),
-            "modifiers": [*shared, {"name": part["free"], "type": "normfactor", "data": None}],
+            "name": f"{name}_{free}",
+            "data": shift.tolist(),
+            "modifiers": [*shared, {"name": free, "type": "normfactor", "data": None}],
         }
-        for part in apart
+        for free, shift in apart.items()
     ]
 
 
@@ -279,10 +292,7 @@ def write_workspace(workspace: dict[str, Any], path: str | Path) -> Path:
     ...     write_workspace(to_pyhf(found), f"{folder}/workspace.json").name
     'workspace.json'
     """
-    path = Path(path)
-    with written_whole(path) as beside:
-        beside.write_text(json.dumps(workspace, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    return path
+    return write_text(Path(path), json.dumps(workspace, indent=2, allow_nan=False) + "\n")
 
 
 def pyhf_model(workspace: Mapping[str, Any], measurement: str | None = None) -> Any:

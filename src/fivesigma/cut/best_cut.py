@@ -6,21 +6,22 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking
-from fivesigma.cut.cut_scan import Curve, CutInterval, CutScan
-from fivesigma.cut.profiled_cuts import ProfiledCuts, few_cuts, shifts_of
+from fivesigma.cut.cut_scan import CutScan
+from fivesigma.cut.profiled_cuts import ProfiledCuts, few_cuts
 from fivesigma.cut.ranking import Cuts, rank_events
 from fivesigma.cut.rules import DEFAULT_RULE, RULES, CutValue, KnownBackground, choose
 from fivesigma.cut.yield_model import MIN_EVENTS
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.shifts import Systematics
+from fivesigma.likelihood.shifts import Systematics, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, Utility, resolve_utility
 
-__all__ = ["Curve", "CutInterval", "CutScan", "scan"]
+__all__ = ["CutScan", "scan"]
 
 MIN_EFFECTIVE = 10.0  # effective background events below which a cut is not valid
 DOMINATED = 2.0  # effective signal events at the cut below which one event has most of the weight
@@ -109,7 +110,13 @@ def scan(
     notes: tuple[str, ...] = ()
     if systematics is not None:
         ranking = few_cuts(ranking)
-        shifts = shifts_of(ranking, scored, systematics, free)
+        edges = np.append(ranking.thresholds()[::-1], np.inf)
+        shifts = yield_shifts(edges, scored, systematics=systematics, free=free)
+        if shifts.free:
+            raise InputError(
+                f"a cut cannot measure what systematic {next(iter(shifts.free))!r} leaves free, and finds no signal "
+                "beside it; use categorise, or give it a constraint"
+            )
         notes = shifts.check()
         notes += tuple(said for name in shifts.up for said in shifts.large_moves(name))
         by = ProfiledCuts.of(ranking, shifts, utility, systematics, smooth=rule == "model", mc=mc_statistics)

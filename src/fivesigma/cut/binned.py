@@ -7,15 +7,16 @@ each bin, and one more event in a bin changes little there. Sums in bins add up 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.cut.ranking import Cuts, rank_events
 from fivesigma.cut.rules import RULES
-from fivesigma.scored.scored_files import Part
+from fivesigma.scored.scored_files import Part, ScoredFiles
 from fivesigma.yields import check_size
 
 RULES_OF_BINS = [name for name in RULES if name != "smooth"]  # whose mean needs all cuts, or counts some too often
@@ -28,14 +29,8 @@ _CELLS = 4096
 _TAIL = 1e-3  # share of the scores beyond the first and the last cell, on each side
 
 
-class Parts(Protocol):
-    """Events in parts that can be read again and again, in any order; a list of parts in memory is one."""
-
-    def __len__(self) -> int:
-        """Number of parts."""
-
-    def __getitem__(self, at: int, /) -> Part:
-        """Read a part."""
+#: Events in parts that can be read again and again, in any order.
+Parts = Sequence[Part] | ScoredFiles
 
 
 def in_parts(score: AnyArray, signal: BoolArray, weight: Array, rows: int = 1 << 18) -> list[Part]:

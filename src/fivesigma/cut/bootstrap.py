@@ -6,7 +6,7 @@ a rule chooses anew on each replica. They cover the statistics of the simulated 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import pdtr
@@ -16,7 +16,7 @@ from fivesigma.errors import InputError
 from fivesigma.significance import Utility
 from fivesigma.yields import signal_and_background, significance_of, significance_or_nan
 
-__all__ = ["Paired", "paired_difference", "selection_interval"]
+__all__ = ["Paired", "paired_difference"]
 
 Interval = tuple[float, float]
 
@@ -77,16 +77,6 @@ def poisson_sums(
     return out[0], out[1]
 
 
-def replica_intervals(
-    significance: Array, chosen: Array | list[Array], quantiles: tuple[float, float], refusal: str
-) -> tuple[Interval, Array]:
-    """Intervals of a significance, and of what was chosen anew on each replica."""
-    if not (len(chosen) and np.isfinite(significance).any()):
-        raise InputError(f"{refusal}; there are too few events for an interval")
-    low, high = np.nanquantile(significance, quantiles)
-    return (float(low), float(high)), np.quantile(chosen, quantiles, axis=0, method="nearest")
-
-
 class Paired(NamedTuple):
     """Significances of two selections of the same events, and their difference, each with its interval."""
 
@@ -105,25 +95,6 @@ class Paired(NamedTuple):
         return f"{second if self.difference > 0 else first} is ahead on these events, by more than two standard errors"
 
 
-def selection_interval(
-    selected: BoolArray, signal: BoolArray, weight: Array, utility: Utility, **bootstrap: Any
-) -> Interval:
-    """Interval of the significance of a selection, from the statistics of the simulated events only.
-
-    ``level``, ``n_boot`` and ``random_state`` are those of `paired_difference`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fivesigma import AMS2
-    >>> signal = np.arange(1000) % 2 == 0
-    >>> low, high = selection_interval(np.ones(1000, bool), signal, np.where(signal, 0.1, 1.0), AMS2())
-    >>> low < float(AMS2().value(50.0, 500.0)) < high
-    True
-    """
-    return paired_difference(selected, selected, signal, weight, utility, **bootstrap).first_interval
-
-
 def paired_difference(
     first: BoolArray,
     second: BoolArray,
@@ -138,7 +109,7 @@ def paired_difference(
     """Compare two selections of the same events.
 
     Each replica gives every event a Poisson number of copies, the same for both selections, so what the two have in
-    common does not widen the interval of their difference.
+    common does not widen the interval of their difference. The interval of one selection is `Paired.first_interval`.
 
     Parameters
     ----------

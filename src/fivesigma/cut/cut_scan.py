@@ -11,9 +11,10 @@ import numpy as np
 from fivesigma._tools.drawing import Label, axes_or_current, draw_label, draw_significance
 from fivesigma._tools.summary import Summary, curve, digits
 from fivesigma._types import Array, IntArray
-from fivesigma.cut.bootstrap import interval_ends, replica_intervals
+from fivesigma.cut.bootstrap import interval_ends
 from fivesigma.cut.ranking import Cuts
-from fivesigma.cut.rules import CutValue, Seen, choose
+from fivesigma.cut.rules import CutValue, choose
+from fivesigma.errors import InputError
 from fivesigma.significance import AMS2, Utility
 from fivesigma.yields import significance_or_nan
 
@@ -198,19 +199,23 @@ class CutScan:
         rows = s[:MAX_MODELLED] if few else s
         z = self.by.value_or_nan(points, rows, b[: len(rows)])
         z[:, ~np.isfinite(self.values[points])] = np.nan
-        seen = self._seen(points)
+        error, squares = self.errors(points), self.ranking.variances(points)
+        seen = self.by.seen(self.ranking.at(points), self.values[points])._replace(
+            error_at=lambda at: float(error[at]),
+            variances=lambda at: (squares[0][at], squares[1][at]),
+            value=lambda at, s, b: self.by.value(points[at], s, b),
+        )
         best = [
             choose(self.rule, seen._replace(z=row, s=s[i], b=b[i]))[1]
             for i, row in enumerate(z)
             if np.isfinite(row).any()
         ]
-        significance, (low, high) = replica_intervals(
-            self.by.replica_values(self.chosen, s[:, at], b[:, at], random_state) if few else z[:, at],
-            self.ranking.thresholds(points)[best],
-            quantiles,
-            "no replica keeps any background at the cut",
-        )
-        return CutInterval(significance, (float(low), float(high)))
+        significance = self.by.replica_values(self.chosen, s[:, at], b[:, at], random_state) if few else z[:, at]
+        if not (best and np.isfinite(significance).any()):
+            raise InputError("no replica keeps any background at the cut; there are too few events for an interval")
+        low, high = np.nanquantile(significance, quantiles).tolist()
+        cuts = np.quantile(self.ranking.thresholds(points)[best], quantiles, method="nearest").tolist()
+        return CutInterval((low, high), (cuts[0], cuts[1]))
 
     def plot(self, ax: Any = None, **label: Unpack[Label]) -> Any:
         """Draw the curve, its band of one standard error (simulation statistics), and the cut.
@@ -265,15 +270,6 @@ class CutScan:
             return np.arange(last.size)
         even = np.linspace(0, last[-1], most - 1)
         return np.unique(np.append(np.searchsorted(last, even), self.chosen))
-
-    def _seen(self, points: IntArray) -> Seen:
-        """What a rule sees of some cuts; the yields of a replica are still to be put in."""
-        error, squares = self.errors(points), self.ranking.variances(points)
-        return self.by.seen(self.ranking.at(points), self.values[points])._replace(
-            error_at=lambda at: float(error[at]),
-            variances=lambda at: (squares[0][at], squares[1][at]),
-            value=lambda at, s, b: self.by.value(points[at], s, b),
-        )
 
 
 def _plain(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +11,8 @@ from fivesigma._types import Array, IntArray
 from fivesigma.cut.ranking import Cuts, Ranking
 from fivesigma.cut.rules import CutValue, grid_ranks
 from fivesigma.cut.yield_model import MovingAverage, RankedYields, smooth_shares
-from fivesigma.errors import InputError
 from fivesigma.likelihood.profile import Counts, OwnUncertainty, profile_each
-from fivesigma.likelihood.shifts import Normalisation, Systematics, YieldShifts, yield_shifts
-from fivesigma.scored.scored_events import ScoredEvents
+from fivesigma.likelihood.shifts import Normalisation, Systematics, YieldShifts
 from fivesigma.significance import Utility
 
 MOST_CUTS = 4096  # that are profiled
@@ -88,8 +85,7 @@ class ProfiledCuts(CutValue):
             up, down = np.concatenate([up, size], axis=1), np.concatenate([down, -size], axis=1)
         relative = None if self.relative is None else (self.relative[rows] * (b / total) ** 2)[:, None]
         found = profile_each(Counts((s + total)[:, None], total[:, None], up, down, relative))
-        z: Array = np.sqrt(2 * np.maximum(found, 0.0)).reshape(shape)
-        return z
+        return np.asarray(np.sqrt(2 * np.maximum(found, 0.0)).reshape(shape))
 
 
 def has_own_samples(variation: Any) -> bool:
@@ -135,15 +131,3 @@ def few_cuts(ranking: Ranking) -> Ranking:
     ranks = np.concatenate([np.linspace(0, ranking.last[-1], half), np.geomspace(1, ranking.n_events, half) - 1])
     at = np.searchsorted(ranking.last, np.floor(ranks).astype(np.intp))
     return ranking.at(np.unique(np.maximum(at, first)))
-
-
-def shifts_of(cuts: Ranking, scored: ScoredEvents, systematics: Systematics, free: Iterable[str]) -> YieldShifts:
-    """Fill the cells between the cuts with the nominal and the varied events."""
-    edges = np.append(cuts.thresholds()[::-1], np.inf)
-    found = yield_shifts(edges, scored, systematics=systematics, free=free)
-    if found.free:
-        raise InputError(
-            f"a cut cannot measure what systematic {next(iter(found.free))!r} leaves free, and finds no signal beside "
-            "it; use categorise, or give it a constraint"
-        )
-    return found

@@ -47,8 +47,7 @@ class Cuts(ABC):
     @property
     def fraction(self) -> Array:
         """Unweighted share of the events that each cut keeps."""
-        share: Array = (self.last + 1.0) / self.n_events
-        return share
+        return np.asarray((self.last + 1.0) / self.n_events)
 
     @property
     def effective_background(self) -> float:
@@ -108,7 +107,9 @@ class Ranking(Cuts):
         last: IntArray = self.last[cuts]
         here = self.score[self.order[last]]
         after = self.score[self.order[np.minimum(last + 1, self.score.size - 1)]]
-        return between_scores(here, after)
+        with np.errstate(invalid="ignore"):  # between infinities there is no middle
+            middle = here / 2 + after / 2  # in the score's own precision, in which it will be compared
+        return np.where(middle > after, middle, here).astype(np.float64)  # nor between neighbouring floats
 
     def variances(self, cuts: IntArray) -> tuple[Array, Array]:  # noqa: D102
         ends = self.last[cuts] + 1
@@ -118,40 +119,19 @@ class Ranking(Cuts):
         var_b = np.cumsum(np.add.reduceat(np.where(signal, 0.0, squares), starts))
         return var_s, var_b
 
-    def replicas(self, cuts: IntArray, n_boot: int, random_state: int, *, squares: bool = False) -> tuple[Array, Array]:
-        """Replicas, with Poisson copies of the events, of the yields or of the sums of squared weights."""
+    def replicas(self, cuts: IntArray, n_boot: int, random_state: int) -> tuple[Array, Array]:  # noqa: D102
         ends = self.last[cuts] + 1
         kept = slice(0, ends[-1])
-        weight = np.square(self.weight[kept]) if squares else self.weight[kept]
-        return poisson_sums(weight, self.signal[kept], np.append(0, ends[:-1]), n_boot, random_state)
+        return poisson_sums(self.weight[kept], self.signal[kept], np.append(0, ends[:-1]), n_boot, random_state)
 
 
 def _effective(total: float, squares: float) -> float:
     return float(total) ** 2 / float(squares) if squares > 0 else 0.0
 
 
-def between_scores(here: AnyArray, after: AnyArray) -> Array:
-    """Thresholds that keep the scores `here` and not those `after` them: the middle, or `here` if there is none."""
-    with np.errstate(invalid="ignore"):  # between infinities there is no middle
-        middle = here / 2 + after / 2  # in the score's own precision, in which it will be compared
-    return np.where(middle > after, middle, here).astype(np.float64)  # nor between neighbouring floats
-
-
 def rank_events(score: AnyArray, signal: BoolArray, weight: Array) -> Ranking:
     """Rank checked events, as `ScoredEvents.arrays` gives them; nothing changes with these arrays later."""
     order, last, is_signal = sort_descending(score, signal)
-    w, s, b, extremes = _running_yields(order, weight, is_signal)
-    if largest := max(-extremes[0], extremes[1]):
-        check_size(largest, "background weight")
-    if last.size < score.size:
-        s, b = s[last], b[last]
-    return Ranking(last, s, b, *extremes, score.copy(), order, w, is_signal)
-
-
-def _running_yields(
-    order: IntArray, weight: Array, is_signal: BoolArray
-) -> tuple[Array, Array, Array, tuple[float, float, tuple[float, float]]]:
-    """Weights by rank, the running yields, and what `Cuts` keeps of the background weights."""
     n = order.size
     w, s, b = np.empty((3, n))  # one block costs the system fewer pages than three
     carry_s = carry_b = lightest = heaviest = squares_s = squares_b = 0.0
@@ -167,4 +147,9 @@ def _running_yields(
         w_b[0] += carry_b
         carry_s = np.cumsum(w_s, out=s[part])[-1]
         carry_b = np.cumsum(w_b, out=b[part])[-1]
-    return w, s, b, (float(lightest), float(heaviest), (float(squares_s), float(squares_b)))
+    if largest := float(max(-lightest, heaviest)):
+        check_size(largest, "background weight")
+    if last.size < n:
+        s, b = s[last], b[last]
+    squares = float(squares_s), float(squares_b)
+    return Ranking(last, s, b, float(lightest), float(heaviest), squares, score.copy(), order, w, is_signal)

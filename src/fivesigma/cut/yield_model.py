@@ -116,8 +116,7 @@ class RankedYields:
         width = np.diff(efficiency[edges], prepend=0.0)
         totals = _running_fit(basis, penalty, self.s[edges], width, self.signal_weight[edges])
         # A cut between two edges keeps no more background than the edge before it, so no more signal is modelled.
-        signal: Array = np.append(0.0, totals)[np.searchsorted(edges, np.arange(self.b.size), side="right")]
-        return signal
+        return np.asarray(np.append(0.0, totals)[np.searchsorted(edges, np.arange(self.b.size), side="right")])
 
 
 def smooth_shares(measured: RankedYields, shifts: Array) -> tuple[Array, Array]:
@@ -171,8 +170,7 @@ def _mean_weights(total: Array, squares: Array) -> Array:
 def _mean_quantiles(share: Array) -> Array:
     """Mean of a standard Gaussian over the cells between ascending shares; the first one reaches down to zero."""
     height = np.exp(-0.5 * ndtri(share) ** 2) / np.sqrt(2 * np.pi)
-    mean: Array = -np.diff(height, prepend=0.0) / np.diff(share, prepend=0.0)
-    return mean
+    return np.asarray(-np.diff(height, prepend=0.0) / np.diff(share, prepend=0.0))
 
 
 def _spline(x: Array, smoothness: _Smoothness) -> tuple[Array, Array]:
@@ -192,8 +190,7 @@ def _spline(x: Array, smoothness: _Smoothness) -> tuple[Array, Array]:
 
 def _running_fit(basis: Array, penalty: Array, total: Array, width: Array, weight: Array) -> Array:
     """Running sums of the means that fit those of the yields."""
-    fitted: Array = np.cumsum(_poisson_means(basis, penalty, np.diff(total, prepend=0.0), width, weight))
-    return fitted
+    return np.asarray(np.cumsum(_poisson_means(basis, penalty, np.diff(total, prepend=0.0), width, weight)))
 
 
 def _poisson_means(basis: Array, penalty: Array, yields: Array, exposure: Array, scale: Array) -> Array:

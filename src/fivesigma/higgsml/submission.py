@@ -14,7 +14,7 @@ from fivesigma._tools.extras import need
 from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, BoolArray, IntArray
 from fivesigma.challenge import B_REG
-from fivesigma.cut.bootstrap import Interval, selection_interval
+from fivesigma.cut.bootstrap import Interval, paired_difference
 from fivesigma.datasets.blocks import read_columns
 from fivesigma.datasets.load import source_of
 from fivesigma.errors import InputError
@@ -208,9 +208,10 @@ def _score(selected: BoolArray, events: ChallengeEvents, level: float, n_boot: i
     s, b = signal_and_background(events.weight[selected], signal[selected])
     interval = None
     if b > 0:
-        interval = selection_interval(
-            selected, signal, events.weight, AMS, level=level, n_boot=n_boot, random_state=seed
+        both = paired_difference(
+            selected, selected, signal, events.weight, AMS, level=level, n_boot=n_boot, random_state=seed
         )
+        interval = both.first_interval
     return SetScore(float(AMS.value(s, b)), interval, s, b, int(selected.sum()), len(events))
 
 

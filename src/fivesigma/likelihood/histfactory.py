@@ -202,9 +202,9 @@ class WorkspaceModel:
         """Channels with their expected counts and their background."""
         return [(c, self.yields(c, self.start, 1.0), self.yields(c, self.start, 0.0)) for c in channels]
 
-    def parts(self, channel: TemplateChannel, theta: Array, strength: float = 0.0) -> list[Array]:
-        """Yields at theta of each group of samples that share their gammas."""
-        weight = self._weights(channel, theta, strength).value
+    def parts(self, channel: TemplateChannel, theta: Array) -> list[Array]:
+        """Background at theta of each group of samples that share their gammas."""
+        weight = self._weights(channel, theta, 0.0).value
         return [(weight * own[channel.sample]) @ channel.templates for own, _ in channel.groups]
 
     def slopes(self, channel: TemplateChannel) -> tuple[Array, Array, list[Array]]:
@@ -252,30 +252,24 @@ class WorkspaceLikelihood(Likelihood):
     several: bool
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Numbers of partitions and of parameters."""
+    def shape(self) -> tuple[int, ...]:  # noqa: D102 - as in Likelihood
         n = len(self.model.parameters.names)
         return (len(self.partitions), n) if self.several else (n,)
 
     @property
-    def limits(self) -> tuple[Array, Array]:
-        """Smallest and largest values of the parameters."""
+    def limits(self) -> tuple[Array, Array]:  # noqa: D102
         return self.model.parameters.least, self.model.parameters.most
 
-    def take(self, rows: BoolArray) -> WorkspaceLikelihood:
-        """Some of the partitions."""
+    def take(self, rows: BoolArray) -> WorkspaceLikelihood:  # noqa: D102
         return replace(self, partitions=[own for own, kept in zip(self.partitions, rows, strict=True) if kept])
 
-    def repeat(self, times: int) -> WorkspaceLikelihood:
-        """One partition as several equal ones."""
+    def repeat(self, times: int) -> WorkspaceLikelihood:  # noqa: D102
         return replace(self, partitions=self.partitions * times, several=True)
 
-    def cost(self, theta: Array) -> Array:
-        """F of each partition at its parameters."""
+    def cost(self, theta: Array) -> Array:  # noqa: D102
         return np.array([self.model.value(own, at) for own, at in zip(self.partitions, theta, strict=True)])
 
-    def expand(self, theta: Array) -> Expansion:
-        """The same to second order."""
+    def expand(self, theta: Array) -> Expansion:  # noqa: D102
         every = [self.model.expand(own, at) for own, at in zip(self.partitions, theta, strict=True)]
         return Expansion(*(np.array(column) for column in zip(*every, strict=True)))
 

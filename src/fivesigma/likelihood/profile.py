@@ -297,8 +297,7 @@ class Freedom(NamedTuple):
 
     def penalty(self, theta: Array) -> Array:
         """Price of the pulls."""
-        out: Array = (self.constraint * theta * theta).sum(axis=-1) / 2
-        return out
+        return np.asarray((self.constraint * theta * theta).sum(axis=-1) / 2)
 
 
 CONSTRAINED = Freedom()
@@ -317,13 +316,11 @@ class Counts(Likelihood):
     scaled: Array | None = None  # (..., 2, n_scales, n_systematics, n_categories): up and down shifts of free yields
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Numbers of partitions and of pulls."""
+    def shape(self) -> tuple[int, ...]:  # noqa: D102 - as in Likelihood
         return self.up.shape[:-1]
 
     @property
-    def limits(self) -> tuple[Array | float, float]:
-        """Smallest and largest pulls."""
+    def limits(self) -> tuple[Array | float, float]:  # noqa: D102
         return self.freedom.least, np.inf
 
     def map(self, function: Callable[[Array], Array]) -> Counts:
@@ -332,18 +329,14 @@ class Counts(Likelihood):
         relative, scaled = (None if v is None else function(v) for v in (self.relative, self.scaled))
         return Counts(n, b, up, down, relative, self.freedom, scaled)
 
-    def take(self, rows: BoolArray) -> Counts:
-        """Some of the partitions."""
+    def take(self, rows: BoolArray) -> Counts:  # noqa: D102
         return self if rows.all() else self.map(lambda v: v[rows])
 
-    def repeat(self, times: int) -> Counts:
-        """One partition as several equal ones."""
+    def repeat(self, times: int) -> Counts:  # noqa: D102
         return self.map(lambda v: np.broadcast_to(v, (times, *v.shape)))
 
-    def bend(self) -> Array:
-        """How far each systematic is from opposite up and down, in standard deviations of a count."""
-        out: Array = (np.abs(self.up + self.down) / np.sqrt(self.n)[..., None, :]).max(axis=-1, initial=0.0)
-        return out
+    def bend(self) -> Array:  # noqa: D102
+        return np.asarray((np.abs(self.up + self.down) / np.sqrt(self.n)[..., None, :]).max(axis=-1, initial=0.0))
 
     def shifts(self, theta: Array) -> tuple[Array, Array, Array]:
         """Shift of the background of each category, and its first two derivatives in each pull."""
@@ -360,14 +353,11 @@ class Counts(Likelihood):
             curvature = curvature + (share * own_curvature).sum(axis=-3)
         return total, slope, curvature
 
-    def cost(self, theta: Array) -> Array:
-        """F at some pulls."""
+    def cost(self, theta: Array) -> Array:  # noqa: D102
         m = self.b + self.shifts(theta)[0]
-        out: Array = deviance(self.n, m, self.b, self.relative).value.sum(axis=-1) + self.freedom.penalty(theta)
-        return out
+        return np.asarray(deviance(self.n, m, self.b, self.relative).value.sum(axis=-1) + self.freedom.penalty(theta))
 
-    def expand(self, theta: Array) -> Expansion:
-        """F to second order at some pulls; parts of the Hessian that are not positive are left out."""
+    def expand(self, theta: Array) -> Expansion:  # noqa: D102
         shift, slope, curvature = self.shifts(theta)
         term = deviance(self.n, self.b + shift, self.b, self.relative)
         constraint = self.freedom.constraint
@@ -436,17 +426,7 @@ class Derivatives:
 
     @enough_digits()
     def profile(self, start: Array | None = None) -> Profile:  # noqa: ARG002 - as in a discovery
-        """Minimise F over a, which is quadratic: one linear system for each partition, whatever the start.
-
-        Examples
-        --------
-        Without systematics the uncertainty is sqrt(s + b) / s:
-
-        >>> import numpy as np
-        >>> one = Derivatives(np.array([10.0]), np.array([100.0]), np.zeros((0, 1)), np.zeros(0))
-        >>> round(uncertainty_of(float(one.profile().objective)), 12)
-        1.0
-        """
+        """Minimise F over a, which is quadratic: one linear system for each partition, whatever the start."""
         now = self.expand(np.zeros((*self.s.shape[:-1], self.constraint.size)))
         a = -np.linalg.solve(now.hessian, now.gradient[..., None])[..., 0].astype(np.float64, copy=False)
         return Profile(self.expand(a).value, a)

@@ -180,8 +180,7 @@ class YieldShifts(Shown):
         """Signal or background of each category, nominal or of one variation."""
         if of is None:
             return class_sums(self.nominal, signal=signal)[0]
-        total: Array = np.sum([of[name] for name, rows in self.nominal.items() if rows.signal is signal], axis=0)
-        return total
+        return np.asarray(np.sum([of[name] for name, rows in self.nominal.items() if rows.signal is signal], axis=0))
 
     def restrict(self, names: Iterable[str]) -> YieldShifts:
         """The same with some of the systematics."""
@@ -423,7 +422,8 @@ def yield_shifts(
     limits = np.asarray(edges, dtype=np.float64)
     if limits.ndim != 1 or limits.size < 2 or not (np.diff(limits) > 0).all():
         raise InputError(f"edges must be at least two ascending numbers, got {edges!r}")
-    events = _Nominal.of(as_scored(score, y, sample_weight, process, pos_label))
+    scored = as_scored(score, y, sample_weight, process, pos_label)
+    events = _Nominal(scored, number_processes(scored.arrays()[1], scored.process))
     n_categories = limits.size - 1
 
     def assign(values: AnyArray) -> IntArray:
@@ -568,11 +568,6 @@ class _Nominal(NamedTuple):
 
     scored: ScoredEvents
     processes: Processes
-
-    @classmethod
-    def of(cls, scored: ScoredEvents) -> _Nominal:
-        """Number the processes of the events."""
-        return cls(scored, number_processes(scored.arrays()[1], scored.process))
 
     def resolve(self, name: str, varied: Varied) -> tuple[AnyArray, Array, Processes]:
         """Scores, weights and processes of a variation."""

@@ -254,8 +254,7 @@ class TemplateCells(Cells):
         merged = [channel.map(lambda v, at=at: np.diff(v[..., at])) for channel, at in parts]  # type: ignore[misc]
         return self.fine.model.counted([*merged, *self.fine.others])
 
-    def between(self, partitions: IntArray) -> WorkspaceLikelihood:
-        """What is profiled, of one partition or of several."""
+    def between(self, partitions: IntArray) -> WorkspaceLikelihood:  # noqa: D102 - as in Cells
         rows = np.atleast_2d(partitions)
         return WorkspaceLikelihood(self.fine.model, [self.merge(edges) for edges in rows], partitions.ndim > 1)
 
@@ -263,8 +262,7 @@ class TemplateCells(Cells):
         """Price of some pulls, and F of the channels that are not merged."""
         return self.fine.model.value(self.fine.others_counted, theta)
 
-    def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:
-        """G of merged bins at some pulls."""
+    def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:  # noqa: D102
         out = np.empty(lower.shape)
         for first, stop, (channel, n, b) in zip(*self.ends, self.fine.counted, strict=True):
             own = (lower > first) & (lower < stop)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fivesigma._tools.drawing import axes_or_current
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import write_text
 from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma._types import Array
 from fivesigma.categories.floors import Floors
@@ -140,7 +140,7 @@ class Rebinned(Shown):
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page: before, after, and which bins went where."""
-        path, svg = Path(path), io.StringIO()
+        svg = io.StringIO()
         self._figure().savefig(svg, format="svg")
         picture = svg.getvalue()
         what = "Uncertainty of mu" if self.goal == "measurement" else "Significance"
@@ -154,22 +154,16 @@ class Rebinned(Shown):
             f"{self.figure:.4f}; bound {self.bound:.4f}, gap {self.gap:.4f}.</p>{picture[picture.index('<svg') :]}"
             f"{self._repr_html_()}{binning}</body></html>\n"
         )
-        with written_whole(path) as beside:
-            beside.write_text(text, encoding="utf-8")
-        return path
+        return write_text(Path(path), text)
 
-    def _rows(self) -> list[tuple[str, str, str, str]]:
-        """Channel, fine bins, s + b and s of every new bin."""
-        out = []
+    def _summary(self) -> Summary:
+        rows = []
         for new, old in zip(self.workspace["channels"], self.fine["channels"], strict=True):
             first = self.edges.get(new["name"], [])
             last = [*(k - 1 for k in first[1:]), len(old["samples"][0]["data"]) - 1]
             total, s = np.sum([sample["data"] for sample in new["samples"]], axis=0), self._signal(new["samples"])
             for i, j, n, own in zip(first, last, total, s, strict=False):
-                out.append((new["name"], f"{i}-{j}" if i < j else str(i), digits(n), digits(own)))
-        return out
-
-    def _summary(self) -> Summary:
+                rows.append((new["name"], f"{i}-{j}" if i < j else str(i), digits(n), digits(own)))
         measured = self.goal == "measurement"
         what, by = ("uncertainty of mu", "") if measured else ("significance", " by pyhf")
         sizes = ", ".join(f"{len(first)} in {name}" for name, first in self.edges.items())
@@ -177,7 +171,7 @@ class Rebinned(Shown):
         return Summary(
             f"Rebinned: {sum(map(len, self.edges.values()))} bins ({sizes}), {what} {self.figure:.4f}{by}",
             ("channel", "fine bins", "s + b", "s"),
-            self._rows(),
+            rows,
             [
                 f"{what} of the fine bins {self.before:.4f}; {fine} bins were merged",
                 f"no such merging {'falls below' if measured else 'exceeds'} {self.bound:.4f}, {self.gap:.4f} away",

@@ -26,9 +26,7 @@ def workspace_of(
     source: Source, signal: str | Sequence[str] | None, variation: str
 ) -> tuple[Workspace, dict[str, Array]]:
     """Make a checked workspace of what a user has, and the edges of the axis of each channel that has one."""
-    if isinstance(source, Mapping) and "channels" in source:
-        return read_workspace(source), {}
-    if not isinstance(source, Mapping) and Path(source).suffix != ".root":
+    if "channels" in source if isinstance(source, Mapping) else Path(source).suffix != ".root":
         return read_workspace(source), {}
     by_channel = _nested(source if isinstance(source, Mapping) else _read_root(source))
     if signal is None:
@@ -39,21 +37,21 @@ def workspace_of(
     for name, histograms in by_channel.items():
         channels.append({"name": name, "samples": _samples(name, histograms, signals, variation)})
         first = histograms[channels[-1]["samples"][0]["name"]]
-        axes[name] = np.asarray(_edges(first), dtype=np.float64)
+        edges = first.axes[0].edges
+        axes[name] = np.asarray(edges() if callable(edges) else edges, dtype=np.float64)
     found = {sample["name"] for channel in channels for sample in channel["samples"]}
     for process in signals:
         if process not in found:
             hint = did_you_mean(process, sorted(found)) or f"; there are {', '.join(map(repr, sorted(found)))}"
             raise InputError(f"there is no template of the signal {process!r}{hint}")
-    observed = {
-        channel["name"]: _values(by_channel[channel["name"]][DATA]).tolist()
-        if DATA in by_channel[channel["name"]]
-        else np.sum([sample["data"] for sample in channel["samples"]], axis=0).tolist()
-        for channel in channels
-    }
+    observations = []
+    for channel in channels:
+        name, expected = channel["name"], np.sum([sample["data"] for sample in channel["samples"]], axis=0)
+        data = _values(by_channel[name][DATA]) if DATA in by_channel[name] else expected
+        observations.append({"name": name, "data": data.tolist()})
     workspace = {
         "channels": channels,
-        "observations": [{"name": name, "data": data} for name, data in observed.items()],
+        "observations": observations,
         "measurements": [{"name": "measurement", "config": {"poi": "mu", "parameters": []}}],
         "version": "1.0.0",
     }
@@ -64,12 +62,9 @@ def _read_root(path: str | Path) -> dict[str, Any]:
     """All one-dimensional histograms of a file, by their names with folders."""
     if not Path(path).exists():
         raise InputError(f"{path} cannot be read: there is no such file")
-    out: dict[str, Any] = {}
     try:
         with need("uproot").open(path) as file:
-            for name, kind in file.classnames(recursive=True, cycle=False).items():
-                if kind.startswith("TH1"):
-                    out[name] = file[name]
+            out = {name: file[name] for name in file.keys(cycle=False, filter_classname="TH1*")}
     except (OSError, ValueError) as err:
         raise InputError(f"{path} is no ROOT file that can be read: {err}") from err
     if not out:
@@ -143,8 +138,3 @@ def _values(histogram: Any) -> Array:
     if values.ndim != 1:
         raise InputError(f"templates must have one axis, got a histogram with {values.ndim}")
     return values
-
-
-def _edges(histogram: Any) -> Any:
-    axis = histogram.axes[0]
-    return axis.edges() if callable(axis.edges) else axis.edges

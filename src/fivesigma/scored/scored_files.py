@@ -116,12 +116,7 @@ class ScoredFiles:
     """
 
     def __init__(
-        self,
-        path: Paths,
-        signal: Any = None,
-        yields: tuple[float, float] | None = None,
-        *,
-        rows: int = ROWS,
+        self, path: Paths, signal: Any = None, yields: tuple[float, float] | None = None, *, rows: int = ROWS
     ) -> None:
         self._signal, self._yields = signal, yields
         self._files = [ScoreFile(target, COLUMNS[:3]) for target in find_targets(path)]

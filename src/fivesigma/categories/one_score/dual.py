@@ -67,8 +67,7 @@ class Totals(NamedTuple):
     @property
     def final(self) -> Array:
         """Best sum of all categories for each last edge."""
-        out: Array = self.down_to[-1] + self.below[0]
-        return out
+        return np.asarray(self.down_to[-1] + self.below[0])
 
     def of(self, lower: IntArray, upper: IntArray) -> Array:
         """G of some categories."""
@@ -263,19 +262,8 @@ def best_at(cells: Cells, n_categories: int, theta: Array) -> IntArray | None:
 def search(cells: Cells, n_categories: int) -> Optimum:
     """Find the partition with the largest profiled F, of one channel or of several that share the categories.
 
-    Parameters
-    ----------
-    cells : Cells
-        Of a discovery or a measurement; several channels are joined by `profiled_cells.join_cells`. At least one
-        partition must be allowed.
-    n_categories : int
-        In all channels together.
-
-    Returns
-    -------
-    Optimum
-        Its edges are numbers of running sums; ``cells.split(edges)`` has them by channel. The significance, or the
-        inverse of the uncertainty of mu, is sqrt(2 F), and sqrt(2 bound) is what no partition exceeds.
+    Its edges are numbers of running sums; ``cells.split(edges)`` has them by channel. The significance, or the inverse
+    of the uncertainty of mu, is sqrt(2 F), and sqrt(2 bound) is what no partition exceeds.
     """
     at = _Search(cells, n_categories)
     theta = np.zeros(cells.constant.size)

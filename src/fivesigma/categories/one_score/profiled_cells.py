@@ -59,14 +59,12 @@ class Cells(ABC):
     def uppers(self, partitions: IntArray) -> IntArray:
         """Upper edge of every category."""
         before = np.concatenate([np.zeros_like(partitions[..., :1]), partitions[..., :-1]], axis=-1)
-        out: IntArray = np.maximum(before, self.start[partitions])
-        return out
+        return np.asarray(np.maximum(before, self.start[partitions]))
 
     def may_follow(self, last: IntArray, edge: IntArray) -> BoolArray:
         """Whether an edge may come after another."""
         same = self.start[last] == self.start[edge]
-        out: BoolArray = same | (self.start[edge] == last + 1 if self.whole else self.start[edge] > last)
-        return out
+        return np.asarray(same | (self.start[edge] == last + 1 if self.whole else self.start[edge] > last))
 
     def split(self, edges: IntArray) -> list[IntArray]:
         """Edges of each channel, counted from its start."""
@@ -95,8 +93,7 @@ class Cells(ABC):
 
     def at(self, theta: Array, partitions: IntArray) -> Array:
         """F of partitions at some pulls."""
-        out: Array = self.values(theta, self.uppers(partitions), partitions).sum(axis=-1) + self.penalty(theta)
-        return out
+        return np.asarray(self.values(theta, self.uppers(partitions), partitions).sum(axis=-1) + self.penalty(theta))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +106,7 @@ class DiscoveryCells(Cells):
     freedom: Freedom = CONSTRAINED
     scaled: Array | None = None  # (2, n_scales, n_systematics, n_edges): shifts that free yields scale
 
-    def between(self, partitions: IntArray) -> Counts:
-        """Counts of the categories of partitions, of shape (..., n_categories)."""
+    def between(self, partitions: IntArray) -> Counts:  # noqa: D102 - as in Cells
         lower, upper = partitions, self.uppers(partitions)
         n, b = (v[lower] - v[upper] + self.offset for v in (self.n, self.b))
         up, down = (
@@ -122,16 +118,14 @@ class DiscoveryCells(Cells):
             scaled = np.moveaxis(scaled[..., lower] - scaled[..., upper], (0, 1, 2), (-4, -3, -2))
         return Counts(n, b, up, down, None, self.freedom, scaled)
 
-    def penalty(self, theta: Array) -> float:
-        """Price of some pulls."""
+    def penalty(self, theta: Array) -> float:  # noqa: D102
         return float(self.freedom.penalty(theta))
 
     def shift(self, theta: Array) -> Array:
         """Running shift of the background at some pulls."""
         return Counts(self.n, self.b, self.up, self.down, None, self.freedom, self.scaled).shifts(theta)[0]
 
-    def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:
-        """G of the categories between edges, at some pulls."""
+    def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:  # noqa: D102
         moved = self.b + self.shift(theta)
         n, m, b = (v[lower] - v[upper] + self.offset for v in (self.n, moved, self.b))
         return deviance(n, m + self.constant @ theta, b).value
@@ -179,8 +173,7 @@ class MeasurementCells(Cells):
         """(s - a.Delta)^2 / (2 n) of the categories between edges."""
         signal = self.s - theta @ self.delta
         rest = signal[lower] - signal[upper] - self.constant @ theta
-        out: Array = rest * rest / (2 * self._counts(upper, lower))
-        return out
+        return np.asarray(rest * rest / (2 * self._counts(upper, lower)))
 
 
 def gamma_variance(scaled: Array, nominal: Array, variance: Array) -> Array:
@@ -192,16 +185,8 @@ def gamma_variance(scaled: Array, nominal: Array, variance: Array) -> Array:
 def join_cells(channels: Sequence[Cells], *, whole: bool = False, shares: Sequence[int] | None = None) -> Cells:
     """Put the cells of several channels, or regions, into one chain, in which `dual.search` shares the categories.
 
-    Parameters
-    ----------
-    channels : sequence of Cells
-        From `make_cells`, all for one goal and with the same systematics in the same order: a pull is one for all
-        channels. A systematic that does not move a channel has zeros there.
-    whole : bool, default=False
-        Whether the categories must cover every channel to its end. Otherwise what is below the lowest edge of a channel
-        is discarded, which may be all of it.
-    shares : sequence of int, optional
-        Categories of each channel; by default the search finds how many each is worth.
+    All are for one goal and have the same systematics in the same order: a pull is one for all channels. A systematic
+    that does not move a channel has zeros there.
     """
     names = {f.name for f in fields(channels[0])} & {"n", "b", "up", "down", "scaled", "s", "delta"}
     running: dict[str, Any] = {

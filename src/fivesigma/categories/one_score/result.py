@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above, panel_below
-from fivesigma._tools.summary import Shown, Summary, digits
+from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.categories.class_ratios import OneRatio
-from fivesigma.categories.floors import Floors
+from fivesigma.categories.floors import Floors, effective_counts
 from fivesigma.categories.one_score.exact import events_above, from_zero
-from fivesigma.categories.workspace import histogram_of, to_pyhf
+from fivesigma.categories.workspace import FilledCategories
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.cut.bootstrap import interval_ends
 from fivesigma.cut.ranking import Ranking, rank_events
@@ -66,7 +66,7 @@ class RankedEvents(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Categories(Shown):
+class Categories(FilledCategories):
     """Intervals of a score and what they keep of a sample.
 
     Attributes
@@ -134,11 +134,6 @@ class Categories(Shown):
         """Signal of each category."""
         return class_sums(self.by_process, signal=True)[0]
 
-    @cached_property
-    def b(self) -> Array:
-        """Background of each category, without b_reg."""
-        return class_sums(self.by_process, signal=False)[0]
-
     @property
     def effective_s(self) -> Array:
         """Effective signal count (sum of w)^2 / sum of w^2 of each category."""
@@ -164,9 +159,6 @@ class Categories(Shown):
     def uncertainty(self) -> float:
         """Expected uncertainty of the signal strength mu at mu = 1, from the Hessian of the Asimov likelihood."""
         return self._derivatives().uncertainty
-
-    def __len__(self) -> int:
-        return self.edges.size - 1
 
     @property
     def figure(self) -> float:
@@ -462,14 +454,6 @@ class Categories(Shown):
     def _profiled(self) -> bool:
         return self.shifts is not None or self.mc_statistics or is_uncertain(self.utility, correlated=self.correlated)
 
-    def to_hist(self) -> Any:
-        """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
-        return histogram_of(self.by_process)
-
-    def to_pyhf(self, **options: Any) -> dict[str, Any]:
-        """Describe the categories as a HistFactory workspace; see `fivesigma.to_pyhf`."""
-        return to_pyhf(self, **options)
-
     def to_latex(self) -> str:
         """Yields and significance of each category as a table of LaTeX, with the rules of booktabs."""
         return self._summary().latex()
@@ -534,11 +518,6 @@ class Categories(Shown):
         return ax
 
 
-def effective_counts(total: Array, squares: Array) -> Array:
-    """Effective counts of sums of weights and of squared weights."""
-    return np.divide(total * total, squares, out=np.zeros_like(total), where=squares > 0)
-
-
 def valid_objective(utility: Utility, s: Array, b: Array) -> Array:
     """F of each category, zero where it is not valid."""
     valid = valid_yields(s, b)
@@ -552,13 +531,7 @@ def is_uncertain(utility: Utility, *, correlated: bool) -> bool:
     return correlated and isinstance(utility, GaussianBackground | RelativeBackground)
 
 
-def fill(
-    source: RankedEvents | ScoredFiles,
-    edges: Array,
-    *,
-    said: tuple[str, ...] = (),
-    **options: Any,
-) -> Categories:
+def fill(source: RankedEvents | ScoredFiles, edges: Array, *, said: tuple[str, ...] = (), **options: Any) -> Categories:
     """Sum up what each category keeps; `said` are further notes, which are also warnings."""
     by_process = source.by_process(edges)
     notes = _notes(edges, *(class_sums(by_process, signal=signal) for signal in (True, False)))

@@ -14,26 +14,9 @@ from numpy.typing import ArrayLike
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.class_ratios import fit_ratio
 from fivesigma.categories.floors import Floors, check_number
+from fivesigma.categories.one_score import exact
 from fivesigma.categories.one_score.dual import Optimum, search
-from fivesigma.categories.one_score.exact import (
-    MAX_EDGES,
-    average_yields,
-    best_edges,
-    best_totals,
-    candidate_cuts,
-    combined_significance,
-    edges_at,
-    from_zero,
-    grid_of,
-    model_yields,
-)
-from fivesigma.categories.one_score.profiled_cells import (
-    MAX_EDGES_PROFILED,
-    Cells,
-    join_cells,
-    make_cells,
-    merge_cells,
-)
+from fivesigma.categories.one_score.profiled_cells import MAX_EDGES_PROFILED, Cells, join_cells, make_cells, merge_cells
 from fivesigma.categories.one_score.result import Categories, CategoriesInterval, RankedEvents, fill, is_uncertain
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.cut.binned import BinnedRanking
@@ -205,16 +188,16 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         floors.check_processes(scored.arrays()[1], scored.process)
         events = RankedEvents.of(scored)
         ranking = events.ranking
-    cuts = candidate_cuts(ranking, MAX_EDGES_PROFILED if uncertain else MAX_EDGES)
-    grid = grid_of(ranking, cuts)
+    cuts = exact.candidate_cuts(ranking, MAX_EDGES_PROFILED if uncertain else exact.MAX_EDGES)
+    grid = exact.grid_of(ranking, cuts)
     if isinstance(events, RankedEvents) and (counted := floors.counted(*events, cuts)) is not None:
         grid = replace(grid, floor=counted[0], b2=counted[1])
     raw = grid
     if rule == "model":
-        grid = average_yields(grid, goal) if uncertain else model_yields(grid, ranking.last[cuts])
+        grid = exact.average_yields(grid, goal) if uncertain else exact.model_yields(grid, ranking.last[cuts])
     sums: Utility = SOverRootSB(utility.b_reg) if goal == "measurement" else utility
     plain = AMS2(utility.b_reg) if uncertain else sums
-    best = best_totals(grid, plain, floors, min(most, cuts.size))
+    best = exact.best_totals(grid, plain, floors, min(most, cuts.size))
     feasible = int(np.count_nonzero(best.max(axis=1) > -np.inf))
     asked = 1 if n_categories == "auto" else most
     if feasible < asked:
@@ -231,14 +214,13 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         rule=rule,
         floors=floors,
         goal=goal,
-        held_out=False,
         correlated=correlated,
         mc_statistics=uncertain if mc_statistics is None else mc_statistics,
     )
     if uncertain:
         shifts = None
         if systematics is not None:
-            shifts = yield_shifts(edges_at(ranking, cuts), scored, systematics=systematics, free=free)
+            shifts = yield_shifts(exact.edges_at(ranking, cuts), scored, systematics=systematics, free=free)
             shifts.check()
         cells = make_cells(grid, shifts, floors, utility, goal)
         real = None if rule == "peak" else make_cells(raw, shifts, floors, utility, goal)
@@ -248,13 +230,13 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             most = _within_error_of_best(trial, feasible, random_state)
         return channel.categories(filled, cells, real, goal, most)
     if n_categories == "auto":
-        trials = [best_edges(grid, sums, floors, best, k) for k in range(1, feasible + 1)]
+        trials = [exact.best_edges(grid, sums, floors, best, k) for k in range(1, feasible + 1)]
         chosen = worthwhile(ranking, cuts, trials, sums, random_state)
     else:
-        chosen = best_edges(grid, sums, floors, best, most)
+        chosen = exact.best_edges(grid, sums, floors, best, most)
     F = float(best[chosen.size - 1].max())
     bound = uncertainty_of(F) if goal == "measurement" else float(utility.from_objective(F))
-    return filled(edges_at(ranking, cuts[chosen - 1]), bound=bound, gap=0.0)
+    return filled(exact.edges_at(ranking, cuts[chosen - 1]), bound=bound, gap=0.0)
 
 
 class _Channel(NamedTuple):
@@ -266,7 +248,7 @@ class _Channel(NamedTuple):
 
     def fill(self, filled: Callable[..., Categories], places: IntArray, **options: Any) -> Categories:
         """Categories with edges at some of the cuts."""
-        edges = edges_at(self.ranking, self.cuts[places - 1])
+        edges = exact.edges_at(self.ranking, self.cuts[places - 1])
         if self.shifts is not None:
             options["shifts"] = merge_cells(self.shifts, self.cuts.size - places[::-1], edges)
         return filled(edges, **options)
@@ -310,13 +292,13 @@ def worthwhile(ranking: Cuts, cuts: IntArray, trials: list[IntArray], utility: U
     """Edges of the first trial after which one more category gains less than the bootstrap uncertainty of its gain."""
     used = np.unique(np.concatenate(trials))
     chosen = cuts[used - 1]
-    s, b = (from_zero(v) for v in ranking.replicas(chosen, AUTO_REPLICAS, random_state))
-    exact_s, exact_b = (from_zero(v[chosen][None]) for v in (ranking.s, ranking.b))
+    s, b = (exact.from_zero(v) for v in ranking.replicas(chosen, AUTO_REPLICAS, random_state))
+    exact_s, exact_b = (exact.from_zero(v[chosen][None]) for v in (ranking.s, ranking.b))
     before: tuple[float, Array] | None = None
     for k, trial in enumerate(trials):
         at = np.append(0, np.searchsorted(used, trial) + 1)
-        z = float(combined_significance(utility, exact_s, exact_b, at)[0])
-        scatter = combined_significance(utility, s, b, at)
+        z = float(exact.combined_significance(utility, exact_s, exact_b, at)[0])
+        scatter = exact.combined_significance(utility, s, b, at)
         if before is not None:
             gains = scatter - before[1]
             gains = gains[np.isfinite(gains)]
@@ -354,38 +336,23 @@ def categorise_channels(
 ) -> dict[str, Categories]:
     """Find the categories of several channels with the best profiled value of all of them together.
 
-    A systematic of one name is one pull in all channels. Every channel has at least one category.
-
-    Parameters
-    ----------
-    channels : mapping of str to (ScoredEvents, systematics)
-        Events with processes, and their systematics as in `categorise`.
-    n_categories : int
-        In all channels together.
-    shares : sequence of int, optional
-        Categories of each channel; by default as many as each is worth.
-    goal, min_effective, min_background
-        As in `categorise`.
-
-    Returns
-    -------
-    dict of str to Categories
-        Quoted channel by channel, with the statistics of the simulation.
+    A systematic of one name is one pull in all channels. Every channel has at least one category, and as many as it is
+    worth unless `shares` says how many. They are quoted channel by channel, with the statistics of the simulation.
     """
     floors = Floors.checked(min_background, MIN_EFFECTIVE_UNCERTAIN if min_effective is None else min_effective)
     events, own = {}, {}
     for name, (scored, systematics) in channels.items():
         events[name] = RankedEvents.of(scored)
         ranking = events[name].ranking
-        cuts = candidate_cuts(ranking, MAX_EDGES_PROFILED // len(channels))
-        shifts = yield_shifts(edges_at(ranking, cuts), scored, systematics=systematics)
+        cuts = exact.candidate_cuts(ranking, MAX_EDGES_PROFILED // len(channels))
+        shifts = yield_shifts(exact.edges_at(ranking, cuts), scored, systematics=systematics)
         shifts.check()
         own[name] = _Channel(ranking, cuts, shifts)
-    raw = {name: grid_of(ranking, cuts) for name, (ranking, cuts, _) in own.items()}
+    raw = {name: exact.grid_of(ranking, cuts) for name, (ranking, cuts, _) in own.items()}
     padded = _align({name: shifts for name, (_, _, shifts) in own.items() if shifts is not None})
     by_events, by_model = (
         [make_cells(change(raw[name]), padded[name], floors, AMS2(), goal) for name in channels]
-        for change in (replace, average_yields)
+        for change in (replace, exact.average_yields)
     )
     cells, real = join_cells(by_model, shares=shares), join_cells(by_events, shares=shares)
     found = search(cells, n_categories)
@@ -397,7 +364,7 @@ def categorise_channels(
         found = search(cells, n_categories)
     chosen, said = judge(found, cells, real)
     options: dict[str, Any] = {"utility": AMS2(), "rule": "model", "floors": floors, "goal": goal, "said": said}
-    options |= {"held_out": False, "correlated": True, "mc_statistics": True}
+    options["mc_statistics"] = True
     return {
         name: own[name].fill(partial(fill, events[name], **options), places)
         for name, places in zip(channels, cells.split(chosen.edges), strict=True)

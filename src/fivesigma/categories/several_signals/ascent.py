@@ -213,21 +213,12 @@ def first(problem: Problem) -> State | None:
     rows = problem.goal.rows(yields)
     if not problem.discard:
         return state_of(problem, rows)
-    trials = [state_of(problem, rows), *_split(problem, _nothing(problem))]
+    n, n_classes = problem.points.density.shape
+    none = np.zeros((0, n_classes))
+    nothing = State(none, np.full(n, -1), none, np.zeros((0, 2)), np.zeros(n_classes - 1), 0.0)
+    trials = [state_of(problem, rows), *_split(problem, nothing)]
     climbed = [climb(problem, state) for state in trials if state is not None and state.value > -np.inf]
     return max(climbed, key=lambda state: state.value, default=None)
-
-
-def _nothing(problem: Problem) -> State:
-    n, n_classes = problem.points.density.shape
-    return State(
-        np.zeros((0, n_classes)),
-        np.full(n, -1),
-        np.zeros((0, n_classes)),
-        np.zeros((0, 2)),
-        np.zeros(n_classes - 1),
-        0.0,
-    )
 
 
 def _split(problem: Problem, state: State, trials: int = _TRIALS) -> list[State | None]:

@@ -101,8 +101,7 @@ class Goal:
         if self.kind == "sum":
             return np.ones_like(F)
         if self.kind == "geometric":
-            g: Array = F.mean() / F
-            return g
+            return np.asarray(F.mean() / F)
         if self.kind == "minimum":  # a steep mean, as the minimum itself has no slope where signals are level
             steep: Array = (F.min() / F) ** 8
             return np.asarray(steep / steep.sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -12,15 +13,16 @@ from scipy.ndimage import distance_transform_edt
 
 from fivesigma._tools.drawing import Label, axes_or_current, draw_label
 from fivesigma._tools.extras import need
-from fivesigma._tools.summary import Shown, Summary, digits
+from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import Array, IntArray
 from fivesigma.categories.class_sample import ClassSample, add_up, check_sample, check_scores
+from fivesigma.categories.floors import effective_counts
 from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.region_rules import Category, Rule
-from fivesigma.categories.workspace import histogram_of, to_pyhf
+from fivesigma.categories.workspace import FilledCategories
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.errors import InputError, did_you_mean
-from fivesigma.yields import Processes, ProcessYields, process_yields
+from fivesigma.yields import Processes, ProcessYields, class_sums, process_yields
 
 _POINTS = 400
 _RANGE = 8.0  # of the logarithms, to both sides, if no events say otherwise
@@ -34,20 +36,18 @@ class Bound(NamedTuple):
     Attributes
     ----------
     value : float
-        Of the goal, with this number of categories.
+        The goal if every signal could have its own best K intervals of its calibrated ratio on these events, under the
+        same floors. No K categories reach more where the calibrated ratios order the events rightly.
     z : mapping of str to float
         The Z of each signal that it is made of.
     any_number : float
         Of the goal with any number of categories: the f-divergences of the calibrated densities, in fine cells. It is
         right if they are; categories that follow the noise of few events can have more on these events.
-    meaning : str
-        What `value` means.
     """
 
     value: float
     z: Mapping[str, float]
     any_number: float
-    meaning: str
 
 
 class Judged(NamedTuple):
@@ -67,21 +67,11 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class ScoreCategories(Shown):
+class ScoreCategories(FilledCategories):
     """Categories of class probabilities, and what they keep of a sample.
 
     Attributes
     ----------
-    s : mapping of str to array of shape (n_categories,)
-        Yields of each signal.
-    b : array of shape (n_categories,)
-        Yields of all background processes; other signals are not in it.
-    effective_b : array of shape (n_categories,)
-        Effective counts of the real background that counts for the floors.
-    z : mapping of str to float
-        Significance of each signal, over all categories.
-    value : float
-        The goal.
     by_process : mapping of str to ProcessYields
     bound : Bound
         Of the events that the categories were found on.
@@ -91,8 +81,6 @@ class ScoreCategories(Shown):
         The records of all smaller numbers of categories; empty for other events.
     held_out : bool
         False if the categories were found on these very events, so that the goal is too high.
-    notes : tuple of str
-        A sentence for each category whose yields should not be believed.
 
     Examples
     --------
@@ -107,22 +95,55 @@ class ScoreCategories(Shown):
     (['A', 'H'], 2)
     """
 
-    s: Mapping[str, Array]
-    b: Array
-    effective_b: Array
-    z: Mapping[str, float]
-    value: float
     by_process: Mapping[str, ProcessYields]
     bound: Bound
     judged: Judged
     path: tuple[ScoreCategories, ...]
     held_out: bool
-    notes: tuple[str, ...]
     region_rule: Rule
     settings: Settings
 
-    def __len__(self) -> int:
-        return self.b.size
+    @property
+    def s(self) -> dict[str, Array]:
+        """Yields of each signal in each category."""
+        return {name: self.by_process[name].sum_of_weights for name in self.signals}
+
+    @property
+    def effective_b(self) -> Array:
+        """Effective counts of the real background that counts for the floors."""
+        floor = self.settings.roles.floor
+        counted = {name: rows for name, rows in self.by_process.items() if floor is None or name in floor}
+        return effective_counts(*class_sums(counted, signal=False))
+
+    @cached_property
+    def _yields(self) -> Array:
+        """Yields of each category: of the signals, and of all background."""
+        return np.array([*self.s.values(), self.b]).T
+
+    @property
+    def z(self) -> dict[str, float]:
+        """Significance of each signal, over all categories."""
+        F = _objective(self.settings.goal, self._yields)
+        return dict(zip(self.signals, np.sqrt(2 * F).tolist(), strict=True))
+
+    @property
+    def value(self) -> float:
+        """The goal."""
+        return float(self.settings.goal.value(_objective(self.settings.goal, self._yields)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for each category whose yields should not be believed."""
+        out = []
+        for k, (row, count) in enumerate(zip(self._yields, self.effective_b, strict=True)):
+            negative = [name for name, s in zip(self.signals, row[:-1], strict=True) if s < 0]
+            if negative:
+                name = negative[0]
+                out.append(f"category {k} has a negative yield of {name!r}: it is excluded from its significance")
+            if count < MIN_EFFECTIVE * (1 - 1e-9):
+                what = f"{count:.3g} effective background events"
+                out.append(f"category {k} has {what}: too few to believe its significance")
+        return tuple(out)
 
     @property
     def way(self) -> str:
@@ -198,7 +219,7 @@ class ScoreCategories(Shown):
         """
         sample = check_sample(scores, process, sample_weight, self.settings.roles)
         if yields is not None:
-            sample = sample.scaled(_factors(sample, yields))
+            sample = sample.scaled_to(_full_yields(sample, yields))
         category = self.region_rule.assign(sample.scores)
         return fill_regions(
             sample, category, self.region_rule, self.settings, held_out=True, bound=self.bound, judged=self.judged
@@ -268,14 +289,6 @@ class ScoreCategories(Shown):
         draw_label(ax, **label)
         return ax
 
-    def to_hist(self) -> Any:
-        """Yields and their variances as one `hist.Hist` (UHI) with the axes process and category."""
-        return histogram_of(self.by_process)
-
-    def to_pyhf(self, **options: Any) -> dict[str, Any]:
-        """Describe the categories as a HistFactory workspace with one strength per signal; see `fivesigma.to_pyhf`."""
-        return to_pyhf(self, **options)
-
 
 def _middle(inside: Any) -> tuple[int, int]:
     """A point well inside a region: the one that is farthest from its border and from that of the figure."""
@@ -284,25 +297,24 @@ def _middle(inside: Any) -> tuple[int, int]:
     return row, column
 
 
-def _factors(sample: ClassSample, yields: Mapping[str, float]) -> Array:
-    """Factor of each process from its yield to the full one."""
-    factor = np.ones(len(sample.names))
+def _full_yields(sample: ClassSample, yields: Mapping[str, float]) -> Array:
+    """Yield of each process, full where it is given."""
     have = sample.process_yields
+    out = have.copy()
     for name, full in yields.items():
         if name not in sample.names:
             raise InputError(f"yields has {name!r}, of which there are no events{did_you_mean(name, sample.names)}")
         at = sample.names.index(name)
         if not (full > 0 and have[at] > 0):
             raise InputError(f"yields of {name!r}: cannot scale {have[at]:g} to {full:g}; both must be > 0")
-        factor[at] = full / have[at]
-    return factor
+        out[at] = full
+    return out
 
 
 def _objective(goal: Goal, yields: Array) -> Array:
     """Sum of F of each signal over the categories, zero where a category is excluded."""
     F = goal.objectives(yields)
-    total: Array = np.where(np.isfinite(F), F, 0.0).sum(axis=0)
-    return total
+    return np.asarray(np.where(np.isfinite(F), F, 0.0).sum(axis=0))
 
 
 def goal_of(sample: ClassSample, category: Category, n_categories: int, goal: Goal) -> float:
@@ -324,40 +336,6 @@ def fill_regions(
     judged: Judged,
 ) -> ScoreCategories:
     """Sum up what each category keeps."""
-    n, n_signals = len(rule), sample.n_signals
-    is_signal = np.arange(len(sample.names)) < n_signals
-    rows = process_yields(
-        category.astype(np.intp), n, sample.weight, Processes(sample.names, is_signal, sample.process)
-    )
-    first = np.array([row.sum_of_weights for row in rows.values()])
-    second = np.array([row.sum_of_squares for row in rows.values()])
-    yields = np.concatenate([first[:n_signals], first[n_signals:].sum(axis=0, keepdims=True)]).T
-    F = _objective(settings.goal, yields)
-    floor, floor2 = first[sample.floor].sum(axis=0), second[sample.floor].sum(axis=0)
-    effective = np.divide(floor * floor, floor2, out=np.zeros(n), where=floor2 > 0)
-    return ScoreCategories(
-        {name: first[m] for m, name in enumerate(sample.names[:n_signals])},
-        yields[:, -1],
-        effective,
-        dict(zip(sample.names, np.sqrt(2 * F).tolist(), strict=False)),
-        float(settings.goal.value(F)),
-        rows,
-        bound,
-        judged,
-        (),
-        held_out,
-        _notes(yields, effective, sample.names),
-        rule,
-        settings,
-    )
-
-
-def _notes(yields: Array, effective: Array, names: tuple[str, ...]) -> tuple[str, ...]:
-    out = []
-    for k, (row, count) in enumerate(zip(yields, effective, strict=True)):
-        negative = [name for name, s in zip(names, row[:-1], strict=False) if s < 0]
-        if negative:
-            out.append(f"category {k} has a negative yield of {negative[0]!r}: it is excluded from its significance")
-        if count < MIN_EFFECTIVE * (1 - 1e-9):
-            out.append(f"category {k} has {count:.3g} effective background events: too few to believe its significance")
-    return tuple(out)
+    processes = Processes(sample.names, np.arange(len(sample.names)) < sample.n_signals, sample.process)
+    rows = process_yields(category.astype(np.intp), len(rule), sample.weight, processes)
+    return ScoreCategories(rows, bound, judged, (), held_out, rule, settings)

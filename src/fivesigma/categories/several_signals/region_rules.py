@@ -7,7 +7,7 @@ on all that is background.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -56,17 +56,15 @@ class LinearRule:
 
     def assign(self, scores: Array) -> Category:
         """Category of each event, -1 if it is discarded."""
-        return self._by_chunks(scores, lambda part: densities(self.ratios.of(part)))
+        parts = [self._assign(densities(self.ratios.of(scores[part]))) for part in _chunks(len(scores))]
+        return np.concatenate(parts)
 
     def assign_seen(self, events: SeenEvents) -> Category:
         """The same, of events whose densities are known."""
-        return self._by_chunks(events.density, lambda part: part)
+        return np.concatenate([self._assign(events.density[part]) for part in _chunks(len(events.density))])
 
-    def _by_chunks(self, values: Array, density_of: Callable[[Array], Array]) -> Category:
-        out = np.empty(len(values), dtype=np.int16)
-        for part in _chunks(out.size):
-            out[part] = assign(density_of(values[part]), self.rows, discard=self.discard)
-        return out
+    def _assign(self, density: Array) -> Category:
+        return assign(density, self.rows, discard=self.discard).astype(np.int16)
 
 
 def most_probable(scores: Array, prior: Array) -> tuple[IntArray, Array]:
@@ -131,11 +129,6 @@ class Intervals(NamedTuple):
     # (k, n_signals + 3): yields by class, then sums of weights and of squared weights that count for the floors
     content: Array
     objective: float  # sum of F of that signal
-
-    @classmethod
-    def none(cls, n_signals: int) -> Intervals:
-        """No intervals at all."""
-        return cls(np.empty(0), np.empty((0, n_signals + 3)), 0.0)
 
 
 def best_intervals(
@@ -205,11 +198,12 @@ def simple_way(sample: ClassSample, events: SeenEvents, settings: Settings) -> l
     roles, prior, goal, discard = settings.roles, settings.argmax_prior, settings.goal, settings.discard
     sample = replace(sample, scores=np.empty((sample.size, 0)))  # intervals need the probability alone
     menus: list[list[Intervals]] = []
+    none = Intervals(np.empty(0), np.empty((0, sample.n_signals + 3)), 0.0)
     for signal, column in enumerate(roles.signal_columns):
         members = np.flatnonzero(events.column == column)
         value = events.probability[members]
         found = best_intervals(value, sample.part(members), signal, settings, discard=True) if members.size else []
-        menus.append([Intervals.none(sample.n_signals), *found])
+        menus.append([none, *found])
     counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
     total = np.append(sample.class_yields, [counts.sum(), np.square(counts).sum()])
     out: list[tuple[ArgmaxRule, Array] | None] = []

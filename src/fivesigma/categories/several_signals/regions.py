@@ -25,18 +25,7 @@ from fivesigma.categories.class_sample import (
     sum_cells,
 )
 from fivesigma.categories.floors import Floors, check_number
-from fivesigma.categories.several_signals.ascent import (
-    Problem,
-    State,
-    climb,
-    first,
-    one_more,
-    polish,
-    rearrange,
-    repair_floors,
-    splits,
-    state_of,
-)
+from fivesigma.categories.several_signals import ascent
 from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories, fill_regions, goal_of
 from fivesigma.categories.several_signals.region_rules import (
@@ -56,11 +45,6 @@ _JUDGES = 1 << 16  # events of a class that judge; more would not make the choic
 _MANY = 200_000  # events beyond which one half judges the other, and not both each other
 _CELLS_PER_CATEGORY = 100
 _LEAST_CELLS = 1024
-
-BOUND = (
-    "the goal if every signal could have its own best K intervals of its calibrated ratio on these events, under the "
-    "same floors; no K categories reach more where the calibrated ratios order the events rightly"
-)
 
 
 def categorise_scores(
@@ -179,7 +163,7 @@ def categorise_scores(
     for k, (rule, verdict, F) in enumerate(zip(chosen, judged, largest_F, strict=True)):
         if rule is not None:
             z = dict(zip(roles.signals, np.sqrt(2 * F).tolist(), strict=True))
-            bound = Bound(float(settings.goal.value(F)), z, any_number, BOUND)
+            bound = Bound(float(settings.goal.value(F)), z, any_number)
             known = found.categories[k] if rule is found.search[k] else None
             category = rule.assign_seen(found.events) if known is None else known
             path.append(fill_regions(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict))
@@ -203,7 +187,8 @@ def _judge(sample: ClassSample, settings: Settings) -> list[Judged]:
             return [Judged(None, None, how)] * settings.n_categories
         # Fewer events stand for the same yields, so that the same regions have fewer effective events.
         share = here.floor_count / max(sample.floor_count, 1e-300)
-        found = fit(here, replace(settings, floors=settings.floors.scaled(share)))
+        floors = replace(settings.floors, min_effective=settings.floors.min_effective * share)
+        found = fit(here, replace(settings, floors=floors))
         events = SeenEvents.of(there.scores, found.calibration.of(there.scores), settings.argmax_prior)
         goals = (
             np.nan if rule is None else goal_of(there, rule.assign_seen(events), len(rule), settings.goal)
@@ -256,17 +241,17 @@ def fit(sample: ClassSample, settings: Settings) -> Fit:
         rows: list[Array | None] = [envelope(np.exp(part.edges)) for part in found]
     else:
         starts = [None if way is None else way[1] for way in simple]
-        states = _grow(Problem(cells, goal, floors, discard), starts)
+        states = _grow(ascent.Problem(cells, goal, floors, discard), starts)
         rows = [None if state is None else state.rows[_order(state.yields, goal)] for state in states]
     search: list[LinearRule | None] = []
     categories: list[Category | None] = []
     counting = np.flatnonzero(sample.floor[sample.process])
-    problem = Problem(floor_points(events.density, sample, counting), goal, floors, discard)
+    problem = ascent.Problem(floor_points(events.density, sample, counting), goal, floors, discard)
     for found_rows in [*rows, *[None] * most][:most]:
         rule = None if found_rows is None else LinearRule(calibration, found_rows, discard)
         kept, category = (None, None) if rule is None else _with_floors(rule, events, counting, problem)
         if kept is None and search and search[-1] is not None and sample.n_signals > 1:
-            trials = _split_once(search[-1], Problem(cells, goal, floors, discard))
+            trials = _split_once(search[-1], ascent.Problem(cells, goal, floors, discard))
             tried = (_with_floors(trial, events, counting, problem) for trial in trials)
             kept, category = next((pair for pair in tried if pair[0] is not None), (None, None))
         search.append(kept)
@@ -274,31 +259,31 @@ def fit(sample: ClassSample, settings: Settings) -> Fit:
     return Fit(search, [None if way is None else way[0] for way in simple], categories, calibration, cells, events)
 
 
-def _grow(problem: Problem, starts: list[Array | None]) -> list[State | None]:
+def _grow(problem: ascent.Problem, starts: list[Array | None]) -> list[ascent.State | None]:
     """Grow by splits, from the simple way where that is the better start."""
-    out: list[State | None] = []
-    state: State | None = None
+    out: list[ascent.State | None] = []
+    state: ascent.State | None = None
     for number, yields in enumerate(starts):
-        trials = [first(problem) if number == 0 else None if state is None else one_more(problem, state)]
+        trials = [ascent.first(problem) if number == 0 else None if state is None else ascent.one_more(problem, state)]
         if yields is not None:
-            trials.append(state_of(problem, problem.goal.rows(yields)))
-        climbed = [climb(problem, s) for s in trials if s is not None and s.value > -np.inf]
+            trials.append(ascent.state_of(problem, problem.goal.rows(yields)))
+        climbed = [ascent.climb(problem, s) for s in trials if s is not None and s.value > -np.inf]
         state = max(climbed, key=lambda s: s.value, default=None)
         if state is not None:
-            state = polish(problem, rearrange(problem, state))
+            state = ascent.polish(problem, ascent.rearrange(problem, state))
         out.append(state)
     return out
 
 
-def _split_once(rule: LinearRule, problem: Problem) -> list[LinearRule]:
+def _split_once(rule: LinearRule, problem: ascent.Problem) -> list[LinearRule]:
     """Rules with one category of `rule` in two parts, from the best on, for where the growth has none with the floors.
 
     Each part has twice the floors in cells, so that it probably has them in events.
     """
-    state = state_of(problem._replace(floors=Floors()), rule.rows, repair=False)
+    state = ascent.state_of(problem._replace(floors=Floors()), rule.rows, repair=False)
     if state is None:
         return []
-    found = splits(problem._replace(floors=problem.floors.times(2.0)), state)
+    found = ascent.splits(problem._replace(floors=problem.floors.times(2.0)), state)
     return [replace(rule, rows=rows[_order(yields, problem.goal)]) for yields, rows in found]
 
 
@@ -319,24 +304,19 @@ def envelope(edges: Array) -> Array:
 
 
 def _with_floors(
-    rule: LinearRule, events: SeenEvents, counting: IntArray, problem: Problem
+    rule: LinearRule, events: SeenEvents, counting: IntArray, problem: ascent.Problem
 ) -> tuple[LinearRule, Category] | tuple[None, None]:
     """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
-    category = rule.assign_seen(events)
-    if _reach_floors(category, counting, problem, len(rule)):
-        return rule, category
-    rows = repair_floors(problem, rule.rows)
-    if rows is None:
-        return None, None
-    repaired = LinearRule(rule.ratios, rows, rule.discard)
-    category = repaired.assign_seen(events)
-    return (repaired, category) if _reach_floors(category, counting, problem, len(rule)) else (None, None)
-
-
-def _reach_floors(category: Category, counting: IntArray, problem: Problem, n: int) -> bool:
-    """Whether every category reaches the floors."""
-    number = category[counting].astype(np.intp) + 1
-    return bool(problem.floors.hold(*(add_up(number, w, n + 1)[1:] for w in problem.points.floor.T)).all())
+    for repaired in (False, True):
+        category = rule.assign_seen(events)
+        number = category[counting].astype(np.intp) + 1
+        if problem.floors.hold(*(add_up(number, w, len(rule) + 1)[1:] for w in problem.points.floor.T)).all():
+            return rule, category
+        rows = None if repaired else ascent.repair_floors(problem, rule.rows)
+        if rows is None:
+            break
+        rule = replace(rule, rows=rows)
+    return None, None
 
 
 def bounds(density: Array, sample: ClassSample, settings: Settings) -> Array:
