@@ -126,7 +126,7 @@ def test_answers_that_pass_and_answers_that_stay(body: bytes, tmp_path: Path) ->
         assert get(url, tmp_path / "x.csv.gz").read_bytes() == body
     assert len(how.asked) == 3
     how = Behaviour(body, statuses=[404, 404, 404])
-    with serving(how) as url, pytest.raises(InputError, match="404 Client Error: Not Found .*; without") as caught:
+    with serving(how) as url, pytest.raises(InputError, match=r"404 Client Error: Not Found .*; without") as caught:
         get(url, tmp_path)
     assert BY_HAND in str(caught.value)
     how = Behaviour(body, statuses=[500] * 9)

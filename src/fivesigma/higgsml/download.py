@@ -122,9 +122,10 @@ def _download(url: str, path: Path, attempts: int, *, progress: bool) -> None:
         )
         manager = pooch.create(path.parent, "", registry=registry, urls=urls, retry_if_failed=attempts - 1)
         manager.fetch(path.name, downloader=get)
-        return
     except (exceptions.RequestException, ValueError) as err:
         why = shortened(" ".join(str(err).split()), 300)
+    else:
+        return
     raise InputError(
         f"{url} could not be downloaded: {why}; without a network here, download {FILE} by hand from {RECORD} (DOI "
         f"{DOI}) and name that file to the commands"
