@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fivesigma._tools.summary import Summary, digits
+from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.columns import Columns, join_parts, some
 from fivesigma.datasets.folds import fold_numbers, hash_rows, stratified_part
@@ -18,7 +18,7 @@ from fivesigma.yields import effective_count
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True, kw_only=True)
-class Events:
+class Events(Shown):
     """Events with their labels and expected yields.
 
     Make them with `load_events`, `from_frame`, `from_arrays` or `make_htautau`, which check what they are
@@ -273,12 +273,6 @@ class Events:
             [f"note: {note}" for note in self.notes],
             more=("features", ", ".join(self.feature_names)),
         )
-
-    def __repr__(self) -> str:
-        return self._summary().text()
-
-    def _repr_html_(self) -> str:
-        return self._summary().html()
 
     def _yields(self) -> Iterator[tuple[str, Array]]:
         """Each line of the table: signal, its processes, background, its processes."""
