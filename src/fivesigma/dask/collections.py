@@ -123,8 +123,8 @@ def scan(
         delayed = need("dask").delayed
         n = len(blocks["score"])
         raw = opened.compute([delayed(_column)(block) for block in blocks["y"]])
-        found = gather(opened, opened.map(_labels, raw, pure=False), timeout)
-        labels = sorted({label for own in found for label in own}, key=str)
+        found = gather(opened, opened.map(np.unique, raw, pure=False), timeout)
+        labels = sorted({label for own in found for label in own.tolist()}, key=str)
         signal = split_labels(np.array(labels), pos_label)[1][1]
         weights = blocks["sample_weight"]
         tasks = [delayed(_partition)(k, blocks["score"][k], raw[k], weights[k], signal) for k in range(n)]
@@ -134,10 +134,6 @@ def scan(
 
 def _column(values: Any) -> AnyArray:
     return np.asarray(values).reshape(-1)
-
-
-def _labels(y: AnyArray) -> list[Any]:
-    return list(np.unique(y).tolist())
 
 
 def _partition(number: int, score: Any, y: AnyArray, weight: Any, signal: Any) -> Part:

@@ -83,9 +83,9 @@ def wait_for(client: Any, futures: Sequence[Any], timeout: float, members: Seque
         time.sleep(_POLL)
 
 
-def gather(client: Any, futures: Sequence[Any], timeout: float, members: Sequence[Member] = ()) -> list[Any]:
+def gather(client: Any, futures: Sequence[Any], timeout: float) -> list[Any]:
     """Results of tasks, or one sentence about what went wrong."""
-    wait_for(client, futures, timeout, members)
+    wait_for(client, futures, timeout)
     try:
         return list(ask(timeout, client.gather, futures))
     except InputError:
