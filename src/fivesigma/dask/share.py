@@ -54,14 +54,8 @@ class EventParts:
     def described(self) -> Iterator[Chunk]:
         """Everything but the features."""
         for part in self._parts:
-            n = len(part.X)
-            for name, values in (("y", part.y), ("sample_weight", part.weight)):
-                if values.shape != (n,):
-                    raise InputError(
-                        f"partition {part.number} has {n} events and {name} of shape {values.shape}; split all alike"
-                    )
             self.add_labels(np.unique(part.y).tolist())
-            weight = check_weights(part.weight, n) if n else np.empty(0)
+            weight = check_weights(part.weight, len(part.X)) if len(part.X) else np.empty(0)
             yield _chunk(part.number, part.y, weight)
 
     def tables(self) -> Iterator[AnyArray]:
@@ -85,8 +79,13 @@ def as_partition(number: int, X: Any, y: Any, weight: Any) -> Partition:
         raise InputError(f"partition {number} of X has shape {table.shape}; it must have events and features")
     if table.dtype.kind not in "biuf":
         raise InputError(f"partition {number} of X holds {table.dtype}; features must be numbers")
-    given = np.ones(len(table)) if weight is None else np.asarray(weight, dtype=np.float64)
-    return Partition(number, np.ascontiguousarray(table, dtype=np.float32), np.asarray(y), given)
+    labels, given = np.asarray(y), np.ones(len(table)) if weight is None else np.asarray(weight, dtype=np.float64)
+    for name, values in (("y", labels), ("sample_weight", given)):
+        if values.shape != (len(table),):
+            raise InputError(
+                f"partition {number} has {len(table)} events and {name} of shape {values.shape}; split all alike"
+            )
+    return Partition(number, np.ascontiguousarray(table, dtype=np.float32), labels, given)
 
 
 class LocalTable:

@@ -233,11 +233,7 @@ class Events(Shown):
         >>> len(Events.concatenate([first, second])), len(first + second)
         (1500, 1500)
         """
-        given = list(parts)
-        for number, part in enumerate(given, start=1):
-            if not isinstance(part, Events):
-                raise InputError(f"part {number} must be Events, got {type(part).__name__}")
-        return _join(given)
+        return _join(list(parts))
 
     def __add__(self, other: object) -> Events:
         return _join([self, other]) if isinstance(other, Events) else NotImplemented
@@ -291,7 +287,7 @@ class Events(Shown):
 def _join(parts: list[Events]) -> Events:
     if not parts:
         raise InputError("there are no events to join")
-    first, notes = parts[0], []
+    first, notes = parts[0], list[str]()
     for number, part in enumerate(parts, start=1):
         _refuse_unlike(first, part, number)
     values: dict[str, Any] = {"X": np.concatenate([part.table(first.feature_names) for part in parts])}
@@ -332,6 +328,8 @@ def _stack(name: str, columns: list[AnyArray]) -> AnyArray:
 
 def _refuse_unlike(first: Events, part: Events, number: int) -> None:
     """Say why a part cannot be joined to the first."""
+    if not isinstance(part, Events):
+        raise InputError(f"part {number} must be Events, got {type(part).__name__}")
     if type(part) is not type(first):
         raise InputError(f"part {number} must be {type(first).__name__} like the first, got {type(part).__name__}")
     unlike = set(first.feature_names) ^ set(part.feature_names)
