@@ -197,26 +197,21 @@ class GrownCascadeClassifier(Ordinary):
             self.columns_ = columns
 
     def _run(self, client: Any, job: Job, shares: list[tuple[Member, Any]], checkpoint: Checkpoint | None) -> Any:
-        heard = kept = done = job.n_done
-
-        def keep(state: dict[str, Any], files: dict[str, bytes]) -> None:
-            nonlocal kept
-            if checkpoint is not None:
-                checkpoint.write(state, files)
-                kept = len(state["rounds"]["index"])
-
+        heard = job.n_done
         try:
-            with reporting(self, self.n_trees, "trees", done=done) as report:
+            with reporting(self, self.n_trees, "trees", done=heard) as report:
 
                 def hear(r: Any) -> bool:
                     nonlocal heard
                     heard += 1
                     return report(r)
 
-                return run_group(client, job, shares, timeout=self.timeout, heard=hear, kept=keep)
+                kept = checkpoint.write if checkpoint else lambda *_: None
+                return run_group(client, job, shares, timeout=self.timeout, heard=hear, kept=kept)
         except KeyboardInterrupt:
             if checkpoint:
-                checkpoint.say_interrupted(heard, kept, "tree")
+                saved = checkpoint.read()
+                checkpoint.say_interrupted(heard, len(saved[0]["rounds"]["index"]) if saved else 0, "tree")
             raise
 
     def predict_proba(self, X: Any) -> Any:
