@@ -19,7 +19,7 @@ import numpy as np
 
 from fivesigma._types import Array
 from fivesigma.estimators.profiled import ProfiledClassifier
-from fivesigma.fair_universe import Templates, load, score_intervals
+from fivesigma.fair_universe import load
 from fivesigma.fair_universe.comparison import (
     ARMS,
     Arm,
@@ -29,6 +29,7 @@ from fivesigma.fair_universe.comparison import (
     split_events,
     vary,
 )
+from fivesigma.fair_universe.strength import Templates, score_intervals
 from fivesigma.likelihood.profile import interpolate
 from fivesigma.likelihood.shifts import yield_shifts
 
