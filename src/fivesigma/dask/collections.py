@@ -30,7 +30,7 @@ def _blocks(value: Any, name: str) -> list[Any]:
     """Partitions of a DataFrame, Series or Array, delayed."""
     if not is_collection(value) or not (hasattr(value, "npartitions")):
         raise InputError(f"{name} must be a Dask DataFrame, Series or Array, got {type(value).__name__}")
-    if hasattr(value, "chunks") and getattr(value, "ndim", 1) == 2 and len(value.chunks[1]) > 1:
+    if hasattr(value, "chunks") and value.ndim == 2 and len(value.chunks[1]) > 1:
         value = value.rechunk({1: -1})  # all features of an event in one place
     return list(value.to_delayed().ravel() if hasattr(value, "chunks") else value.to_delayed())
 
@@ -73,18 +73,14 @@ def place(
 def probabilities(model: Any, X: Any) -> Any:
     """P(background) and P(signal) of a collection, as a Dask Array, partition by partition."""
     if hasattr(X, "chunks"):
-        if len(X.chunks[1]) > 1:
-            X = X.rechunk({1: -1})
+        X = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
         return X.map_blocks(_score, model, dtype=np.float64, chunks=(X.chunks[0], (2,)))
-    meta = np.empty((0, 2))
-    found = X.map_partitions(_score, model, meta=meta)
+    found = X.map_partitions(_score, model, meta=np.empty((0, 2)))
     return found if hasattr(found, "chunks") else found.to_dask_array()
 
 
 def _score(block: Any, model: Any) -> AnyArray:
-    if len(block) == 0:
-        return np.empty((0, 2))
-    return np.asarray(model.predict_proba(block))
+    return np.asarray(model.predict_proba(block)) if len(block) else np.empty((0, 2))
 
 
 def scan(

@@ -156,9 +156,8 @@ def watch(client: Any, members: Sequence[Member], futures: Sequence[Any], timeou
         pending = [at for at in unfinished if futures[at].status == "pending"]
         if now - looked > _LOOK or not pending:
             looked, seen = now, seen_workers(client, timeout)
-            for member in (members[at] for at in unfinished):
-                if member.address not in seen:
-                    raise ClusterError(f"{member} was lost: {_why_gone(client, member, last)}")
+            if gone := [members[at] for at in unfinished if members[at].address not in seen]:
+                raise ClusterError(f"{gone[0]} was lost: {_why_gone(client, gone[0], last)}")
             for member in (members[at] for at in pending):
                 if seen[member.address].is_frozen(timeout):
                     raise ClusterError(f"{member} {seen[member.address].frozen}")

@@ -39,7 +39,7 @@ Members = list[tuple[str, Any]]
 
 TREES = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
 NET: dict[str, Any] = {"epochs": 15, "dropout": 0.1}
-_TEN = "five plain and five grown XGBoost models"
+_TEN = "five plain and five grown XGBoost models of 500 trees"
 _BESIDE = "with plain XGBoost, a random forest and a neural net"
 QUICK = 0.05  # share of trees and epochs of a quick run
 
@@ -59,13 +59,7 @@ class Recipe:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return the recipe of this name: plain, paper-ten, paper-full or best.
-
-    Examples
-    --------
-    >>> find_recipe("paper-ten").summary
-    'five plain and five grown XGBoost models of 500 trees'
-    """
+    """Return the recipe of this name."""
     known = {recipe.name: recipe for recipe in RECIPES}
     if name not in known:
         raise InputError(f"there is no recipe {name!r}; choose among {', '.join(known)}{did_you_mean(name, known)}")
@@ -115,7 +109,7 @@ def _scaled(n: int, effort: float) -> int:
 
 RECIPES = (
     Recipe("plain", "one plain XGBoost model of 500 trees", 0.25, "even", lambda _, e: _boosted(e, plain=1)),
-    Recipe("paper-ten", f"{_TEN} of 500 trees", 0.25, "even", lambda _, e: _boosted(e, plain=5, grown=5)),
+    Recipe("paper-ten", _TEN, 0.25, "even", lambda _, e: _boosted(e, plain=5, grown=5)),
     Recipe("paper-full", f"retrained and grown cascades {_BESIDE}", 0.25, "even", _paper_full),
     Recipe("best", "a net and decomposed trees, bagged over five folds, weights fitted", 5, "fit", _best),
 )
