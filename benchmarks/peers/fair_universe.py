@@ -1,9 +1,8 @@
 """Width and coverage of intervals under the nuisances of the FAIR-Universe challenge, on the toy.
 
 ``python -m benchmarks.peers.fair_universe run FOLDER`` does what ``fivesigma fair-universe toy:1500000 --luminosity
-0.1`` does: 10 x 100 experiments. What is trained, and each set that is done, stays in FOLDER: it can be killed, and the
-same call resumes. ``eliminate FOLDER`` then fits counts that are drawn in four ways, to see what costs coverage. Both
-write to benchmarks/peers/fair_universe.json.
+0.1`` does: 10 x 100 experiments. What is trained stays in FOLDER. ``eliminate FOLDER`` then fits counts that are drawn
+in four ways, to see what costs coverage. Both write to benchmarks/peers/fair_universe.json.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 
 from fivesigma._types import Array
 from fivesigma.estimators.profiled import ProfiledClassifier
-from fivesigma.fair_universe import Templates, load, score_intervals
+from fivesigma.fair_universe import load
 from fivesigma.fair_universe.comparison import (
     ARMS,
     Arm,
@@ -30,12 +29,12 @@ from fivesigma.fair_universe.comparison import (
     split_events,
     vary,
 )
+from fivesigma.fair_universe.strength import Templates, score_intervals
 from fivesigma.likelihood.profile import interpolate
 from fivesigma.likelihood.shifts import yield_shifts
 
 RESULTS = Path(__file__).with_suffix(".json")
 N_EVENTS, LUMINOSITY, SEED = 1_500_000, 0.1, 0
-SETTINGS = {"sets": 10, "experiments": 100, "seed": SEED, "n_events": N_EVENTS}
 FEW = 0.1  # share of the events that fill templates, in the last row of `eliminate`
 
 
@@ -62,10 +61,10 @@ def trained(folder: Path) -> tuple[dict[str, Arm], Any, Any, float]:
 
 
 def run(folder: Path) -> None:
-    """Fit the sets that are missing."""
+    """Fit all sets."""
     arms, _, test, seconds = trained(folder)
     started = time.process_time()
-    found = fit_experiments(arms, test, SETTINGS, folder / "intervals.json", verbose=1)
+    found = fit_experiments(arms, test, sets=10, experiments=100, seed=SEED, verbose=1)
     widths = {
         name: [float(np.mean(np.subtract(one[name]["high"], one[name]["low"]))) for one in found] for name in ARMS
     }

@@ -55,23 +55,23 @@ def run_demo(
     shared: dict[str, Any] = {"n_trees": n_trees, "b_reg": B_REG, "random_state": random_state, "n_jobs": n_jobs}
     models: list[GrownCascadeClassifier] = []
     kept: list[BoolArray] = []
-    seconds: list[float] = []
+    lines: list[tuple[str, ...]] = []  # what the table says of each after its significance
     for words, cascade in (("the plain model", False), ("the cascade", True)):
         step(f"training {words}: {n_trees} {library} trees on {len(train):,} events")
         begun = time.perf_counter()
         models.append(GrownCascadeClassifier(library, cascade=cascade, verbose=int(sys.stderr.isatty()), **shared))
         models[-1].fit(train)
-        seconds.append(time.perf_counter() - begun)
+        took = time.perf_counter() - begun
         kept.append(models[-1].predict_proba(test)[:, 1] >= models[-1].cut_)
+        s, b = signal_and_background(test.weight, test.is_signal, kept[-1])
+        lines.append((f"{models[-1].cut_:.4f}", f"{kept[-1].mean():.1%}", f"{s:.1f}", f"{b:.0f}", f"{took:.1f} s"))
     step(f"comparing both on {len(test):,} test events")
     result = paired_difference(kept[0], kept[1], test.is_signal, test.weight, AMS2(b_reg=B_REG))
-    rows: list[tuple[str, ...]] = []
-    values = (("plain", result.first, result.first_interval), ("cascade", result.second, result.second_interval))
-    for (name, z, interval), model, selected, took in zip(values, models, kept, seconds, strict=True):
-        s, b = signal_and_background(test.weight, test.is_signal, selected)
-        yields = (f"{model.cut_:.4f}", f"{selected.mean():.1%}", f"{s:.1f}", f"{b:.0f}", f"{took:.1f} s")
-        rows.append((name, f"{z:.3f} {_interval(interval)}", *yields))
-    rows.append(("difference", f"{result.difference:+.3f} {_interval(result.difference_interval, '+')}", *[""] * 5))
+    rows = [
+        ("plain", f"{result.first:.3f} {_interval(result.first_interval)}", *lines[0]),
+        ("cascade", f"{result.second:.3f} {_interval(result.second_interval)}", *lines[1]),
+        ("difference", f"{result.difference:+.3f} {_interval(result.difference_interval, '+')}", *[""] * 5),
+    ]
     title = f"\n{n_trees} {library} trees each, AMS2 with b_reg = {B_REG:g}, test events only"
     head = ("model", "significance [68 %]", "cut", "kept", "s", "b", "time")
     print(Summary(title, head, rows, ["", compare_models(result)]).text())

@@ -267,12 +267,13 @@ class TestTheCheckCanFail:
         self.refused(GrownCascadeClassifier("lightgbm", n_trees=20, **ONE), tmp_path)
 
     def test_missing_values_that_go_the_other_way(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        before = Forest.split
+        before = Forest.grow
 
-        def mirrored(self: Forest, *arguments: Any, nan: bool) -> None:
-            before(self, *arguments, nan=not nan)
+        def mirrored(self: Forest, *arguments: Any) -> None:
+            before(self, *arguments)
+            self.rows = [(*row[:-1], not row[-1]) for row in self.rows]
 
-        monkeypatch.setattr(Forest, "split", mirrored)
+        monkeypatch.setattr(Forest, "grow", mirrored)
         self.refused(GrownCascadeClassifier(n_trees=20, **ONE), tmp_path)
 
     def refused(self, estimator: Any, folder: Path) -> None:

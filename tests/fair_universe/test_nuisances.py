@@ -11,8 +11,16 @@ import pytest
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.datasets.htautau.kinematics import MEASURED
 from fivesigma.errors import InputError
-from fivesigma.fair_universe import FEATURES, Nuisances, load, make_experiments, move_events
-from fivesigma.fair_universe.nuisances import NUISANCES, draw_nuisances, from_higgsml
+from fivesigma.fair_universe import load
+from fivesigma.fair_universe.nuisances import (
+    FEATURES,
+    NUISANCES,
+    Nuisances,
+    draw_nuisances,
+    from_higgsml,
+    make_experiments,
+    move_events,
+)
 
 pl = pytest.importorskip("polars")
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fivesigma.errors import InputError
-from fivesigma.fair_universe import Templates, score_intervals
+from fivesigma.fair_universe.strength import Templates, score_intervals
 from fivesigma.likelihood.shifts import Normalisation, Varied, yield_shifts
 
 S, B = np.array([5.0, 10.0, 30.0]), np.array([1000.0, 200.0, 60.0])

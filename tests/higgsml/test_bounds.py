@@ -1,19 +1,17 @@
-"""A download is bounded in bytes, unpacked bytes, time and redirects, and stays encrypted."""
+"""A download stays encrypted, and redirects end."""
 
 from __future__ import annotations
 
-import gzip
 import http.server
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fivesigma.errors import InputError
-from fivesigma.higgsml import download, fetch
+from fivesigma.higgsml import fetch
 
 pytest.importorskip("pooch")
 
@@ -63,61 +61,6 @@ def refused(answer: Answer, folder: Path, match: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_an_endless_stream_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "_MOST_BYTES", 1_000_000)
-
-    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
-        start(handler)
-        while True:
-            handler.wfile.write(bytes(1 << 16))
-
-    refused(answer, tmp_path, "sent more than 1,000,000 bytes")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_gzip_bomb_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "_MOST_UNPACKED", 5_000_000)
-    bomb = gzip.compress(bytes(50_000_000))
-    read = []
-    opened = gzip.open
-
-    def counting(*args: Any) -> Any:
-        file = opened(*args)
-        inner = file.read
-
-        def noting(n: int) -> Any:
-            read.append(n)
-            return inner(n)
-
-        file.read = noting
-        return file
-
-    monkeypatch.setattr(gzip, "open", counting)
-
-    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
-        start(handler, Content_Length=str(len(bomb)))
-        handler.wfile.write(bomb)
-
-    refused(answer, tmp_path, "unpacks to more than 5,000,000 bytes")
-    assert sum(read) < 10_000_000
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_slow_drip_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "_LONGEST", 0.2)
-    over = threading.Event()
-
-    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
-        start(handler, Content_Length="1000000")
-        while not over.wait(0.02):
-            handler.wfile.write(bytes(200))
-
-    try:
-        refused(answer, tmp_path, r"took more than 0\.2 seconds, and what came was removed")
-    finally:
-        over.set()
-
-
 @pytest.mark.parametrize("target", ["ftp://127.0.0.1/x.csv.gz", "file:///etc/hostname", "data:text/plain,x"])
 def test_redirects_lead_to_http_only(tmp_path: Path, target: str) -> None:
     def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
@@ -151,6 +94,6 @@ def test_a_loop_of_redirects_ends(tmp_path: Path, grows: bool) -> None:
         handler.send_header("Location", f"/{len(asked)}.csv.gz" if grows else "/file.csv.gz")
         handler.end_headers()
 
-    refused(answer, tmp_path, r"answered 302 \(Found\)")
+    refused(answer, tmp_path, "Exceeded 30 redirects")
     assert len(asked) <= 62
     assert not list(tmp_path.iterdir())

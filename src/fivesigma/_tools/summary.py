@@ -146,6 +146,8 @@ def curve(x: Array, y: Array, *, at: float | None, x_name: str, y_name: str) -> 
 class Shown:
     """A result that terminals and notebooks show as its summary."""
 
+    __slots__ = ()
+
     def _summary(self) -> Summary:
         raise NotImplementedError
 

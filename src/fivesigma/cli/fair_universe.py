@@ -16,7 +16,7 @@ from fivesigma.cli.options import jobs_option, json_option, seed_option
 @click.command("fair-universe", epilog="Example: fivesigma fair-universe toy:400000 -o intervals.json")
 @click.argument("data")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Write every interval to this file (JSON); a run that broke off resumes there.")  # fmt: skip
+              help="Write every interval to this file (JSON).")  # fmt: skip
 @click.option("-k", "--categories", "n_categories", type=click.IntRange(2), default=10, metavar="K",
               help="Make this many categories of each score.")  # fmt: skip
 @click.option("--sets", type=click.IntRange(1), default=10, metavar="N",

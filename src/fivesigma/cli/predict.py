@@ -103,7 +103,7 @@ def _to_root(
     import numpy as np
 
     from fivesigma.datasets.columns import Columns
-    from fivesigma.datasets.root import RootTree
+    from fivesigma.datasets.root import find_trees
     from fivesigma.datasets.sources import find_targets
     from fivesigma.datasets.write import add_branches, write_trees
 
@@ -117,7 +117,7 @@ def _to_root(
     counts: dict[str, int] = {}
 
     def scored() -> Iterator[tuple[str, dict[str, Any]]]:
-        for name in trees or RootTree.trees_of(targets[0].path):
+        for name in trees or find_trees(targets[0].path):
             events = fivesigma.load_events(files[0], features=trained.features, keep=wanted, tree=name, **roles)
             found = fivesigma.ScoredEvents.of(fitted, events)
             counts[name] = len(events)

@@ -30,7 +30,7 @@ def _blocks(value: Any, name: str) -> list[Any]:
     """Partitions of a DataFrame, Series or Array, delayed."""
     if not is_collection(value) or not (hasattr(value, "npartitions")):
         raise InputError(f"{name} must be a Dask DataFrame, Series or Array, got {type(value).__name__}")
-    if hasattr(value, "chunks") and getattr(value, "ndim", 1) == 2 and len(value.chunks[1]) > 1:
+    if hasattr(value, "chunks") and value.ndim == 2 and len(value.chunks[1]) > 1:
         value = value.rechunk({1: -1})  # all features of an event in one place
     return list(value.to_delayed().ravel() if hasattr(value, "chunks") else value.to_delayed())
 
@@ -73,18 +73,14 @@ def place(
 def probabilities(model: Any, X: Any) -> Any:
     """P(background) and P(signal) of a collection, as a Dask Array, partition by partition."""
     if hasattr(X, "chunks"):
-        if len(X.chunks[1]) > 1:
-            X = X.rechunk({1: -1})
+        X = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
         return X.map_blocks(_score, model, dtype=np.float64, chunks=(X.chunks[0], (2,)))
-    meta = np.empty((0, 2))
-    found = X.map_partitions(_score, model, meta=meta)
+    found = X.map_partitions(_score, model, meta=np.empty((0, 2)))
     return found if hasattr(found, "chunks") else found.to_dask_array()
 
 
 def _score(block: Any, model: Any) -> AnyArray:
-    if len(block) == 0:
-        return np.empty((0, 2))
-    return np.asarray(model.predict_proba(block))
+    return np.asarray(model.predict_proba(block)) if len(block) else np.empty((0, 2))
 
 
 def scan(
@@ -123,8 +119,8 @@ def scan(
         delayed = need("dask").delayed
         n = len(blocks["score"])
         raw = opened.compute([delayed(_column)(block) for block in blocks["y"]])
-        found = gather(opened, opened.map(_labels, raw, pure=False), timeout)
-        labels = sorted({label for own in found for label in own}, key=str)
+        found = gather(opened, opened.map(np.unique, raw, pure=False), timeout)
+        labels = sorted({label for own in found for label in own.tolist()}, key=str)
         signal = split_labels(np.array(labels), pos_label)[1][1]
         weights = blocks["sample_weight"]
         tasks = [delayed(_partition)(k, blocks["score"][k], raw[k], weights[k], signal) for k in range(n)]
@@ -134,10 +130,6 @@ def scan(
 
 def _column(values: Any) -> AnyArray:
     return np.asarray(values).reshape(-1)
-
-
-def _labels(y: AnyArray) -> list[Any]:
-    return list(np.unique(y).tolist())
 
 
 def _partition(number: int, score: Any, y: AnyArray, weight: Any, signal: Any) -> Part:

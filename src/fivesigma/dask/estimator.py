@@ -26,11 +26,6 @@ from fivesigma.store.checkpoint import Checkpoint
 _OWN = ("client", "timeout", "bin_sample")
 
 
-def _positive(name: str, value: Any) -> None:
-    if not is_number(value) or not value >= 1:
-        raise InputError(f"{name} must be a number of seconds of at least 1, got {value!r}")
-
-
 class GrownCascadeClassifier(Ordinary):
     """Grown cascade whose events are spread over the workers of a Dask cluster.
 
@@ -64,7 +59,7 @@ class GrownCascadeClassifier(Ordinary):
     300
     """
 
-    _checks: ClassVar = {**Ordinary._checks, "timeout": _positive, "bin_sample": whole(2)}
+    _checks: ClassVar = {**Ordinary._checks, "bin_sample": whole(2)}
 
     def __init__(
         self, client: Any = None, *, timeout: float = 300.0, bin_sample: int = SAMPLE, **parameters: Any
@@ -93,6 +88,8 @@ class GrownCascadeClassifier(Ordinary):
     def __fivesigma_check__(self) -> None:
         """Refuse parameters that cannot be used, or not together, or not on a cluster."""
         super().__fivesigma_check__()
+        if not is_number(self.timeout) or not self.timeout >= 1:
+            raise InputError(f"timeout must be a number of seconds of at least 1, got {self.timeout!r}")
         if self.library != "xgboost":
             raise InputError(
                 f"library={self.library!r} cannot train on a cluster: it has no public operation that sums yields over "
@@ -196,13 +193,10 @@ class GrownCascadeClassifier(Ordinary):
             self.columns_ = columns
 
     def _run(self, client: Any, job: Job, shares: list[tuple[Member, Any]], checkpoint: Checkpoint | None) -> Any:
-        def keep(state: dict[str, Any], files: dict[str, bytes]) -> None:
-            if checkpoint is not None:
-                checkpoint.write(state, files)
-
+        kept = checkpoint.write if checkpoint else lambda *_: None
         on_interrupt: dict[str, Any] = {"checkpoint": checkpoint, "unit": "tree", "every": self.checkpoint_every}
         with reporting(self, self.n_trees, "trees", job.n_done, **on_interrupt) as report:
-            return run_group(client, job, shares, timeout=self.timeout, heard=report, kept=keep)
+            return run_group(client, job, shares, timeout=self.timeout, heard=report, kept=kept)
 
     def predict_proba(self, X: Any) -> Any:
         """Probabilities of (background, signal); of a Dask collection as a Dask Array, computed by its workers.

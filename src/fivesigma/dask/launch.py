@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, closing, contextmanager, redirect_stdout, suppress
 from functools import partial
 from logging import CRITICAL
 from pathlib import Path
@@ -37,10 +37,8 @@ def connect(client: Any) -> Iterator[Any]:
             opened = distributed.Client(client, set_as_default=False)
         except (OSError, ValueError) as err:
             raise InputError(f"there is no Dask scheduler at {client!r} ({said_of(err)})") from err
-        try:
+        with closing(opened):
             yield opened
-        finally:
-            opened.close()
         return
     if client is None:
         try:
@@ -110,8 +108,7 @@ def _talk(run: str, **of: Any) -> tuple[Any, Any]:
 def _speak(run: str) -> Channel:
     """What the first worker says to the client; rounds go in batches."""
     queue, wish = _talk(run)
-    rounds: list[Round] = []
-    sent = time.monotonic()
+    rounds, sent = list[Round](), time.monotonic()
 
     def hear(r: Round) -> None:
         nonlocal rounds, sent

@@ -54,14 +54,8 @@ class EventParts:
     def described(self) -> Iterator[Chunk]:
         """Everything but the features."""
         for part in self._parts:
-            n = len(part.X)
-            for name, values in (("y", part.y), ("sample_weight", part.weight)):
-                if values.shape != (n,):
-                    raise InputError(
-                        f"partition {part.number} has {n} events and {name} of shape {values.shape}; split all alike"
-                    )
             self.add_labels(np.unique(part.y).tolist())
-            weight = check_weights(part.weight, n) if n else np.empty(0)
+            weight = check_weights(part.weight, len(part.X)) if len(part.X) else np.empty(0)
             yield _chunk(part.number, part.y, weight)
 
     def tables(self) -> Iterator[AnyArray]:
@@ -85,8 +79,13 @@ def as_partition(number: int, X: Any, y: Any, weight: Any) -> Partition:
         raise InputError(f"partition {number} of X has shape {table.shape}; it must have events and features")
     if table.dtype.kind not in "biuf":
         raise InputError(f"partition {number} of X holds {table.dtype}; features must be numbers")
-    given = np.ones(len(table)) if weight is None else np.asarray(weight, dtype=np.float64)
-    return Partition(number, np.ascontiguousarray(table, dtype=np.float32), np.asarray(y), given)
+    labels, given = np.asarray(y), np.ones(len(table)) if weight is None else np.asarray(weight, dtype=np.float64)
+    for name, values in (("y", labels), ("sample_weight", given)):
+        if values.shape != (len(table),):
+            raise InputError(
+                f"partition {number} has {len(table)} events and {name} of shape {values.shape}; split all alike"
+            )
+    return Partition(number, np.ascontiguousarray(table, dtype=np.float32), labels, given)
 
 
 class LocalTable:
@@ -131,16 +130,6 @@ class Share:
     sums: list[float]  # counts and sums of weights of all workers: they tell the events of two runs apart
 
 
-class _Described(NamedTuple):
-    """All but the features, as one pass found it."""
-
-    y: AnyArray
-    weight: Array
-    held: BoolArray
-    key: AnyArray
-    place: IntArray
-
-
 def read_share(
     group: Group,
     events: LocalEvents,
@@ -157,7 +146,7 @@ def read_share(
     Which events are held out, and which decide the bins, depends on their file and row alone, not on how files are
     spread over workers.
     """
-    found = group.agree(lambda: _describe(events, fraction, seed))
+    y, weight, held, key, place = group.agree(lambda: _describe(events, fraction, seed))
 
     def named() -> tuple[Any, Any]:
         events.add_labels([label for labels in labels_of_all for label in labels])
@@ -169,17 +158,14 @@ def read_share(
         return classes if classes[1] == pos_label else classes[::-1]
 
     labels_of_all = group.gather(events.labels)
-    if group.sum(float(found.weight.size)) == 0:
+    if group.sum(float(weight.size)) == 0:
         raise InputError("no event is left on any worker: none passes the cut")
     classes = group.agree(named)
-    signal, weight = np.asarray(found.y == classes[1], dtype=np.bool_), found.weight
+    signal = np.asarray(y == classes[1], dtype=np.bool_)
 
-    def refused() -> None:
-        if weight.size and weight.min() < 0 and negative == "error":
-            learner_weights(weight, signal, negative=negative)  # says in which row
-
-    group.agree(refused)
-    sides = {"training": ~found.held & (weight != 0), "held-out": found.held & (weight != 0)}
+    if negative == "error":  # in a sentence that says in which row
+        group.agree(lambda: weight.min(initial=0.0) < 0 and learner_weights(weight, signal, negative=negative))
+    sides = {"training": ~held & (weight != 0), "held-out": held & (weight != 0)}
     kinds = {"signal": signal, "background": ~signal}
     cells = [members & side for side in sides.values() for members in kinds.values()]
     counts = group.sum(np.array([np.count_nonzero(cell) for cell in cells]))
@@ -197,28 +183,26 @@ def read_share(
                 f"cv={fraction!r} leaves no {name} among the {part} events of all workers; both classes are needed"
             )
         factors.append(scale_factor(f"{name} of the {part} events", float(present[at]), totals[at % 2]))
-    train, held_out = (_side(rows, signal, weight, factors[2 * k : 2 * k + 2]) for k, rows in enumerate(sides.values()))
+    train, held_out = (
+        Side(rows, signal[rows], weight[rows] * np.where(signal[rows], *factors[2 * k : 2 * k + 2]))
+        for k, rows in enumerate(map(np.flatnonzero, sides.values()))
+    )
     n_train = float(counts[:2].sum())
     table = LocalTable(events, weight.size, hold=hold)
-    drawn = sides["training"] & _drawn(found.key, most, n_train)
+    drawn = sides["training"]
+    if n_train > most:
+        drawn = drawn & (key < np.uint64(most / n_train * 2.0**64))
     own = group.agree(lambda: _rows(table, drawn))
-    places = np.concatenate(group.gather(found.place[drawn]))
+    places = np.concatenate(group.gather(place[drawn]))
     bins = np.concatenate(group.gather(own))[np.argsort(places, kind="stable")]
-    return Share(
-        table,
-        classes,
-        signal,
-        train,
-        held_out,
-        (totals[0], totals[1]),
-        bins,
-        [*counts.tolist(), *present.tolist()],
-    )
+    sums = [*counts.tolist(), *present.tolist()]
+    return Share(table, classes, signal, train, held_out, (totals[0], totals[1]), bins, sums)
 
 
-def _describe(events: LocalEvents, fraction: float, seed: int) -> _Described:
+def _describe(events: LocalEvents, fraction: float, seed: int) -> tuple[AnyArray, Array, BoolArray, AnyArray, IntArray]:
+    """Of each event the label, the weight, whether it is held out, a random number, and its place among all files."""
     chunks = [*events.described()] or [_chunk(0, np.empty(0), np.empty(0))]
-    return _Described(
+    return (
         np.concatenate([np.asarray(chunk.events.y) for chunk in chunks]),
         np.concatenate([chunk.events.weight for chunk in chunks]),
         np.concatenate([held_out_rows(seed, chunk.file, chunk.rows, fraction) for chunk in chunks]),
@@ -233,12 +217,6 @@ def _keys(seed: int, file: int, rows: IntArray) -> AnyArray:
     return hash_rows(hash_rows(rows) ^ start ^ np.uint64(_BINS))
 
 
-def _drawn(key: AnyArray, most: int, n_rows: float) -> BoolArray:
-    if n_rows <= most:
-        return np.ones(key.size, dtype=np.bool_)
-    return np.asarray(key < np.uint64(most / n_rows * 2.0**64))
-
-
 def _rows(table: LocalTable, wanted: BoolArray) -> AnyArray:
     out = np.empty((np.count_nonzero(wanted), table.shape[1]), dtype=np.float32)
     if not out.size:
@@ -249,12 +227,3 @@ def _rows(table: LocalTable, wanted: BoolArray) -> AnyArray:
         out[filled : filled + len(rows)] = rows
         start, filled = start + len(chunk), filled + len(rows)
     return out
-
-
-def _side(which: BoolArray, signal: BoolArray, weight: Array, factors: list[float]) -> Side:
-    rows = np.flatnonzero(which)
-    side = signal[rows]
-    scaled = weight[rows]
-    scaled[side] *= factors[0]
-    scaled[~side] *= factors[1]
-    return Side(rows, side, scaled)

@@ -83,9 +83,9 @@ def wait_for(client: Any, futures: Sequence[Any], timeout: float, members: Seque
         time.sleep(_POLL)
 
 
-def gather(client: Any, futures: Sequence[Any], timeout: float, members: Sequence[Member] = ()) -> list[Any]:
+def gather(client: Any, futures: Sequence[Any], timeout: float) -> list[Any]:
     """Results of tasks, or one sentence about what went wrong."""
-    wait_for(client, futures, timeout, members)
+    wait_for(client, futures, timeout)
     try:
         return list(ask(timeout, client.gather, futures))
     except InputError:
@@ -156,9 +156,8 @@ def watch(client: Any, members: Sequence[Member], futures: Sequence[Any], timeou
         pending = [at for at in unfinished if futures[at].status == "pending"]
         if now - looked > _LOOK or not pending:
             looked, seen = now, seen_workers(client, timeout)
-            for member in (members[at] for at in unfinished):
-                if member.address not in seen:
-                    raise ClusterError(f"{member} was lost: {_why_gone(client, member, last)}")
+            if gone := [members[at] for at in unfinished if members[at].address not in seen]:
+                raise ClusterError(f"{gone[0]} was lost: {_why_gone(client, gone[0], last)}")
             for member in (members[at] for at in pending):
                 if seen[member.address].is_frozen(timeout):
                     raise ClusterError(f"{member} {seen[member.address].frozen}")

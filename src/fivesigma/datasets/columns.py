@@ -226,10 +226,16 @@ def can_be_read(text: str | None, names: Collection[str]) -> bool:
     """Whether it is one of these columns, or an expression of them."""
     if text is None or text in names:
         return text is not None
+    expression = _parse(text)
+    return expression is not None and expression.columns <= set(names)
+
+
+def _parse(text: str) -> Expression | None:
+    """The expression that a text is, or None."""
     try:
-        return Expression(text, "column").columns <= set(names)
+        return Expression(text, "column")
     except InputError:
-        return False
+        return None
 
 
 #: Under which a weight that is an expression is read; no column can be called so.
@@ -291,8 +297,8 @@ def _expand(patterns: Sequence[str], source: Source, candidates: Sequence[str]) 
         if found:
             chosen |= dict.fromkeys(found)
             continue
-        expression = _unnamed(pattern)
-        if expression is not None and expression.columns <= there:
+        expression = _parse(pattern)
+        if expression is not None and pattern not in expression.columns and expression.columns <= there:
             # Without brackets, which XGBoost does not take in a name.
             chosen[f"{re.sub(r'[^A-Za-z0-9_]+', '_', pattern).strip('_')} = {pattern}"] = None
             continue
@@ -301,15 +307,6 @@ def _expand(patterns: Sequence[str], source: Source, candidates: Sequence[str]) 
         kind = "column" if candidates is source.names else "number column"
         raise InputError(f"no {kind} of {source.name} matches {pattern!r}; it has {some(candidates)}")
     return tuple(chosen)
-
-
-def _unnamed(text: str) -> Expression | None:
-    """An expression such as ``jet_pt[0]`` where a name was meant, or None."""
-    try:
-        expression = Expression(text, "feature")
-    except InputError:
-        return None
-    return None if text in expression.columns else expression
 
 
 def find_signal(labels: Sequence[Any], signal: Any, where: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fivesigma._tools.summary import Summary, digits
+from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.datasets.columns import Columns, join_parts, some
 from fivesigma.datasets.folds import fold_numbers, hash_rows, stratified_part
@@ -18,7 +18,7 @@ from fivesigma.yields import effective_count
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True, kw_only=True)
-class Events:
+class Events(Shown):
     """Events with their labels and expected yields.
 
     Make them with `load_events`, `from_frame`, `from_arrays` or `make_htautau`, which check what they are
@@ -233,11 +233,7 @@ class Events:
         >>> len(Events.concatenate([first, second])), len(first + second)
         (1500, 1500)
         """
-        given = list(parts)
-        for number, part in enumerate(given, start=1):
-            if not isinstance(part, Events):
-                raise InputError(f"part {number} must be Events, got {type(part).__name__}")
-        return _join(given)
+        return _join(list(parts))
 
     def __add__(self, other: object) -> Events:
         return _join([self, other]) if isinstance(other, Events) else NotImplemented
@@ -274,12 +270,6 @@ class Events:
             more=("features", ", ".join(self.feature_names)),
         )
 
-    def __repr__(self) -> str:
-        return self._summary().text()
-
-    def _repr_html_(self) -> str:
-        return self._summary().html()
-
     def _yields(self) -> Iterator[tuple[str, Array]]:
         """Each line of the table: signal, its processes, background, its processes."""
         classes: list[tuple[str, AnyArray]] = [("all", np.ones(len(self), dtype=bool))]
@@ -297,7 +287,7 @@ class Events:
 def _join(parts: list[Events]) -> Events:
     if not parts:
         raise InputError("there are no events to join")
-    first, notes = parts[0], []
+    first, notes = parts[0], list[str]()
     for number, part in enumerate(parts, start=1):
         _refuse_unlike(first, part, number)
     values: dict[str, Any] = {"X": np.concatenate([part.table(first.feature_names) for part in parts])}
@@ -338,6 +328,8 @@ def _stack(name: str, columns: list[AnyArray]) -> AnyArray:
 
 def _refuse_unlike(first: Events, part: Events, number: int) -> None:
     """Say why a part cannot be joined to the first."""
+    if not isinstance(part, Events):
+        raise InputError(f"part {number} must be Events, got {type(part).__name__}")
     if type(part) is not type(first):
         raise InputError(f"part {number} must be {type(first).__name__} like the first, got {type(part).__name__}")
     unlike = set(first.feature_names) ^ set(part.feature_names)

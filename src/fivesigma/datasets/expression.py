@@ -26,10 +26,6 @@ def _between_pi(angle: Any) -> Any:
     return angle - 2 * np.pi * np.round(angle / (2 * np.pi))
 
 
-def _delta_r(eta1: Any, phi1: Any, eta2: Any, phi2: Any) -> Any:
-    return np.hypot(eta1 - eta2, _between_pi(phi1 - phi2))
-
-
 def _mass(*momenta: Any) -> Any:
     """Invariant mass of massless momenta, given as pt, eta, phi of one and of the other."""
     pt1, eta1, phi1, pt2, eta2, phi2 = momenta
@@ -40,10 +36,6 @@ def _where(condition: Any, yes: Any, no: Any) -> Any:
     """One or the other for each event, or for each value of a jagged column."""
     library: Any = need("awkward") if any(map(is_jagged, (condition, yes, no))) else np
     return library.where(condition, yes, no)
-
-
-def _alternative(value: Any, other: Any) -> Any:
-    return _where(np.isnan(value), other, value)
 
 
 _NUMPY = ["abs", "exp", "log", "log10", "sqrt", "floor", "ceil", "sign", "hypot", "isnan", "maximum", "minimum"]
@@ -67,10 +59,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pi": lambda: np.float64(np.pi),
     "sq": lambda value: value * value,
     "where": _where,
-    "alt": _alternative,
+    "alt": lambda value, other: _where(np.isnan(value), other, value),
     "phi_mpi_pi": _between_pi,
     "deltaphi": lambda one, other: _between_pi(one - other),
-    "deltar": _delta_r,
+    "deltar": lambda eta1, phi1, eta2, phi2: np.hypot(eta1 - eta2, _between_pi(phi1 - phi2)),
     "mass": _mass,
 }
 _REDUCTIONS = ("sum", "max", "min", "count", "any", "all")

@@ -16,7 +16,7 @@ from fivesigma._types import AnyArray
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.columns import Columns, Kind, Source, asks
 from fivesigma.datasets.events import Events
-from fivesigma.datasets.root import RootTree
+from fivesigma.datasets.root import RootTree, find_trees
 from fivesigma.datasets.sources import Input, Paths, find_inputs, find_targets
 from fivesigma.datasets.stream import EventStream
 from fivesigma.errors import InputError
@@ -116,7 +116,7 @@ def column_names(path: str | os.PathLike[str], *, tree: str | None = None) -> tu
     """
     target = find_targets(path)[0]
     if tree is None and target.tree is None and target.path.name.lower().endswith(".root"):
-        trees = RootTree.trees_of(target.path)
+        trees = find_trees(target.path)
         if len(trees) > 1:
             return tuple(f"{each}:{name}" for each in trees for name in RootTree(target.path, each).names)
     return tuple(target.open(tree).names)
@@ -235,16 +235,13 @@ class _Frame:
         return array
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
-        """Hand over the columns at once, lists as awkward has them; gaps that made floats of integers are refused."""
+        """Hand over the columns at once, lists as awkward has them."""
         chunk: dict[str, Any] = {}
         for name, kind in kinds.items():
             column, given = self.columns[name], self.frame[name]
             type_name = str(getattr(given, "dtype", getattr(given, "type", ""))).lower()
             if kind == "value" and column.dtype.kind == "f" and type_name.startswith(("int", "uint")):
-                row = int(np.argmax(np.isnan(column))) + 1
-                raise InputError(
-                    f"column {name!r} is empty in row {row:,} of {self.name}; every event needs a value there"
-                )
+                column = column.astype(object)  # of which gaps are refused, also where floats may have them
             lists = column.dtype.kind == "O" and isinstance(next(iter(column), None), list | tuple | np.ndarray)
             chunk[name] = need("awkward").from_iter(column) if lists else column
         yield chunk

@@ -55,7 +55,9 @@ class RemoteFile:
 
     def stat(self) -> _Status:
         """Size and time of change, as the server says."""
-        found = self._info()
+        filesystem, path = _locate(self.url)
+        filesystem.invalidate_cache()
+        found = _try(self.url, lambda: filesystem.info(path))
         version = next((str(found[key]) for key in _VERSIONS if found.get(key) is not None), "")
         return _Status(found.get("size") or 0, version)
 
@@ -70,20 +72,13 @@ class RemoteFile:
     def open_root(self) -> Any:
         """Open a ROOT file where it is, or a copy of it if its server does not send parts of files."""
         uproot = need("uproot")
-        return (
-            uproot.open({self.url: None}, handler=_root_handler())
-            if _sends_parts(self.url)
-            else uproot.open(self.copy())
-        )
+        if not _sends_parts(self.url):
+            return uproot.open(self.copy())
+        return uproot.open({self.url: None}, handler=_root_handler())
 
     def copy(self) -> Path:
         """A copy of the file, made once in this process, in a folder of its own, so that it keeps its name."""
         return _copy(self.url)
-
-    def _info(self) -> dict[str, Any]:
-        filesystem, path = _locate(self.url)
-        filesystem.invalidate_cache()
-        return dict(_try(self.url, lambda: filesystem.info(path)))
 
 
 #: Where a file can be.

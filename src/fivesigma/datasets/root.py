@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,10 +27,9 @@ class RootTree:
     """One TTree or RNTuple of a ROOT file."""
 
     def __init__(self, path: File, tree: str | None) -> None:
-        self.path = path
-        self.name = path.name
-        with self._open() as file:
-            self.tree = self._choose(file.classnames(recursive=True, cycle=False), tree)
+        self.path, self.name = path, path.name
+        with _open(path) as file:
+            self.tree = self._choose(_trees_in(file), tree)
             found = file[self.tree]
             if "RNTuple" in type(found).__name__:  # its fields can be read by their names, and parts of fields cannot
                 types = {str(key): str(found[key].typename) for key in found.keys(recursive=False)}
@@ -41,20 +40,11 @@ class RootTree:
         self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
         self._numbers = frozenset(self.numbers)
 
-    @classmethod
-    def trees_of(cls, path: File) -> tuple[str, ...]:
-        """Names of all trees of a file."""
-        found = cls.__new__(cls)
-        found.path, found.name = path, path.name
-        with found._open() as file:
-            classes = file.classnames(recursive=True, cycle=False)
-        return tuple(name for name, kind in classes.items() if kind in _TREES)
-
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
         """Read the chosen branches piece by piece."""
         several = [name for name, kind in kinds.items() if kind == "raw" and name not in self._numbers]
         n_rows = 0
-        with self._open() as file:
+        with _open(self.path) as file:
             tree = file[self.tree]
             for piece in tree.iterate(list(kinds), step_size=rows or _STEP, library="ak" if several else "np"):
                 chunk = {name: piece[name] for name in kinds}
@@ -66,8 +56,7 @@ class RootTree:
             if n_rows != int(tree.num_entries):
                 raise InputError(f"{self.name} gave {n_rows:,} of the {int(tree.num_entries):,} entries of its tree")
 
-    def _choose(self, classes: Mapping[str, str], tree: str | None) -> str:
-        trees = [name for name, kind in classes.items() if kind in _TREES]
+    def _choose(self, trees: Sequence[str], tree: str | None) -> str:
         listed = ", ".join(map(repr, trees)) or "none"
         if tree is None and len(trees) == 1:
             return trees[0]
@@ -79,25 +68,35 @@ class RootTree:
             raise InputError(f"no tree {tree!r} in {self.name}; its trees are: {listed}{hint}")
         return tree
 
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
-        """Open the file; whatever uproot raises on damaged bytes becomes one sentence."""
-        if self.path.stat().st_size == 0:
-            raise InputError(f"{self.name} is empty")
-        try:
-            with _open_root(self.path) as file:
-                yield file
-        except FivesigmaError:
-            raise
-        except Exception as err:  # damaged bytes can make uproot fail anywhere, with anything
-            why = str(err).strip().splitlines()[0].rstrip(".:") if str(err).strip() else "no reason given"
-            why = shortened(why, 200)
-            msg = f"cannot read {self.name} as a ROOT file ({type(err).__name__}: {why}); it may be damaged"
-            raise InputError(msg) from err
+
+@contextmanager
+def _open(path: File) -> Iterator[Any]:
+    """Open a file; whatever uproot raises on damaged bytes becomes one sentence."""
+    if path.stat().st_size == 0:
+        raise InputError(f"{path.name} is empty")
+    try:
+        with _open_root(path) as file:
+            yield file
+    except FivesigmaError:
+        raise
+    except Exception as err:  # damaged bytes can make uproot fail anywhere, with anything
+        why = shortened(str(err).strip().splitlines()[0].rstrip(".:"), 200) if str(err).strip() else "no reason given"
+        msg = f"cannot read {path.name} as a ROOT file ({type(err).__name__}: {why}); it may be damaged"
+        raise InputError(msg) from err
 
 
 def _open_root(path: File) -> Any:
     return path.open_root() if isinstance(path, RemoteFile) else need("uproot").open({path: None})
+
+
+def _trees_in(file: Any) -> list[str]:
+    return [name for name, kind in file.classnames(recursive=True, cycle=False).items() if kind in _TREES]
+
+
+def find_trees(path: File) -> list[str]:
+    """Names of all trees of a file."""
+    with _open(path) as file:
+        return _trees_in(file)
 
 
 def stored_sum(path: File, name: str, process: str) -> float:

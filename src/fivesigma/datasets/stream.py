@@ -212,27 +212,21 @@ class EventStream:
         """Read the files one after the other, and check everything but the features."""
         self._n_empty, self._labels = 0, dict.fromkeys(self._labels, 0)
         for at in self._own:
-            with self._of(at):
-                source = self._open(at)
-                blocks = read_blocks(source, columns.reading(source), self._rows)
-            self._refuse_change(at)
             n_read = n_rows = 0
             ids: list[tuple[AnyArray, IntArray | None]] = []
-            while True:
-                with self._of(at):
-                    block = next(blocks, None)
-                    if block is None:
-                        break
-                    self._check(at, block, columns)
-                if columns.ids is not None and columns.features:  # without features no event is looked up by it
-                    ids.append((block.columns[columns.ids], block.passed))
-                n_read, n_rows = n_read + block.n_read, n_rows + block.n_rows
-                yield at, block
-                del block
-            self._refuse_change(at)
-            if self.counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
-                raise InputError(say_changed(source.name))
             with self._of(at):
+                source = self._open(at)
+                self._refuse_change(at)
+                for block in read_blocks(source, columns.reading(source), self._rows):
+                    self._check(at, block, columns)
+                    if columns.ids is not None and columns.features:  # without features no event is looked up by it
+                        ids.append((block.columns[columns.ids], block.passed))
+                    n_read, n_rows = n_read + block.n_read, n_rows + block.n_rows
+                    yield at, block
+                    del block  # the next one is read now
+                self._refuse_change(at)
+                if self.counts.setdefault(at, (n_read, n_rows)) != (n_read, n_rows):
+                    raise InputError(say_changed(source.name))
                 refuse_duplicates(ids, str(columns.ids), source.name)
         if self._own and not any(self.counts[at][0] for at in self._own):
             raise InputError(f"{self._where} holds no events")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fivesigma.datasets.columns import NEVER_FEATURES, Kind, matches
 from fivesigma.errors import InputError, shortened
 
 if TYPE_CHECKING:
-    from polars import Expr, LazyFrame, QueryOptFlags, Series
+    from polars import Expr, LazyFrame, Series
 
 
 # Rows that decide whether a CSV column holds numbers.
@@ -26,8 +26,11 @@ _SAMPLE = 100
 class _Table:
     """What the two formats share: a lazy frame with some columns cast, collected and handed over."""
 
+    _options: ClassVar[dict[str, bool]] = {}  # of polars' optimiser
+
     def __init__(self, path: Path) -> None:
         self.polars = pl = need("polars")
+        self._flags = pl.QueryOptFlags(**self._options)
         self._texts = (pl.String, pl.Categorical, pl.Enum)
         self.path = path
         self.name = path.name
@@ -56,9 +59,6 @@ class _Table:
     def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:
         raise NotImplementedError
 
-    def _plan(self) -> QueryOptFlags:
-        return cast("QueryOptFlags", self.polars.QueryOptFlags())
-
     def read(self, kinds: Mapping[str, Kind], first: int = 0, rows: int | None = None) -> dict[str, AnyArray]:
         """Read columns of all or of some rows as arrays, releasing polars' copy of each as it goes."""
         types = {"float32": self.polars.Float32, "float64": self.polars.Float64}
@@ -71,7 +71,7 @@ class _Table:
         try:
             with self._reading():
                 lazy = self._scan(kinds) if rows is None else self._scan(kinds).slice(first, rows)
-                frame = lazy.select(wanted).collect(engine="streaming", optimizations=self._plan())
+                frame = lazy.select(wanted).collect(engine="streaming", optimizations=self._flags)
         except InputError as err:
             self._find_text(kinds)
             for name in (name for name, kind in kinds.items() if kind in types):
@@ -137,7 +137,7 @@ class _Table:
             bad = {name: w.is_not_null() & w.cast(pl.Float64, strict=False).is_null() for name, w in words.items()}
             cells = (words[name].get(b.arg_max()).alias(name) for name, b in bad.items())
             rows = (pl.when(b.any()).then(b.arg_max()).alias(f"row of {name}") for name, b in bad.items())
-            found = scanned.select(*cells, *rows).collect(optimizations=self._plan()).to_dicts() if texts else [{}]
+            found = scanned.select(*cells, *rows).collect(optimizations=self._flags).to_dicts() if texts else [{}]
         for name in texts:
             if (row := found[0][f"row of {name}"]) is not None:
                 raise InputError(
@@ -165,7 +165,8 @@ class ParquetFile(_Table):
     """A Parquet file; its columns have types."""
 
     def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:  # noqa: ARG002 - the file knows its types
-        return cast("LazyFrame", self.polars.scan_parquet(self.path, glob=False))
+        lazy: LazyFrame = self.polars.scan_parquet(self.path, glob=False)
+        return lazy
 
     @cached_property
     def n_rows(self) -> int:
@@ -190,17 +191,19 @@ class ParquetFile(_Table):
 class CsvFile(_Table):
     """A CSV file, plain or compressed; what a column holds is seen from its first rows."""
 
+    # polars sees a row with too many cells, whose values are in the wrong columns, only if it parses
+    # every column. Those that are not wanted are dropped piece by piece and cost no memory.
+    _options: ClassVar = {"projection_pushdown": False}
+
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         # polars renames the second of two equal names; a feature read twice is an error nobody sees.
-        again = [name for name in self.names if name.rpartition("_duplicated_")[0] in self.schema]
-        if again:
-            name = again[0].rpartition("_duplicated_")[0]
-            if not name:
-                raise InputError(
-                    f"several columns have no name in the header of {self.name}; give each a name of its own"
-                )
-            raise InputError(f"column {shortened(repr(name))} appears more than once in the header of {self.name}")
+        firsts = (name.rpartition("_duplicated_")[0] for name in self.names)
+        again = next((name for name in firsts if name in self.schema), None)
+        if again == "":
+            raise InputError(f"several columns have no name in the header of {self.name}; give each a name of its own")
+        if again is not None:
+            raise InputError(f"column {shortened(repr(again))} appears more than once in the header of {self.name}")
 
     def _scan(self, kinds: Mapping[str, Kind]) -> LazyFrame:
         pl = self.polars
@@ -212,13 +215,8 @@ class CsvFile(_Table):
             schema |= {name: types.get(kind, pl.String) for name, kind in kinds.items()}
             truth = [n for n, kind in kinds.items() if kind in types and self.schema[n] == pl.Boolean]
             schema |= dict.fromkeys(truth, pl.Boolean)
-        lazy = pl.scan_csv(self.path, schema=schema, infer_schema_length=_SAMPLE, glob=False)
-        return cast("LazyFrame", lazy)
-
-    def _plan(self) -> QueryOptFlags:
-        # polars sees a row with too many cells, whose values are in the wrong columns, only if it parses
-        # every column.  Those that are not wanted are dropped piece by piece and cost no memory.
-        return cast("QueryOptFlags", self.polars.QueryOptFlags(projection_pushdown=False))
+        lazy: LazyFrame = pl.scan_csv(self.path, schema=schema, infer_schema_length=_SAMPLE, glob=False)
+        return lazy
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -34,14 +35,6 @@ PRECISIONS = ("float64", "float32")
 TOLERANCE = 1e-5  # largest difference of a score with which a file is written
 N_SIMULATED = 4096
 _MISSING = 0.1  # share of missing values among simulated ones
-
-
-class _Prepared(NamedTuple):
-    """Content of a file, landmarks of each feature, and how a program that knows the content alone scores events."""
-
-    content: bytes
-    landmarks: Mapping[int, Sequence[Array]]
-    run: Callable[[Array], tuple[Array, BoolArray]]
 
 
 @dataclass(frozen=True)
@@ -134,14 +127,20 @@ def export(
     check_is_fitted(model)
     cut = float(getattr(model, "cut_", 0.5))
     metadata = _metadata(model, cut, categories)
-    prepared = _onnx(model, cut, metadata, precision) if format == "onnx" else _booster(model, cut, metadata)
-    X = simulated_table(model, prepared.landmarks) if events is None else given_table(model, events)
+    if format == "onnx":
+        need("onnxruntime")
+        graph = Graph(model.n_features_in_, precision)
+        content = graph.model(add_score(graph, model), cut, metadata)
+        landmarks, run = graph.landmarks, partial(run_onnx, content)
+    else:
+        content, landmarks, run = _booster(model, cut, metadata)
+    X = simulated_table(model, landmarks) if events is None else given_table(model, events)
     X = X.astype(precision).astype(np.float64, copy=False)
-    score, selected = prepared.run(X)
+    score, selected = run(X)
     expected = library_score(model, X)
     largest = _compare(score, expected)
     with written_whole(path) as beside:
-        beside.write_bytes(prepared.content)
+        beside.write_bytes(content)
     n_moved = int(np.sum(selected != (expected >= cut)))
     return Exported(path, format, precision, largest, n_moved, score.size, simulated=events is None)
 
@@ -172,16 +171,10 @@ def _format(path: Path, asked: str | None) -> str:
     return found
 
 
-def _onnx(model: Any, cut: float, metadata: Mapping[str, str], precision: str) -> _Prepared:
-    """Write the model as an ONNX graph, to be run by onnxruntime."""
-    need("onnxruntime")
-    graph = Graph(model.n_features_in_, precision)
-    content = graph.model(add_score(graph, model), cut, metadata)
-    return _Prepared(content, graph.landmarks, lambda X: run_onnx(content, X))
-
-
-def _booster(model: Any, cut: float, metadata: Mapping[str, str]) -> _Prepared:
-    """Write the only booster of the model as XGBoost's JSON, to be read back by XGBoost."""
+def _booster(
+    model: Any, cut: float, metadata: Mapping[str, str]
+) -> tuple[bytes, dict[int, list[Array]], Callable[[Array], tuple[Array, BoolArray]]]:
+    """The only booster of the model as XGBoost's JSON, landmarks of each feature, and XGBoost that reads it back."""
     part = _only_booster(model)
     forest, objective = xgboost_forest(part)  # refuses what other readers would misunderstand
     if objective != "binary:logistic" or forest.tree_factors:
@@ -194,7 +187,7 @@ def _booster(model: Any, cut: float, metadata: Mapping[str, str]) -> _Prepared:
         score = XGBoostModel(need("xgboost").Booster(model_file=bytearray(content))).signal_probability(X)
         return score, score >= cut
 
-    return _Prepared(content, {k: [values] for k, values in forest.thresholds().items()}, run)
+    return content, {k: [values] for k, values in forest.thresholds().items()}, run
 
 
 def _only_booster(model: Any) -> XGBoostModel:

@@ -51,7 +51,7 @@ def _pool_score(graph: Graph, pool: BlendedClassifier) -> str:
 
 def add_blend(graph: Graph, blend: Blend, scores: Sequence[str]) -> str:
     """Weighted mean of members' scores, on the scale of the blend."""
-    columns = list(scores)
+    columns = scores
     if blend.kind == "margin":
         columns = [_logit(graph, score, TINY_BLEND) for score in scores]
     elif blend.kind == "rank":
@@ -133,18 +133,17 @@ def _probability(graph: Graph, table: str, part: Any) -> str:
 
 def _ratio(graph: Graph, table: str, model: RatioModel) -> str:
     """P(signal) from the odds of a classifier and the mean weights of both classes."""
+
+    def log_mean(mean: MeanWeight) -> str:
+        if mean.regressor is None:
+            return graph.constant(float(np.log(mean.scale)))
+        weight = graph.add("Mul", regression(graph, table, mean.regressor), mean.scale)
+        return graph.add("Log", graph.add("Clip", weight, *mean.bounds))
+
     log_ratio = _logit(graph, _probability(graph, table, model.classifier), TINY_RATIO)
-    signal, background = (_log_mean(graph, table, mean) for mean in (model.signal, model.background))
+    signal, background = log_mean(model.signal), log_mean(model.background)
     log_ratio = graph.add("Sub", graph.add("Add", log_ratio, signal), background)
     return graph.add("Sigmoid", graph.add("Add", log_ratio, model.log_balance))
-
-
-def _log_mean(graph: Graph, table: str, mean: MeanWeight) -> str:
-    """Logarithm of the mean weight of a class."""
-    if mean.regressor is None:
-        return graph.constant(float(np.log(mean.scale)))
-    weight = graph.add("Mul", regression(graph, table, mean.regressor), mean.scale)
-    return graph.add("Log", graph.add("Clip", weight, *mean.bounds))
 
 
 # Linear models, and the steps of a Pipeline that are linear or fill in what is missing.
@@ -164,9 +163,11 @@ def apply_step(graph: Graph, table: str, step: Any) -> str:
     name = type(step).__name__
     if step is None or step == "passthrough":
         return table
-    if name == "SimpleImputer" and not step.add_indicator and _is_nan(step.missing_values):
+    if name == "SimpleImputer" and not step.add_indicator and str(step.missing_values) == "nan":
         # Asked for rather than looked up, as it rounds its statistics to the precision that it was fitted in.
-        filling = _ask(step, np.full((1, step.n_features_in_), np.nan))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of columns that have no names here, or are left out
+            filling = np.asarray(step.transform(np.full((1, step.n_features_in_), np.nan)), dtype=np.float64)
         if filling.shape[1] == step.n_features_in_:  # a column without any value would be left out
             return graph.same_columns(table, graph.add("Where", graph.add("IsNaN", table), filling, table))
     if name == "StandardScaler":
@@ -191,16 +192,6 @@ def _scale(graph: Graph, table: str, centre: AnyArray | None, scale: AnyArray | 
     return table if scale is None else graph.add("Div", table, np.asarray(scale, dtype=np.float64))
 
 
-def _ask(step: Any, table: Array) -> Array:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of columns that have no names here, or are left out
-        return np.asarray(step.transform(table), dtype=np.float64)
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
-
-
 # A small net, from the columns of the table to its log-odds, in plain operators and double precision.
 
 
@@ -208,9 +199,14 @@ def net_probability(graph: Graph, table: str, net: NetClassifier) -> str:
     """P(second class) of a net: the mean of the log-odds over symmetric copies, through the logistic function."""
     inputs = net.inputs_
     copies = symmetric_copies(net.n_augment) if len(inputs.momenta) else [(0.0, 1.0, 1.0)]
-    seen = _repeat(graph, _scalars(graph, table, inputs), len(copies))
+    seen = graph.add("Unsqueeze", _scalars(graph, table, inputs), np.array([0]))
+    if len(copies) > 1:
+        seen = graph.add("Expand", seen, np.array([len(copies), 1, 1]))
     if len(inputs.momenta):
-        turned = graph.add("MatMul", _vectors(graph, table, inputs), _turns(copies, len(inputs.momenta)))
+        units = zip(inputs.momenta, inputs.momentum_units, inputs.momentum_factors, strict=True)
+        vectors = [_vector(graph, table, *momentum) for momentum in units]
+        momenta = vectors[0] if len(vectors) == 1 else graph.add("Concat", *vectors, axis=1)
+        turned = graph.add("MatMul", momenta, _turns(copies, len(vectors)))
         seen = graph.add("Concat", seen, turned, axis=2)
     layers = [layer.astype(np.float64) for layer in net.weights_]
     for weight, offset in zip(layers[:-2:2], layers[1:-2:2], strict=True):
@@ -220,12 +216,6 @@ def net_probability(graph: Graph, table: str, net: NetClassifier) -> str:
         seen = graph.add("Concat", out, seen, axis=2)
     log_odds = graph.add("Add", graph.add("MatMul", seen, layers[-2].T), layers[-1])
     return graph.add("Sigmoid", graph.add("ReduceMean", log_odds, np.array([0]), keepdims=0))
-
-
-def _repeat(graph: Graph, table: str, n: int) -> str:
-    """Copies of a table, along a new first axis."""
-    stacked = graph.add("Unsqueeze", table, np.array([0]))
-    return stacked if n == 1 else graph.add("Expand", stacked, np.array([n, 1, 1]))
 
 
 def _turns(copies: list[tuple[float, float, float]], n_momenta: int) -> Array:
@@ -245,20 +235,15 @@ def _scalars(graph: Graph, table: str, inputs: Inputs) -> str:
     x = graph.add("Mul", graph.add("Sub", x, inputs.means), inputs.factors)
     x = graph.add("Where", graph.add("IsNaN", x), 0.0, x)  # before the limits, which runtimes apply to NaN too
     x = _round(graph, graph.add("Clip", x, -FAR, FAR))
-    _note_columns(graph, table, inputs)
+    for k, column in enumerate(inputs.columns):  # landmarks: the mean, and what lies two standard deviations from it
+        if inputs.factors[k]:
+            at = inputs.means[k] + np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) / inputs.factors[k]
+            unit = inputs.units[k]
+            graph.note(table, int(column), at if unit == 0 else np.copysign(np.expm1(np.abs(at)) * unit, at))
     if not inputs.flags.size:
         return x
     flags = graph.add("IsNaN", graph.columns(table, inputs.flags))
     return graph.add("Concat", x, graph.cast(flags, np.float64), axis=1)
-
-
-def _vectors(graph: Graph, table: str, inputs: Inputs) -> str:
-    """Components of all momenta, (x, y, z) of one after the other."""
-    parts = [
-        _vector(graph, table, columns, inputs.momentum_units[k], inputs.momentum_factors[k])
-        for k, columns in enumerate(inputs.momenta)
-    ]
-    return parts[0] if len(parts) == 1 else graph.add("Concat", *parts, axis=1)
 
 
 def _vector(graph: Graph, table: str, columns: IntArray, units: Array, factors: Array) -> str:
@@ -304,12 +289,3 @@ def _compress(graph: Graph, x: str, units: Array) -> str:
 def _round(graph: Graph, x: str) -> str:
     """Round to single precision, as the inputs of a net are."""
     return graph.cast(graph.cast(x, np.float32), np.float64)
-
-
-def _note_columns(graph: Graph, table: str, inputs: Inputs) -> None:
-    """Landmarks: the mean of a column, and what lies two standard deviations from it."""
-    for k, column in enumerate(inputs.columns):
-        if inputs.factors[k]:
-            at = inputs.means[k] + np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) / inputs.factors[k]
-            unit = inputs.units[k]
-            graph.note(table, int(column), at if unit == 0 else np.copysign(np.expm1(np.abs(at)) * unit, at))

@@ -7,9 +7,10 @@ in float64 (left if not greater). The operator follows the precision of its inpu
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from fivesigma.errors import InputError
 from fivesigma.exporting.graph import ML, Graph
 from fivesigma.learners.xgboost import XGBoostModel
 
+Node = TypeVar("Node")
 _ZERO = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
 _INFINITE = 1e300  # what LightGBM writes for infinity, with which it separates missing values from all others
 _LEAF = -1  # stands for the feature of a leaf
@@ -38,18 +40,23 @@ class Forest:
     # Tree, number of the node, feature (-1 for a leaf), threshold or response, children, whether NaN goes left.
     rows: list[tuple[int, int, int, float, int, int, bool]] = field(default_factory=list)
 
-    def split(
-        self, at: tuple[int, int], feature: int, threshold: float, children: tuple[int, int], *, nan: bool
-    ) -> None:
-        """Add a node with two children; `at` is (tree, number of the node)."""
-        self.rows.append((*at, feature, threshold, *children, nan))
+    def grow(self, tree: int, root: Node, look: Callable[[Node], float | tuple[int, float, bool, Node, Node]]) -> None:
+        """Add a tree; `look` gives the response of a leaf, or feature, threshold, whether NaN goes left, and children.
 
-    def leaf(self, at: tuple[int, int], value: float) -> None:
-        """Add a leaf; a root gets a split that decides nothing, for not every runtime knows trees without one."""
-        if at[1] == 0:
-            self.split(at, 0, 0.0, (1, 2), nan=False)
-        for node in (1, 2) if at[1] == 0 else (at[1],):
-            self.rows.append((at[0], node, _LEAF, value, 0, 0, False))
+        A root that is a leaf gets a split that decides nothing, for not every runtime knows trees without one.
+        """
+        last, waiting = 0, [(0, root)]
+        while waiting:
+            at, node = waiting.pop()
+            found = look(node)
+            if not isinstance(found, tuple):
+                self.rows += [] if at else [(tree, 0, 0, 0.0, 1, 2, False)]
+                self.rows += [(tree, leaf, _LEAF, found, 0, 0, False) for leaf in ((at,) if at else (1, 2))]
+                continue
+            feature, threshold, nan, left, right = found
+            self.rows.append((tree, at, feature, threshold, last + 1, last + 2, nan))
+            waiting += [(last + 1, left), (last + 2, right)]
+            last += 2
 
     def thresholds(self) -> dict[int, Array]:
         """Thresholds of each feature, ascending."""
@@ -183,23 +190,23 @@ def xgboost_forest(model: XGBoostModel) -> tuple[Forest, str]:
     elif boosted["name"] != "gbtree":
         raise InputError(f"an XGBoost model of the kind {boosted['name']} cannot be exported: only trees can")
     forest = Forest(np.float32, "BRANCH_LT", bool(factors))
-    forest.leaf((0, 0), _xgboost_base(learner, objective))  # a tree, as XGBoost too starts from it: sums round alike
+    # A tree of its own, as XGBoost too starts from it: sums round alike.
+    forest.grow(0, _xgboost_base(learner, objective), lambda base: base)
     for t, tree in enumerate(boosted["model"]["trees"], start=1):
         if any(tree["split_type"]) or int(tree["tree_param"]["size_leaf_vector"]) > 1:
             raise InputError("an XGBoost model with categorical features or vectors in its leaves cannot be exported")
-        left, right = tree["left_children"], tree["right_children"]
-        # Pruning leaves nodes behind that no other node leads to.
-        reached = {0, *(c for pair in zip(left, right, strict=True) if pair[0] >= 0 for c in pair)}
         factor = np.float32(factors[t - 1]) if factors else np.float32(1)
-        for node in sorted(reached):
-            value = np.float32(tree["split_conditions"][node])
-            if left[node] < 0:
-                forest.leaf((t, node), float(value * factor))
-            else:
-                children = (left[node], right[node])
-                goes_left = bool(tree["default_left"][node])
-                forest.split((t, node), tree["split_indices"][node], float(value), children, nan=goes_left)
+        forest.grow(t, 0, partial(_xgboost_node, tree, factor))
     return forest, objective
+
+
+def _xgboost_node(tree: dict[str, Any], factor: np.float32, node: int) -> float | tuple[int, float, bool, int, int]:
+    """Leaf or split of a tree in XGBoost's JSON."""
+    value, left = np.float32(tree["split_conditions"][node]), tree["left_children"][node]
+    if left < 0:
+        return float(value * factor)
+    nan = bool(tree["default_left"][node])
+    return tree["split_indices"][node], float(value), nan, left, tree["right_children"][node]
 
 
 def kept_booster(model: XGBoostModel) -> Any:
@@ -241,26 +248,16 @@ def lightgbm_forest(booster: Any, *, averaged: bool = False) -> tuple[Forest, st
     share = 1.0 / max(len(trees), 1) if averaged and dump.get("average_output") else 1.0
     forest = Forest(np.float64, "BRANCH_LEQ")
     for t, tree in enumerate(trees):
-        number, waiting = 0, [(0, tree["tree_structure"])]
-        while waiting:
-            at, node = waiting.pop()
-            if "leaf_coeff" in node:
-                raise InputError(
-                    "a LightGBM model with linear_tree=True cannot be exported: its leaves are not numbers"
-                )
-            if "leaf_value" in node:
-                forest.leaf((t, at), share * node["leaf_value"])
-                continue
-            children = (number + 1, number + 2)
-            number += 2
-            threshold, nan = _lightgbm_split(node)
-            forest.split((t, at), node["split_feature"], threshold, children, nan=nan)
-            waiting += [(children[0], node["left_child"]), (children[1], node["right_child"])]
+        forest.grow(t, tree["tree_structure"], partial(_lightgbm_node, share))
     return forest, objective.partition(" ")[0]
 
 
-def _lightgbm_split(node: dict[str, Any]) -> tuple[float, bool]:
-    """Threshold of a node, and whether NaN goes left: without missing values in training it is taken for zero."""
+def _lightgbm_node(share: float, node: dict[str, Any]) -> float | tuple[int, float, bool, Any, Any]:
+    """Leaf or split of a dumped tree; without missing values in training NaN is taken for zero."""
+    if "leaf_coeff" in node:
+        raise InputError("a LightGBM model with linear_tree=True cannot be exported: its leaves are not numbers")
+    if "leaf_value" in node:
+        return float(share * node["leaf_value"])
     if node["decision_type"] != "<=":
         raise InputError("a LightGBM model with categorical features cannot be exported")
     if node["missing_type"] == "Zero":
@@ -271,21 +268,17 @@ def _lightgbm_split(node: dict[str, Any]) -> tuple[float, bool]:
         threshold = float(np.copysign(np.inf, threshold))
     if abs(threshold) <= _ZERO:  # what lies so close to zero is read as zero, so it stays on one side with it
         threshold = _ZERO if threshold >= 0.0 else float(np.nextafter(-_ZERO, -np.inf))
-    return threshold, nan
+    return node["split_feature"], threshold, nan, node["left_child"], node["right_child"]
 
 
 def staircase(steps: Array) -> Forest:
     """Tree that counts the steps at or below the only column of its table: a binary search as an operator."""
-    forest = Forest(np.float64, "BRANCH_LT")
-    number, waiting = 0, [(0, 0, len(steps))]
-    while waiting:
-        at, low, high = waiting.pop()
-        if low == high:
-            forest.leaf((0, at), float(low))
-            continue
+
+    def look(between: tuple[int, int]) -> float | tuple[int, float, bool, tuple[int, int], tuple[int, int]]:
+        low, high = between
         middle = (low + high) // 2
-        children = (number + 1, number + 2)
-        number += 2
-        forest.split((0, at), 0, float(steps[middle]), children, nan=False)
-        waiting += [(children[0], low, middle), (children[1], middle + 1, high)]
+        return float(low) if low == high else (0, float(steps[middle]), False, (low, middle), (middle + 1, high))
+
+    forest = Forest(np.float64, "BRANCH_LT")
+    forest.grow(0, (0, len(steps)), look)
     return forest

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fivesigma._tools.files import write_text
+from fivesigma._tools.files import refuse_special, write_text
 from fivesigma._tools.progress import steps
 from fivesigma._types import Array
 from fivesigma.categories import categorise
@@ -121,9 +121,7 @@ def make_arms(
 
 def equal_edges(score: Array, weight: Array, n: int) -> Array:
     """Edges of categories with the same expected content."""
-    order = np.argsort(score)
-    share = np.cumsum(weight[order]) / weight.sum()
-    inner = score[order][np.searchsorted(share, np.arange(1, n) / n)]
+    inner = np.quantile(score, np.arange(1, n) / n, weights=weight, method="inverted_cdf")
     return np.concatenate([[-np.inf], np.unique(inner), [np.inf]])
 
 
@@ -173,45 +171,28 @@ Found = list[dict[str, dict[str, list[float]]]]  # of each set, by model: mu, lo
 
 
 def fit_experiments(
-    arms: Mapping[str, Arm], events: Events, settings: Mapping[str, int], output: Path | None = None, verbose: int = 0
+    arms: Mapping[str, Arm], events: Events, *, sets: int, experiments: int, seed: int = 0, verbose: int = 0
 ) -> Found:
-    """Fit all sets of experiments; each is added to `output`, from which a run with the same settings resumes."""
-    found = read_intervals(output, settings)
-    seed, sets, experiments = (settings[name] for name in ("seed", "sets", "experiments"))
+    """Fit all sets of experiments."""
+    found: Found = []
     truths = np.random.default_rng([seed, 1]).uniform(*MU_RANGE, sets)
     models = {id(arm.model): arm.model for arm in arms.values()}
-    with steps(sets * experiments, bool(verbose), "experiments", done=len(found) * experiments) as advance:
-        for k in range(len(found), sets):
+    with steps(sets * experiments, bool(verbose), "experiments") as advance:
+        for k, mu in enumerate(truths):
             counts: dict[str, list[Array]] = {name: [] for name in arms}
-            for drawn, _ in make_experiments(events, truths[k], experiments, np.random.default_rng([seed, 2, k])):
+            for drawn, _ in make_experiments(events, mu, experiments, np.random.default_rng([seed, 2, k])):
                 kept = _low_mass(drawn)
                 score = {key: model.decision_function(kept) for key, model in models.items()}
                 for name, arm in arms.items():
                     counts[name].append(np.histogram(score[id(arm.model)], bins=arm.edges)[0])
-                advance(1, f"mu = {truths[k]:.2f}")
+                advance(1, f"mu = {mu:.2f}")
             found.append({})
             for name, arm in arms.items():
                 fitted = arm.templates.fit(np.stack(counts[name]))
                 # No strength is negative: what is below zero can be cut off without a loss of coverage.
                 low, high = (np.maximum(end, 0.0).tolist() for end in (fitted.low, fitted.high))
-                found[-1][name] = {"mu": [truths[k]] * experiments, "low": low, "high": high}
-            if output is not None:
-                write_text(output, json.dumps({"settings": settings, "found": found}))
+                found[-1][name] = {"mu": [mu] * experiments, "low": low, "high": high}
     return found
-
-
-def read_intervals(output: Path | None, settings: Mapping[str, int]) -> Found:
-    """Intervals that an earlier run with the same settings has found."""
-    if output is None or not output.exists():
-        return []
-    try:
-        saved = json.loads(output.read_text(encoding="utf-8"))
-        known, found = saved["settings"], saved["found"]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{output} is not a file of intervals; choose another name") from None
-    if known != settings:
-        raise InputError(f"{output} holds a run with other settings; choose another name or remove it")
-    return list(found)
 
 
 def judge_intervals(arms: Mapping[str, Arm], found: Found, seconds: Mapping[str, float]) -> Comparison:
@@ -249,7 +230,7 @@ def compare(
         As `load` gives them. They are split at random: 15 % train, 10 % choose categories, 35 % fill
         templates, 40 % make experiments. The last two should be many times what an experiment has.
     output : path, optional
-        JSON file with every interval; it is written after each set, and a run that broke off resumes there.
+        JSON file with every interval.
     n_categories : int, default=10
         Of each score.
     sets, experiments : int
@@ -267,8 +248,8 @@ def compare(
     """
     if events.process is None:
         raise InputError("these events have no processes, which the nuisances need")
-    settings = {"sets": sets, "experiments": experiments, "seed": random_state, "n_events": len(events)}
-    read_intervals(output, settings)  # refuses another run's file before anything is trained
+    if output is not None:
+        refuse_special(output)  # before anything is trained
     started = time.perf_counter()
     *parts, test = split_events(events, random_state)
     train, choose, fill = (vary(part, seed=k) for k, part in enumerate(parts))
@@ -277,7 +258,10 @@ def compare(
     )
     arms = make_arms(train, choose, fill, model, n_categories)
     between = time.perf_counter()
-    found = fit_experiments(arms, test, settings, output, verbose)
+    found = fit_experiments(arms, test, sets=sets, experiments=experiments, seed=random_state, verbose=verbose)
+    if output is not None:
+        settings = {"sets": sets, "experiments": experiments, "seed": random_state, "n_events": len(events)}
+        write_text(output, json.dumps({"settings": settings, "found": found}))
     seconds = {"training and templates": between - started, "experiments": time.perf_counter() - between}
     return judge_intervals(arms, found, seconds)
 

@@ -40,22 +40,12 @@ FEATURES = tuple(_renamed(name) for name in (*MEASURED, *DERIVED) if name not in
 
 
 class Nuisances(NamedTuple):
-    """What differs from the nominal simulation.
+    """What differs from the nominal simulation."""
 
-    Attributes
-    ----------
-    tes, jes : float
-        Scales of the tau's and of the jets' energies.
-    soft_met : float
-        Width in GeV of a Gaussian that is added to both components of the missing transverse momentum.
-    ttbar_scale, diboson_scale, bkg_scale : float
-        Factors of the yields of top pairs, of dibosons and of all background.
-    """
-
-    tes: float = 1.0
+    tes: float = 1.0  # scales of the tau's and of the jets' energies
     jes: float = 1.0
-    soft_met: float = 0.0
-    ttbar_scale: float = 1.0
+    soft_met: float = 0.0  # GeV, the width of a Gaussian that is added to both components of the missing momentum
+    ttbar_scale: float = 1.0  # factors of the yields of top pairs, of dibosons and of all background
     diboson_scale: float = 1.0
     bkg_scale: float = 1.0
 
@@ -77,29 +67,10 @@ def draw_nuisances(rng: np.random.Generator) -> Nuisances:
 
 
 def move_events(events: Events, nuisances: Nuisances, rng: np.random.Generator | None = None) -> Events:
-    """Apply energy scales and soft momentum to events, select them, and derive columns again.
+    """Apply energy scales and soft momentum to events with `FEATURES`, select them, and derive columns again.
 
-    Parameters
-    ----------
-    events : Events
-        With `FEATURES`; weights as simulated.
-    nuisances : Nuisances
-        Factors of yields multiply the weights of the background.
-    rng : numpy Generator, optional
-        For the soft momentum; with ``soft_met=0`` it is not needed.
-
-    Returns
-    -------
-    Events
-        Those that pass the selection: tau above 26 GeV, lepton above 20 GeV; jets below 26 GeV are removed.
-
-    Examples
-    --------
-    >>> from fivesigma.fair_universe import Nuisances, load, move_events
-    >>> events = load("toy:2000")
-    >>> louder = move_events(events, Nuisances(tes=1.05))
-    >>> len(louder) > len(move_events(events, Nuisances()))
-    True
+    Factors of yields multiply the weights of the background. What passes has a tau above 26 GeV and a lepton above
+    20 GeV; jets below 26 GeV are removed.
     """
     columns = {name: events.column(name).astype(np.float64) for name in FEATURES}
     columns = _move(columns, nuisances, rng)
@@ -197,7 +168,8 @@ def load(data: str | os.PathLike[str], *, luminosity: float = 1.0, random_state:
     Returns
     -------
     Events
-        With `FEATURES` and processes: htautau is the signal; ztautau, ttbar and diboson, or wjets in the toy.
+        With the challenge's 28 features and its processes: htautau is the signal; ztautau, ttbar and diboson, or wjets
+        in the toy.
 
     Examples
     --------
@@ -230,34 +202,10 @@ def load(data: str | os.PathLike[str], *, luminosity: float = 1.0, random_state:
 def make_experiments(
     events: Events, mu: float, n: int, random_state: int | np.random.Generator = 0
 ) -> Iterator[tuple[Events, Nuisances]]:
-    """Draw pseudo-experiments from simulated events.
+    """Draw pseudo-experiments from test events whose weights are the expected counts at mu = 1.
 
-    Parameters
-    ----------
-    events : Events
-        Test events with `FEATURES` and processes; weights are the expected counts at mu = 1.
-    mu : float
-        Signal strength.
-    n : int
-        How many.
-    random_state : int or numpy Generator, default=0
-        Seed.
-
-    Yields
-    ------
-    events : Events
-        Each event is taken as often as a Poisson number with its expected count, then moved by nuisances that are drawn
-        anew; all weights are one.
-    nuisances : Nuisances
-        What was drawn.
-
-    Examples
-    --------
-    >>> from fivesigma.fair_universe import load, make_experiments
-    >>> events = load("toy:2000").scaled_to(s=20.0, b=200.0)
-    >>> drawn, nuisances = next(make_experiments(events, mu=1.0, n=1, random_state=1))
-    >>> 150 < len(drawn) < 300
-    True
+    Each event is taken as often as a Poisson number with its expected count, then moved by nuisances that are drawn
+    anew and come with the events; all weights are one.
     """
     if not mu >= 0:
         raise InputError(f"mu must be >= 0, got {mu!r}")

@@ -25,7 +25,7 @@ _ROOT_STEPS = 50
 _OFFSET = 0.001  # of the width, in the challenge's score
 
 
-class Interval(NamedTuple):
+class FittedStrengths(NamedTuple):
     """Best mu of each experiment, and where F is half a unit higher: 68 % of a Gaussian."""
 
     mu: Array
@@ -35,24 +35,10 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Templates:
-    """Expected counts of categories, and how one standard deviation of each nuisance moves them.
+    """Expected counts of categories, and how far one standard deviation of each nuisance moves them, up and down.
 
-    Parameters
-    ----------
-    s, b : arrays of shape (n_categories,)
-        Signal at mu = 1, and background.
-    shifts_s, shifts_b : arrays of shape (2, n_nuisances, n_categories), optional
-        How far each nuisance moves both, up and down; by default there are no nuisances.
-    variance : array of shape (n_categories,), optional
-        Sum of the squared weights of the background, for the statistics of the simulation.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fivesigma.fair_universe import Templates
-    >>> found = Templates(np.array([50.0]), np.array([100.0])).fit([[150.0]])
-    >>> bool(abs(found.mu[0] - 1) < 1e-6), bool(abs(found.high[0] - found.mu[0] - 150**0.5 / 50) < 0.01)
-    (True, True)
+    Shifts have the shape (2, n_nuisances, n_categories). ``variance`` is the sum of the squared weights of the
+    background, for the statistics of the simulation.
     """
 
     s: Array
@@ -87,17 +73,8 @@ class Templates:
         relative = None if self.variance is None else self.variance / (m * m)
         return Counts(counts, m, up, down, relative).profile().objective
 
-    def fit(self, counts: ArrayLike | Sequence[ArrayLike]) -> Interval:
-        """Fit mu to the counts of each experiment; it may be negative, as a deficit of events is.
-
-        Parameters
-        ----------
-        counts : array-like of shape (n_experiments, n_categories)
-
-        Returns
-        -------
-        Interval
-        """
+    def fit(self, counts: ArrayLike | Sequence[ArrayLike]) -> FittedStrengths:
+        """Fit mu to each experiment, a row of counts; it may be negative, as a deficit of events is."""
         n = np.maximum(np.asarray(counts, dtype=np.float64), _EMPTY)
         if n.ndim != 2 or n.shape[1] != self.s.size:
             raise InputError(f"counts must have the shape (n_experiments, {self.s.size}), got {n.shape}")
@@ -106,7 +83,7 @@ class Templates:
         mu = self._minimum(n, *ends)
         lowest = self.objective(n, mu)
         low, high = (self._crossing(n, lowest, mu, np.full(len(n), end)) for end in ends)
-        return Interval(mu, low, high)
+        return FittedStrengths(mu, low, high)
 
     def _minimum(self, n: Array, first: float, last: float) -> Array:
         """Golden section: F profiled over the pulls has one minimum in mu."""
@@ -144,22 +121,10 @@ class Score(NamedTuple):
 
 
 def score_intervals(mu: ArrayLike, low: ArrayLike, high: ArrayLike) -> Score:
-    """Judge 68 % intervals as the challenge does.
+    """Judge 68 % intervals of a true mu as the challenge does.
 
     The score is -log((width + 0.001) f(coverage)). The penalty f is one within two standard errors of 68.27 %; beyond
     it grows with the fourth power of the distance below, and with the third above.
-
-    Parameters
-    ----------
-    mu, low, high : array-like of shape (n_experiments,)
-        The truth, and the ends of each interval.
-
-    Examples
-    --------
-    >>> from fivesigma.fair_universe import score_intervals
-    >>> found = score_intervals([1.0, 1.0, 1.0], [0.5, 0.8, 1.1], [1.5, 1.2, 2.0])
-    >>> round(found.width, 3), round(found.coverage, 3), round(found.score, 3)
-    (0.767, 0.667, 0.264)
     """
     truth, left, right = (np.asarray(values, dtype=np.float64) for values in (mu, low, high))
     if not truth.shape == left.shape == right.shape or truth.size == 0:

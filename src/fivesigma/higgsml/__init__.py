@@ -5,19 +5,16 @@ from __future__ import annotations
 from fivesigma.higgsml.data import ChallengeEvents, load
 from fivesigma.higgsml.download import fetch
 from fivesigma.higgsml.features import ALL_SETS, MOMENTA, engineer, transform
-from fivesigma.higgsml.reproduce import RECIPES, find_recipe
 from fivesigma.higgsml.simulate import write_simulated
 from fivesigma.higgsml.submission import SubmissionScore, score_submission, standing, write_submission
 
 __all__ = [
     "ALL_SETS",
     "MOMENTA",
-    "RECIPES",
     "ChallengeEvents",
     "SubmissionScore",
     "engineer",
     "fetch",
-    "find_recipe",
     "load",
     "score_submission",
     "standing",

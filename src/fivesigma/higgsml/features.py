@@ -253,7 +253,8 @@ def engineer(events: Events, sets: Sequence[str] = ALL_SETS) -> Events:
     made = tuple(_columns(events[:0], chosen))
     names = (*(events.feature_names[k] for k in kept), *made)
     if len(set(names)) < len(names):
-        raise InputError(f"these events already have engineered columns, such as {_repeated(names)!r}")
+        again = next(name for k, name in enumerate(names) if name in names[:k])
+        raise InputError(f"these events already have engineered columns, such as {again!r}")
     X = np.empty((len(events), len(names)), dtype=np.float32)
     for start in range(0, len(events), _BLOCK):
         rows = slice(start, start + _BLOCK)
@@ -272,14 +273,9 @@ def _chosen(sets: Sequence[str]) -> tuple[str, ...]:
     known = (*ALL_SETS, "raw")
     for name in sets:
         if name not in known:
-            hint = did_you_mean(str(name), known)
-            choice = hint or f"; there are {', '.join(known)}"
-            raise InputError(f"no feature set {name!r}{choice}")
+            hint = did_you_mean(str(name), known) or f"; there are {', '.join(known)}"
+            raise InputError(f"no feature set {name!r}{hint}")
     return tuple(name for name in known if name in sets)
-
-
-def _repeated(names: Sequence[str]) -> str:
-    return next(name for k, name in enumerate(names) if name in names[:k])
 
 
 def _columns(events: Events, sets: Iterable[str]) -> Columns:

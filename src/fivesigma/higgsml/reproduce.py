@@ -39,6 +39,7 @@ Members = list[tuple[str, Any]]
 
 TREES = {"learning_rate": 0.05, "max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.8}
 NET: dict[str, Any] = {"epochs": 15, "dropout": 0.1}
+_TEN = "five plain and five grown XGBoost models of 500 trees"
 _BESIDE = "with plain XGBoost, a random forest and a neural net"
 QUICK = 0.05  # share of trees and epochs of a quick run
 
@@ -58,29 +59,18 @@ class Recipe:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return the recipe of this name: plain, paper-ten, paper-full or best.
-
-    Examples
-    --------
-    >>> find_recipe("paper-ten").summary
-    'five plain and five grown XGBoost models of 500 trees'
-    """
-    for recipe in RECIPES:
-        if recipe.name == name:
-            return recipe
-    names = [recipe.name for recipe in RECIPES]
-    raise InputError(f"there is no recipe {name!r}; choose among {', '.join(names)}{did_you_mean(name, names)}")
+    """Return the recipe of this name."""
+    known = {recipe.name: recipe for recipe in RECIPES}
+    if name not in known:
+        raise InputError(f"there is no recipe {name!r}; choose among {', '.join(known)}{did_you_mean(name, known)}")
+    return known[name]
 
 
-def _boosted(n: int, effort: float, *, cascade: bool) -> Members:
-    """Models of 500 trees, u updated after each: the paper's settings."""
-    name = "grown" if cascade else "plain"
+def _boosted(effort: float, *, plain: int = 0, grown: int = 0) -> Members:
+    """Plain models and grown cascades of 500 trees, u updated after each: the paper's settings."""
     shared: dict[str, Any] = {"n_trees": _scaled(500, effort), "params": TREES, "update_every": 1}
-    return [(f"{name}-{k}", GrownCascadeClassifier(cascade=cascade, **shared)) for k in range(1, n + 1)]
-
-
-def _paper_ten(_columns: Sequence[str], effort: float) -> Members:
-    return [*_boosted(5, effort, cascade=False), *_boosted(5, effort, cascade=True)]
+    wanted = [(f"plain-{k + 1}", False) for k in range(plain)] + [(f"grown-{k + 1}", True) for k in range(grown)]
+    return [(name, GrownCascadeClassifier(cascade=cascade, **shared)) for name, cascade in wanted]
 
 
 def _paper_full(columns: Sequence[str], effort: float) -> Members:
@@ -90,8 +80,8 @@ def _paper_full(columns: Sequence[str], effort: float) -> Members:
     forest = RandomForestClassifier(_scaled(200, effort), min_samples_leaf=20, max_features=0.3)
     learner = need("xgboost").XGBClassifier(n_estimators=_scaled(200, effort), **(TREES | {"learning_rate": 0.1}))
     retrained = CascadeClassifier(learner, max_rounds=12, extra_rounds=3, n_restarts=3, keep=5)
-    plain = [*_boosted(5, effort, cascade=False), ("forest", forest), ("net", _net(columns, effort))]
-    return [*plain, ("retrained", retrained), *_boosted(5, effort, cascade=True)]
+    others = [("forest", forest), ("net", _net(columns, effort)), ("retrained", retrained)]
+    return [*_boosted(effort, plain=5), *others, *_boosted(effort, grown=5)]
 
 
 def _best(columns: Sequence[str], effort: float) -> Members:
@@ -118,8 +108,8 @@ def _scaled(n: int, effort: float) -> int:
 
 
 RECIPES = (
-    Recipe("plain", "one plain XGBoost model of 500 trees", 0.25, "even", lambda _, e: _boosted(1, e, cascade=False)),
-    Recipe("paper-ten", "five plain and five grown XGBoost models of 500 trees", 0.25, "even", _paper_ten),
+    Recipe("plain", "one plain XGBoost model of 500 trees", 0.25, "even", lambda _, e: _boosted(e, plain=1)),
+    Recipe("paper-ten", _TEN, 0.25, "even", lambda _, e: _boosted(e, plain=5, grown=5)),
     Recipe("paper-full", f"retrained and grown cascades {_BESIDE}", 0.25, "even", _paper_full),
     Recipe("best", "a net and decomposed trees, bagged over five folds, weights fitted", 5, "fit", _best),
 )

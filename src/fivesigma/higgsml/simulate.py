@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import operator
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import refuse_special, written_with_digest
-from fivesigma._types import AnyArray, Array, BoolArray, IntArray
+from fivesigma._types import AnyArray, BoolArray, IntArray
 from fivesigma.challenge import MISSING
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.htautau import make_htautau
@@ -64,13 +65,11 @@ def write_simulated(path: str | os.PathLike[str], n_events: int = CERN.total, *,
     sets = _allot(events.is_signal, CERN.scaled(n_events), rng)
     # As in the CERN file: training events, then the test events of both sets mixed, then the unused.
     order = np.argsort(np.select([sets == "t", sets == "u"], [0, 2], 1), kind="stable")
-    with written_with_digest(path) as beside, beside.open("wb") as file:
-        if path.suffix.lower() == ".gz":
-            # No time and no name inside, so that the same events are the same bytes.
-            with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-                _write(events, sets, order, packed)
-        else:
-            _write(events, sets, order, file)
+    with written_with_digest(path) as beside, ExitStack() as opened:
+        file: Any = opened.enter_context(beside.open("wb"))
+        if path.suffix.lower() == ".gz":  # no time and no name inside, so that the same events are the same bytes
+            file = opened.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
+        _write(events, sets, order, file)
     return path
 
 
@@ -87,16 +86,11 @@ def _allot(signal: BoolArray, census: Census, rng: np.random.Generator) -> AnyAr
     return sets
 
 
-def _kaggle_weight(events: Events, sets: AnyArray) -> Array:
-    weight, signal = events.weight.copy(), events.is_signal
+def _write(events: Events, sets: AnyArray, order: IntArray, file: Any) -> None:
+    pl, kaggle_weight, signal = need("polars"), events.weight.copy(), events.is_signal
     for name in CERN.events:
         members = sets == name
-        weight[members] = rescale(weight[members], signal[members], TOTALS)
-    return weight
-
-
-def _write(events: Events, sets: AnyArray, order: IntArray, file: Any) -> None:
-    pl, kaggle_weight = need("polars"), _kaggle_weight(events, sets)
+        kaggle_weight[members] = rescale(kaggle_weight[members], signal[members], TOTALS)
     for start in range(0, len(order), _PIECE):
         rows = order[start : start + _PIECE]
         X = np.where(np.isnan(events.X[rows]), np.float32(MISSING), events.X[rows]).round(3)

@@ -337,8 +337,6 @@ def standing(private: float) -> str:
         return f"level with {level[0]}"
     above = [place for place in PRIVATE if place.low > score]
     below = [place for place in PRIVATE if place.high <= score]
-    if not above:
-        return f"above {below[0]}"
-    if not below:
-        return f"below {above[-1]}"
-    return f"between {above[-1]} and {below[0]}"
+    if above and below:
+        return f"between {above[-1]} and {below[0]}"
+    return f"below {above[-1]}" if above else f"above {below[0]}"

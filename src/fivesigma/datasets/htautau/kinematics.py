@@ -95,12 +95,8 @@ def eta_centrality(eta: Array, eta1: Array, eta2: Array) -> Array:
 def derive(columns: Mapping[str, Array], *, tau_mass: Array | float = 0.8) -> dict[str, Array]:
     """Compute every derived column but ``DER_mass_MMC`` from the measured ones, NaN where undefined.
 
-    Parameters
-    ----------
-    columns : mapping of str to array
-        The `MEASURED` columns, NaN where an event lacks a jet.
-    tau_mass : array or float
-        Visible mass of the hadronic tau in GeV; the challenge used 0.8 for one prong and 1.2 for three.
+    These have NaN where an event lacks a jet. The visible mass of the tau is in GeV; the challenge used 0.8 for one
+    prong and 1.2 for three.
     """
     tau_pt, tau_eta, tau_phi, lep_pt, lep_eta, lep_phi, met, met_phi, _, _, *jets, all_pt = (
         columns[name] for name in MEASURED
