@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma.analysis.configuration import AnalysisSettings
+from fivesigma.analysis.settings import AnalysisSettings
 from fivesigma.analysis.edge_choice import (
     RegionEvents,
     change,

@@ -9,7 +9,7 @@ import pytest
 
 from fivesigma import Varied, categorise, yield_shifts
 from fivesigma._types import Array
-from fivesigma.analysis.configuration import AnalysisSettings
+from fivesigma.analysis.settings import AnalysisSettings
 from fivesigma.analysis.edge_choice import (
     RegionEvents,
     Variations,
