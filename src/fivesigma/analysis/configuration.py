@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -30,27 +29,47 @@ class MovedSamples(NamedTuple):
     mirrored: bool
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Analysis:
-    """A checked analysis."""
+    """An analysis; what follows from the configuration is formed once, and refused later if it names what is not there.
+
+    Attributes
+    ----------
+    config : dict
+        The part of cabinetry.
+    settings : AnalysisSettings
+        Our block.
+    """
 
     config: dict[str, Any]
     settings: AnalysisSettings
 
-    @property
-    def regions(self) -> list[dict[str, Any]]:
-        """All regions."""
-        return list(self.config["Regions"])
+    def __post_init__(self) -> None:
+        config, settings = self.config, self.settings
+        self.regions: list[dict[str, Any]] = list(config["Regions"])
+        self.fitted = [region for region in self.regions if region["Name"] not in settings.validation]
+        # Regions whose categories are made, together, and by the branches of the scores of their models.
+        self.chosen = [region for name in settings.region for region in self.regions if region["Name"] == name]
+        self.models: dict[str, list[dict[str, Any]]] = {}
+        for region in self.chosen:
+            self.models.setdefault(self.score_of(region["Name"]), []).append(region)
+        self.profiled = settings.score is None and settings.model == "profiled"  # the training knows the systematics
+        self.simulated: list[dict[str, Any]] = [s for s in config["Samples"] if not s.get("Data", False)]
+        self.data = next((sample for sample in config["Samples"] if sample.get("Data", False)), None)
+        factors, poi = config["NormFactors"], config["General"].get("POI")
+        self.poi: dict[str, Any] = next((factor for factor in factors if factor["Name"] == poi), {})
+        self._other_factors = [factor for factor in factors if factor["Name"] != poi]
+        # Samples that the parameter of interest scales in the chosen regions.
+        inside = [s for s in self.simulated if any(acts(self.poi, region, s) for region in self.chosen)]
+        self.signal = tuple(sample["Name"] for sample in inside)
+        self.systematics: list[dict[str, Any]] = list(config.get("Systematics") or [])
+        # Parameters that the fit holds constant, and where; and systematics that it does not.
+        self.fixed = {item["Name"]: float(item["Value"]) for item in config["General"].get("Fixed", [])}
+        self.varied = [one for one in self.systematics if one["Name"] not in self.fixed]
 
-    @property
-    def fitted(self) -> list[dict[str, Any]]:
-        """Regions of the fit: all but those of validation."""
-        return [region for region in self.regions if region["Name"] not in self.settings.validation]
-
-    @property
-    def chosen(self) -> list[dict[str, Any]]:
-        """Regions whose categories are made."""
-        return [find_named(self.regions, name) for name in self.settings.region]
+    def samples_in(self, region: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Samples that a region has, without data."""
+        return [sample for sample in self.simulated if holds(region, sample)]
 
     def is_filled(self, region: Mapping[str, Any]) -> bool:
         """Whether the histograms of a region exist already, and are read as they are."""
@@ -61,59 +80,6 @@ class Analysis:
         if not self.settings.each:
             return SCORE
         return f"{SCORE}_{re.sub('[^A-Za-z0-9_]', '_', region)}"
-
-    @cached_property
-    def models(self) -> dict[str, list[dict[str, Any]]]:
-        """Regions of each model, by the branch of its score."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for region in self.chosen:
-            found.setdefault(self.score_of(region["Name"]), []).append(region)
-        return found
-
-    @property
-    def profiled(self) -> bool:
-        """Whether the training knows the systematics."""
-        return self.settings.score is None and self.settings.model == "profiled"
-
-    @property
-    def simulated(self) -> list[dict[str, Any]]:
-        """Samples that are not data."""
-        return [sample for sample in self.config["Samples"] if not sample.get("Data", False)]
-
-    def samples_in(self, region: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Samples that a region has, without data."""
-        return [sample for sample in self.simulated if holds(region, sample)]
-
-    @property
-    def data(self) -> dict[str, Any] | None:
-        """The sample of data, if there is one."""
-        return next((sample for sample in self.config["Samples"] if sample.get("Data", False)), None)
-
-    @property
-    def systematics(self) -> list[dict[str, Any]]:
-        """Systematic uncertainties."""
-        return list(self.config.get("Systematics") or [])
-
-    @property
-    def signal(self) -> tuple[str, ...]:
-        """Samples that the parameter of interest scales in the chosen regions."""
-        inside = [s for s in self.simulated if any(acts(self.poi, region, s) for region in self.chosen)]
-        return tuple(sample["Name"] for sample in inside)
-
-    @property
-    def poi(self) -> dict[str, Any]:
-        """The norm factor that is the parameter of interest."""
-        return find_named(self.config["NormFactors"], self.config["General"]["POI"])
-
-    @property
-    def fixed(self) -> dict[str, float]:
-        """Parameters that the fit holds constant, and where."""
-        return {item["Name"]: float(item["Value"]) for item in self.config["General"].get("Fixed", [])}
-
-    @property
-    def varied(self) -> list[dict[str, Any]]:
-        """Systematic uncertainties that the fit does not hold constant."""
-        return [systematic for systematic in self.systematics if systematic["Name"] not in self.fixed]
 
     def variations(self, regions: Iterable[Mapping[str, Any]], places: Collection[Place]) -> dict[str, MovedSamples]:
         """What each systematic makes of the samples that it changes; systematics with one modifier move together.
@@ -139,10 +105,6 @@ class Analysis:
         """Product of the norm factors of a sample in a region at their nominal values, the POI being one."""
         own = [factor for factor in self._other_factors if acts(factor, region, sample)]
         return math.prod((self.fixed.get(f["Name"], float(f.get("Nominal", 1.0))) for f in own), start=1.0)
-
-    @property
-    def _other_factors(self) -> list[dict[str, Any]]:
-        return [factor for factor in self.config["NormFactors"] if factor["Name"] != self.config["General"]["POI"]]
 
     def free_factors(self, region: Mapping[str, Any]) -> dict[str, list[str]]:
         """Norm factors beside the POI that the fit leaves free in a region, with the samples that they scale."""

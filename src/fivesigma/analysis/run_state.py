@@ -52,17 +52,17 @@ class RunState:
             self.saved = load(str(settings.model))
             features = settings.features or tuple(Columns.of_model(self.saved).features or ())
             self.analysis = replace(self.analysis, settings=replace(settings, features=features))
+        self.settings: AnalysisSettings = self.analysis.settings
         self.templates = templates_of(self.analysis, unblind=self.unblind)
+        self.hidden = [template.region for template in self.templates if template.hidden]  # data are not looked at
+        self.n_trees = sum(map(len, by_tree(self.templates).values()))
+        # Simulated ones of the chosen regions.
+        self.region_templates = [t for t in self.templates if t.region in self.settings.region and not t.is_data]
         for region in self.analysis.regions:  # whose bins are those of their histograms
             if self.analysis.is_filled(region):
                 first = next(template for template in self.templates if template.region == region["Name"])
                 edges, _ = read_filled(first.files[0], str(first.histogram), first.owner)
                 region |= {"Binning": edges.tolist(), "Variable": region.get("Variable", region["Name"])}
-
-    @property
-    def settings(self) -> AnalysisSettings:
-        """What our block says."""
-        return self.analysis.settings
 
     def bar(self, n: int, what: str) -> AbstractContextManager[Callable[[int, str], None]]:
         """Show progress in so many parts, if that was asked for."""
@@ -129,11 +129,6 @@ class RunState:
 
     # What several steps need.
 
-    @cached_property
-    def region_templates(self) -> list[Template]:
-        """Simulated templates of the chosen regions."""
-        return [t for t in self.templates if t.region in self.settings.region and not t.is_data]
-
     def nominal(self, *regions: str, data: bool = False) -> list[Template]:
         """Nominal templates of some regions, simulated ones or data."""
         return [t for t in self.templates if t.region in regions and t.systematic is None and t.is_data is data]
@@ -141,16 +136,6 @@ class RunState:
     def read_events(self, *regions: str, data: bool = False) -> Events:
         """Simulated events, or data, of some regions with their features and the weights that the fit expects."""
         return Events.concatenate(training_events(self.reader, self.nominal(*regions, data=data)))
-
-    @property
-    def hidden(self) -> list[str]:
-        """Regions whose data are not looked at."""
-        return [template.region for template in self.templates if template.hidden]
-
-    @cached_property
-    def n_trees(self) -> int:
-        """Number of trees that are read."""
-        return sum(map(len, by_tree(self.templates).values()))
 
     @cached_property
     def reader(self) -> Reader:
