@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma.analysis.configuration import AnalysisSettings
 from fivesigma.analysis.edge_choice import (
     RegionEvents,
     change,
@@ -24,6 +23,7 @@ from fivesigma.analysis.edge_choice import (
     number_by_fold,
     systematics_of,
 )
+from fivesigma.analysis.settings import AnalysisSettings
 from fivesigma.likelihood.shifts import YieldShifts, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 

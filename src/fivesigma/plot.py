@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -222,20 +222,10 @@ def scores(
         edges, error = found.scores.edges, found.scores.error
         stack = [(p.name, p.signal, p.values) for p in found.scores.processes]
         cut = found.verdict.cut if cut is None else cut
-    floor = np.zeros(edges.size - 1)
-    numbers = {True: 0, False: 0}
-    for name, is_signal, values in stack:
-        palette = SIGNALS if is_signal else BACKGROUNDS
-        colour = palette[numbers[is_signal] % len(palette)]
-        numbers[is_signal] += 1
-        ax.stairs(floor + values, edges, baseline=floor, fill=True, color=colour, label=name)
-        floor = floor + values
-    if error is not None:
-        band = {"hatch": "////", "fill": False, "linewidth": 0, "alpha": 0.5, "label": "±1 standard error of the sum"}
-        ax.stairs(floor + error, edges, baseline=floor - error, **band)
-    if numbers[True]:
-        alone = np.sum([values for _, is_signal, values in stack if is_signal], axis=0)
-        ax.stairs(alone, edges, color="black", linewidth=1.5, label="signal alone")
+    floor = draw_stack(ax, edges, stack, error, "±1 standard error of the sum")
+    alone = [values for _, is_signal, values in stack if is_signal]
+    if alone:
+        ax.stairs(np.sum(alone, axis=0), edges, color="black", linewidth=1.5, label="signal alone")
     if cut is not None:
         ax.axvline(cut, **CUT_LINE)
     if blind is not None and (data is None or np.isnan(blind)):
@@ -256,6 +246,20 @@ def scores(
     if positive.size:
         legend_above(ax, 1.5 * highest)
     return ax
+
+
+def draw_stack(
+    ax: Any, edges: Array, stack: Sequence[tuple[str, bool, Array]], error: Array | None, band: str
+) -> Array:
+    """Draw yields by name and class upon each other, and a band of their error; return their sum."""
+    palettes, floor = {True: cycle(SIGNALS), False: cycle(BACKGROUNDS)}, np.zeros(len(edges) - 1)
+    for name, is_signal, values in stack:
+        ax.stairs(floor + values, edges, baseline=floor, fill=True, color=next(palettes[is_signal]), label=name)
+        floor = floor + values
+    if error is not None:
+        look = {"hatch": "////", "fill": False, "linewidth": 0, "alpha": 0.5, "label": band}
+        ax.stairs(floor + error, edges, baseline=floor - error, **look)
+    return floor
 
 
 def roc(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:

@@ -80,7 +80,7 @@ def test_a_control_region_knows_a_norm_factor(small: Small) -> None:
     width = norm_widths(analysis, control)["bkg"]
     assert width is not None
     # Without systematics it is the statistical error of the region, of expectation and simulation.
-    analysis.config["Systematics"] = []
+    analysis = Analysis(analysis.config | {"Systematics": []}, analysis.settings)
     alone = norm_widths(analysis, control)["bkg"]
     rows = control["Control_region", "Background", None, None]
     weight = rows.yields**2 / (rows.yields + rows.squares)

@@ -9,7 +9,6 @@ import pytest
 
 from fivesigma import Varied, categorise, yield_shifts
 from fivesigma._types import Array
-from fivesigma.analysis.configuration import AnalysisSettings
 from fivesigma.analysis.edge_choice import (
     RegionEvents,
     Variations,
@@ -22,6 +21,7 @@ from fivesigma.analysis.edge_choice import (
     systematics_of,
     take,
 )
+from fivesigma.analysis.settings import AnalysisSettings
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.scored.scored_events import ScoredEvents
 

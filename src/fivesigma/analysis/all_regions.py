@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fivesigma._types import Array
-from fivesigma.analysis.configuration import Analysis, acts, holds
+from fivesigma.analysis.configuration import Analysis, acts
 from fivesigma.analysis.histograms import Histograms
 from fivesigma.likelihood.shifts import Normalisation, YieldShifts, counts_of, derivatives_of
 from fivesigma.significance import AMS2
@@ -30,13 +30,11 @@ def shifts_of_regions(
     A sample is a process of its own in each region, and the parameters are shared. Norm factors of backgrounds are
     free, or have the widths that the control regions leave them where these are not among the regions.
     """
+    samples = {region["Name"]: analysis.samples_in(region) for region in regions}
     processes = {
-        (region["Name"], sample["Name"]): sample["Name"]
-        if len(regions) == 1
-        else f"{sample['Name']} in {region['Name']}"
-        for region in regions
-        for sample in analysis.simulated
-        if holds(region, sample)
+        (region, sample["Name"]): sample["Name"] if len(regions) == 1 else f"{sample['Name']} in {region}"
+        for region, inside in samples.items()
+        for sample in inside
     }
     sizes = {place[0]: len(histograms[*place, None, None].yields) for place in processes}
     first = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
@@ -50,8 +48,9 @@ def shifts_of_regions(
     nominal, factors = {}, {}
     free: dict[str, list[str]] = {}
     for region in regions:
-        for sample in [sample for sample in analysis.simulated if holds(region, sample)]:
-            name, place = region["Name"], (region["Name"], sample["Name"])
+        name = region["Name"]
+        for sample in samples[name]:
+            place = name, sample["Name"]
             factor = factors[place] = analysis.norm_factor(region, sample)
             filled, is_signal = histograms[*place, None, None], acts(analysis.poi, region, sample)
             sums = placed(name, factor * filled.yields), placed(name, factor**2 * filled.squares)
@@ -78,11 +77,10 @@ def shifts_of_regions(
     return YieldShifts(np.arange(sum(sizes.values()) + 1.0), nominal, up, down, unconstrained)
 
 
-def value_as_pyhf(shifts: YieldShifts, goal: str, without: Collection[str]) -> float:
-    """Significance or uncertainty with the ``staterror`` of pyhf, one factor for signal and background of a bin.
-
-    `without` are the samples that have none.
-    """
+def value_as_pyhf(shifts: YieldShifts, analysis: Analysis) -> float:
+    """Significance or uncertainty with the ``staterror`` of pyhf, one factor for signal and background of a bin."""
+    goal = analysis.settings.goal
+    without = [sample["Name"] for sample in analysis.simulated if sample.get("DisableStaterror", False)]
     s, b = shifts.yields(signal=True), shifts.yields(signal=False)
     rows = [row for key, row in shifts.nominal.items() if key.split(" in ")[0] not in without]
     zero = np.zeros_like(b)

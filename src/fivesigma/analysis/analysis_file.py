@@ -19,17 +19,8 @@ from typing import Any
 
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import read_text
-from fivesigma.analysis.configuration import (
-    BLOCK,
-    DIRECTIONS,
-    Analysis,
-    AnalysisSettings,
-    acts,
-    holds,
-    listed,
-    modifier_of,
-    name_of_data,
-)
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, listed, modifier_of, name_of_data
+from fivesigma.analysis.settings import BLOCK, AnalysisSettings
 from fivesigma.analysis.templates import found_systematics
 from fivesigma.errors import InputError, did_you_mean, shortened
 
@@ -66,7 +57,7 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
     _check_regions(analysis)
     _check_samples(analysis)
     if analysis.settings.model is None:
-        places = [(r["Name"], s["Name"]) for r in analysis.chosen for s in analysis.simulated if holds(r, s)]
+        places = [(r["Name"], s["Name"]) for r in analysis.chosen for s in analysis.samples_in(r)]
         uncertain = analysis.variations(analysis.chosen, places) or any(map(analysis.free_factors, analysis.chosen))
         analysis = Analysis(rest, replace(analysis.settings, model="profiled" if uncertain else "auto"))
     _check_cross_sections(analysis)
@@ -182,7 +173,7 @@ def _check_names(analysis: Analysis) -> None:
                     f"the {key} cannot be named in a datacard of combine: names begin with a letter and differ in "
                     f"letters and digits, but there are {other!r} and {name!r}; rename them, or leave Combine out"
                 )
-    inside = [(r, s) for r in analysis.fitted for s in analysis.simulated if holds(r, s)]
+    inside = [(region, sample) for region in analysis.fitted for sample in analysis.samples_in(region)]
     for what, item in named[len(config["Samples"]) :]:
         if not any(acts(item, region, sample) for region, sample in inside):
             raise InputError(f"{what} changes no simulated sample in any region of the fit; check Samples and Regions")
@@ -239,7 +230,7 @@ def _check_samples(analysis: Analysis) -> None:
         if "Tree" not in sample and analysis.settings.tree is None:
             raise InputError(f"sample {sample['Name']!r} needs a Tree, or the block {BLOCK} one for all samples")
     for region in analysis.chosen:
-        inside = [sample for sample in analysis.simulated if holds(region, sample)]
+        inside = analysis.samples_in(region)
         signal = [sample["Name"] for sample in inside if acts(analysis.poi, region, sample)]
         if not signal or len(signal) == len(inside):
             what = f"{poi!r} scales {'every' if signal else 'no'} sample in region {region['Name']!r}"
@@ -264,8 +255,8 @@ def _check_cross_sections(analysis: Analysis) -> None:
 
 
 def _check_systematics(analysis: Analysis) -> None:
-    for region, sample in product(analysis.regions, analysis.simulated):
-        own = [s for s in analysis.systematics if holds(region, sample) and acts(s, region, sample)]
+    for region, sample in ((r, s) for r in analysis.regions for s in analysis.samples_in(r)):
+        own = [systematic for systematic in analysis.systematics if acts(systematic, region, sample)]
         for first, second in combinations(own, 2):
             if modifier_of(first) == modifier_of(second):
                 raise InputError(

@@ -16,7 +16,7 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import Array
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed, name_of_data
+from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, holds, listed, modifier_of, name_of_data
 from fivesigma.analysis.histograms import Histograms
 from fivesigma.categories.workspace import discovery_significance
 from fivesigma.errors import InputError, shortened
@@ -69,13 +69,16 @@ class SafeNames:
 
     def changed(self) -> list[str]:
         """A sentence for all names that differ."""
-        pairs = [
-            f"{old!r} is {new!r}"
-            for names in (self.regions, self.samples, self.systematics)
-            for old, new in names.items()
-            if old != new
-        ]
-        return [f"in cabinetry.yml and workspace.json {', '.join(pairs)}"] if pairs else []
+        pairs = [*self.regions.items(), *self.samples.items(), *self.systematics.items()]
+        others = [f"{old!r} is {new!r}" for old, new in pairs if old != new]
+        return [f"in cabinetry.yml and workspace.json {', '.join(others)}"] if others else []
+
+    def of_histograms(self, histograms: Histograms) -> Histograms:
+        """Histograms by these names."""
+        return {
+            (self.regions[region], self.samples[sample], name and self.systematics[name], direction): filled
+            for (region, sample, name, direction), filled in histograms.items()
+        }
 
 
 def _safe(names: Iterable[str], allowed: str) -> dict[str, str]:
@@ -145,24 +148,19 @@ def config_text(config: dict[str, Any]) -> str:
     return str(need("yaml").safe_dump(config, sort_keys=False, allow_unicode=True, width=120))
 
 
-def build_workspace(
-    config: dict[str, Any], names: SafeNames, histograms: Histograms, folder: Path
-) -> tuple[dict[str, Any], list[str]]:
+def build_workspace(config: dict[str, Any], histograms: Histograms, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """Let cabinetry write the histograms that we filled to its folder, and make the workspace of them; what it said."""
     cabinetry = need("cabinetry")
     here = copy.deepcopy(config)  # the folder of this process is not ours to change
     here["General"]["HistogramFolder"] = str(folder.resolve())
-    regions, samples, systematics = (
-        {new: old for old, new in known.items()} for known in (names.regions, names.samples, names.systematics)
-    )
     router = cabinetry.route.Router()
 
     @router.register_template_builder()  # type: ignore[untyped-decorator]  # for all templates
     def filled(
         region: dict[str, Any], sample: dict[str, Any], systematic: dict[str, Any], direction: str | None
     ) -> Any:
-        name = None if direction is None else systematics[systematic["Name"]]
-        found = histograms[regions[region["Name"]], samples[sample["Name"]], name, direction]
+        name = None if direction is None else systematic["Name"]
+        found = histograms[region["Name"], sample["Name"], name, direction]
         return cabinetry.histo.Histogram.from_arrays(region["Binning"], found.yields, np.sqrt(found.squares))
 
     for old in folder.glob("*.npz"):
@@ -176,16 +174,17 @@ def build_workspace(
         except Exception as err:  # of cabinetry, pyhf or jsonschema
             why = shortened(" ".join(str(err).split()), 300)
             raise InputError(f"cabinetry cannot build the workspace ({type(err).__name__}: {why})") from err
+    check_workspace(workspace, config, histograms)
     others = [text for text in said if "empty bins" not in text and "stat. unc." not in text]  # of which we speak
     return workspace, [f"cabinetry: {text}" for text in dict.fromkeys(others)]
 
 
-def check_workspace(workspace: dict[str, Any], analysis: Analysis, names: SafeNames, histograms: Histograms) -> None:
+def check_workspace(workspace: dict[str, Any], config: Mapping[str, Any], histograms: Histograms) -> None:
     """Refuse a workspace that is not what we filled: every sample, variation, statistical error and observation.
 
     cabinetry goes by way of files, whose names may clash, so that nothing is quoted before all bins are compared.
     """
-    ours, theirs = _expected_content(analysis, names, histograms), _content(workspace)
+    ours, theirs = _expected_content(config, histograms), _content(workspace)
     for what in dict.fromkeys((*ours, *theirs)):
         one, other = ours.get(what), theirs.get(what)
         alike = one is None or other is None or np.allclose(other if one.size > 1 else other.sum(), one, 1e-9, 1e-12)
@@ -221,33 +220,34 @@ def _content(workspace: Mapping[str, Any]) -> Content:
     return out
 
 
-def _expected_content(analysis: Analysis, names: SafeNames, histograms: Histograms) -> Content:
+def _expected_content(config: Mapping[str, Any], histograms: Histograms) -> Content:
     """The same from our histograms; of smoothed variations the total alone, of mirrored ones nothing."""
     out: Content = {}
-    data = name_of_data(analysis.config["Samples"])
-    for region in analysis.regions:
-        channel = names.regions[region["Name"]]
-        out[channel, "data"] = histograms[region["Name"], data, None, None].yields
-        for sample in [sample for sample in analysis.simulated if holds(region, sample)]:
-            place = channel, names.samples[sample["Name"]]
-            nominal = histograms[region["Name"], sample["Name"], None, None]
-            out[place] = nominal.yields
-            if not sample.get("DisableStaterror", False):
-                out[*place, "staterror"] = np.sqrt(nominal.squares)
-            for factor in analysis.config["NormFactors"]:
-                if acts(factor, region, sample):
-                    out[*place, "normfactor", factor["Name"]] = None
-            for systematic in [s for s in analysis.systematics if acts(s, region, sample)]:
-                name = systematic.get("ModifierName", names.systematics[systematic["Name"]])
-                smoothing = systematic.get("Smoothing")
-                for direction in DIRECTIONS:
-                    varied = histograms.get((region["Name"], sample["Name"], systematic["Name"], direction))
-                    values = None if varied is None else varied.yields  # cabinetry mirrors norm and shape by themselves
-                    if systematic["Type"] == "Normalization":
-                        values = nominal.yields * (1 + systematic[direction]["Normalization"])
-                    elif values is not None and smoothing is not None and acts(smoothing, region, sample):
-                        values = values.sum(keepdims=True)
-                    out[*place, name, direction] = values
+    data = name_of_data(config["Samples"])
+    for region, sample in product(config["Regions"], config["Samples"]):
+        place = region["Name"], sample["Name"]
+        if sample["Name"] == data:
+            out[region["Name"], "data"] = histograms[*place, None, None].yields
+            continue
+        if not holds(region, sample):
+            continue
+        nominal = histograms[*place, None, None]
+        out[place] = nominal.yields
+        if not sample.get("DisableStaterror", False):
+            out[*place, "staterror"] = np.sqrt(nominal.squares)
+        for factor in config["NormFactors"]:
+            if acts(factor, region, sample):
+                out[*place, "normfactor", factor["Name"]] = None
+        for systematic in [s for s in config.get("Systematics") or [] if acts(s, region, sample)]:
+            smoothing = systematic.get("Smoothing")
+            for direction in DIRECTIONS:
+                varied = histograms.get((*place, systematic["Name"], direction))
+                values = None if varied is None else varied.yields  # cabinetry mirrors norm and shape by themselves
+                if systematic["Type"] == "Normalization":
+                    values = nominal.yields * (1 + systematic[direction]["Normalization"])
+                elif values is not None and smoothing is not None and acts(smoothing, region, sample):
+                    values = values.sum(keepdims=True)
+                out[*place, modifier_of(systematic), direction] = values
     return out
 
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fivesigma._types import Array, IntArray
-from fivesigma.analysis.configuration import CUT, Analysis, AnalysisSettings, Key, Side
+from fivesigma.analysis.configuration import Analysis, Key, Side
 from fivesigma.analysis.histograms import Histograms, fill_histogram
+from fivesigma.analysis.settings import CUT, AnalysisSettings
 from fivesigma.categories import Categories, categorise
 from fivesigma.categories.one_score.search import categorise_channels
 from fivesigma.cut.best_cut import scan

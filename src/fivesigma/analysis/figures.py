@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from fivesigma._types import Array
 from fivesigma.analysis.cabinetry_workspace import listening
 from fivesigma.datasets.events import Events
 from fivesigma.errors import shortened
-from fivesigma.plot import BACKGROUNDS, SIGNALS, draw_overlay
+from fivesigma.plot import draw_overlay, draw_stack
 from fivesigma.reporting.histogram import overtraining_of
 from fivesigma.scored.scored_events import ScoredEvents
 
@@ -72,15 +71,8 @@ class Album:
         text: str,
     ) -> Any:
         """Draw yields of samples upon each other, the signal on top, with data; a count that is NaN is hidden."""
-        ax, bottom = self.axes(), np.zeros(len(edges) - 1)
-        names = sorted(yields, key=lambda name: (name in signal, float(yields[name].sum())))
-        palettes = {True: cycle(SIGNALS), False: cycle(BACKGROUNDS)}
-        for name in names:
-            top = bottom + yields[name]
-            ax.stairs(top, edges, baseline=bottom, fill=True, color=next(palettes[name in signal]), label=name)
-            bottom = top
-        band = {"fill": True, "facecolor": "none", "edgecolor": "black", "hatch": "////", "linewidth": 0}
-        ax.stairs(bottom + error, edges, baseline=bottom - error, label="uncertainty", **band)
+        ax, names = self.axes(), sorted(yields, key=lambda name: (name in signal, float(yields[name].sum())))
+        bottom = draw_stack(ax, edges, [(name, name in signal, yields[name]) for name in names], error, "uncertainty")
         ax.set(ylabel="events", xlabel=axis, xlim=(edges[0], edges[-1]))
         ax.set_ylim(bottom=0.0)
         highest = float((bottom + error).max())

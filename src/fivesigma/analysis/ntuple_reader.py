@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.analysis.configuration import ENTRY, AnalysisSettings
+from fivesigma.analysis.settings import ENTRY, AnalysisSettings
 from fivesigma.analysis.templates import Template, Tree
 from fivesigma.datasets.blocks import Block, FeatureTable, read_blocks
 from fivesigma.datasets.columns import Columns, Plan, Source, require
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.expression import Expression
-from fivesigma.datasets.folds import fold_numbers
 from fivesigma.datasets.sources import Input, Target
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError
@@ -72,21 +71,16 @@ class Reader:
         with _explained(first.trees[0], first.owner):
             self.columns = asked.settle(self._source(first.trees[0]))[0]
 
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features."""
-        return self.columns.feature_names
-
     def _source(self, tree: Tree) -> Source:
         """A tree, opened and checked once."""
         if tree not in self._sources:
             self._sources[tree] = Input(Target(tree.file), tree.name, dict(tree.replaced)).open()
         return self._sources[tree]
 
-    def check(self, tree: Tree, owner: str, templates: Collection[Template]) -> None:
+    def check(self, tree: Tree, users: Sequence[Template]) -> None:
         """Refuse a tree that lacks a branch, without reading it."""
-        with _explained(tree, owner):
-            self._plan(tree, texts_of(templates), features=bool(self.settings.features))
+        with _explained(tree, users[0].owner):
+            self._plan(tree, texts_of(users), features=bool(self.settings.features))
 
     def _plan(
         self,
@@ -106,6 +100,14 @@ class Reader:
             require(name, source)
         return plan._replace(derived=plan.derived | derived)
 
+    def read_for(
+        self, tree: Tree, users: Sequence[Template], columns: Collection[str] = (), *, features: bool
+    ) -> Entries:
+        """Read every entry of a tree with all that some templates need, and the score if it exists already."""
+        texts = dict.fromkeys([*texts_of(users), *([self.settings.score] if self.settings.score else [])])
+        used = {template.condition for template in users}
+        return self.read(tree, users[0].owner, texts, columns, features=features, used=used)
+
     def read(
         self,
         tree: Tree,
@@ -121,7 +123,7 @@ class Reader:
 
         Features must be finite or missing, in all of them or where one of the conditions `used` holds.
         """
-        table = FeatureTable(self.feature_names if features else (), self.columns.missing)
+        table = FeatureTable(self.columns.feature_names if features else (), self.columns.missing)
         wanted = [*self._number, *columns, *(f"value {text}" for text in texts)]
         parts: list[tuple[AnyArray, ...]] = []
         with _explained(tree, owner):
@@ -147,7 +149,7 @@ class Reader:
         if used is None:
             return
         unused = ~np.any([block.columns[f"value {text}"] != 0 for text in used], axis=0)
-        for name in self.feature_names:
+        for name in self.columns.feature_names:
             with np.errstate(over="ignore"):
                 infinite = np.isinf(block.columns[name].astype(np.float32)) & unused
             if infinite.any():
@@ -167,15 +169,11 @@ class Reader:
             y=np.full(n, None, dtype=object) if template is None else np.full(n, label),
             weight=np.ones(n) if template is None else entries.weight(template) * template.norm,
             signal=None if template is None else SIGNAL,
-            feature_names=self.feature_names,
+            feature_names=self.columns.feature_names,
             process=None if template is None else np.full(n, template.sample),
             kept={self.settings.event_number: entries.number},
             columns=self.columns,
         )
-
-    def folds(self, number: IntArray) -> IntArray:
-        """Fold of each event: its number modulo the number of folds."""
-        return fold_numbers(self.settings.folds, number)
 
 
 def texts_of(templates: Collection[Template]) -> list[str]:

@@ -1,8 +1,9 @@
-"""Training: the events of the chosen region, and one model that scores each event by a fit that did not see it."""
+"""Training: the events of chosen regions, and one model that scores each event by a fit that did not see it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fivesigma.analysis.configuration import Analysis, AnalysisSettings, Side
+from fivesigma.analysis.all_regions import normalisations
+from fivesigma.analysis.configuration import Analysis, Key, Side
 from fivesigma.analysis.ntuple_reader import Reader
+from fivesigma.analysis.settings import AnalysisSettings
 from fivesigma.analysis.templates import Template
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
@@ -22,7 +25,7 @@ from fivesigma.learners.libraries import check_library, installed_library
 from fivesigma.likelihood.shifts import Normalisation
 from fivesigma.significance import AMS2
 
-__all__ = ["GivenScore", "check_model", "make_region_model", "training_events", "training_systematics"]
+__all__ = ["GivenScore", "check_model", "train_model", "training_events"]
 
 # Parameters that every model takes, and those that the analysis sets itself.
 _SHARED = ("utility", "b_reg", "negative_weights", "random_state", "cut")
@@ -32,31 +35,51 @@ _OURS = (
 )
 
 
+def train_model(
+    reader: Reader,
+    analysis: Analysis,
+    regions: Sequence[Mapping[str, Any]],
+    templates: Sequence[Template],
+    norms: Mapping[str, float | None],
+    **options: Any,
+) -> Any:
+    """Train on the events of some regions, with their systematics if the model knows what to do with them.
+
+    `templates` are those of simulated events in these regions, `norms` the widths of free norm factors.
+    """
+    model = make_region_model(analysis.settings, **options)
+    events = Events.concatenate(training_events(reader, [t for t in templates if t.systematic is None]))
+    known: dict[str, Any] = {}
+    if analysis.profiled:
+        present = set(np.asarray(events.process).tolist())
+        by_key = {template.key: template for template in templates if template.sample in present}
+        systematics = _training_systematics(reader, analysis, regions, by_key)
+        known = {"systematics": systematics | normalisations(analysis, norms, regions)}
+    with warnings.catch_warnings():
+        # The file names the samples that a systematic changes.
+        warnings.filterwarnings("ignore", ".* is taken as in the nominal events")
+        return model.fit(events, **known)
+
+
 def training_events(reader: Reader, templates: Iterable[Template]) -> list[Events]:
     """Events of each template and file that has some, with the weights that the fit expects."""
     parts = []
     for template in templates:
         texts = [] if template.weight is None else [template.weight]
-        read = [(reader.read(tree, template.owner, texts, cut=template.condition)) for tree in template.trees]
+        read = [reader.read(tree, template.owner, texts, cut=template.condition) for tree in template.trees]
         parts += [reader.events(entries, template) for entries in read if len(entries)]
     return parts
 
 
-def training_systematics(
-    reader: Reader,
-    analysis: Analysis,
-    regions: Sequence[Mapping[str, Any]],
-    templates: Sequence[Template],
-    present: Collection[str],
+def _training_systematics(
+    reader: Reader, analysis: Analysis, regions: Sequence[Mapping[str, Any]], by_key: Mapping[Key, Template]
 ) -> dict[str, tuple[Events, Events | None] | Normalisation]:
     """Systematics of some regions as a training takes them; those with one modifier move together.
 
-    A sample that a systematic changes in one of the regions is as in the nominal events in the others. Only samples of
-    which there are events count.
+    A sample that a systematic changes in one of the regions is as in the nominal events in the others.
     """
-    by_key = {template.key: template for template in templates}
     read = cache(lambda key: training_events(reader, [by_key[key]]))
-    places = [key[:2] for key in by_key if key[2] is None and key[1] in present]
+    places = [key[:2] for key in by_key if key[2] is None]
     found: dict[str, tuple[Events, Events | None] | Normalisation] = {}
     for name, own in analysis.variations(regions, places).items():
         up, down = (_common_factor(side) for side in (own.up, own.down))
@@ -96,11 +119,8 @@ def make_region_model(settings: AnalysisSettings, *, checkpoint: Path | None, n_
             raise InputError(f"ModelOptions has the unknown key {shortened(repr(name))}{hint}")
     ours = {"cv": settings.folds, "by": settings.event_number, "n_jobs": n_jobs, "verbose": verbose}
     ours |= {"goal": settings.goal} if model == "profiled" else {}
-    return make_model(
-        model,
-        checkpoint=checkpoint,
-        **{"random_state": 0, "utility": "ams2", **settings.model_options, **ours},
-    )
+    given = {"random_state": 0, "utility": "ams2", **settings.model_options, **ours}
+    return make_model(model, checkpoint=checkpoint, **given)
 
 
 class GivenScore(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,13 @@ import numpy as np
 from fivesigma._tools.progress import steps as bar
 from fivesigma._types import Array
 from fivesigma.analysis import all_regions, edge_choice
-from fivesigma.analysis.cabinetry_workspace import SafeNames, cabinetry_config
-from fivesigma.analysis.configuration import QUANTITY, Analysis
+from fivesigma.analysis.configuration import Analysis
 from fivesigma.analysis.edge_choice import RegionEvents
 from fivesigma.analysis.histograms import read_filled
 from fivesigma.analysis.ntuple_reader import Reader, texts_of
 from fivesigma.analysis.region_model import training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
+from fivesigma.analysis.settings import AnalysisSettings
 from fivesigma.analysis.step_record import Record, digest
 from fivesigma.analysis.templates import Template, by_tree, templates_of
 from fivesigma.datasets.columns import Columns
@@ -33,40 +34,45 @@ __all__ = ["RunState"]
 _ABOVE = 1.01  # all scores of models, which lie between 0 and 1
 
 
+@dataclass(eq=False)
 class RunState:
     """One run of an analysis; what several steps need is made once."""
 
-    def __init__(
-        self,
-        analysis: Analysis,
-        record: Record,
-        *,
-        unblind: bool,
-        friends: bool,
-        n_jobs: int | None,
-        verbose: int,
-    ) -> None:
-        self.record, self.folder = record, record.folder
+    analysis: Analysis
+    record: Record
+    unblind: bool
+    friends: bool
+    n_jobs: int | None
+    verbose: int
+
+    def __post_init__(self) -> None:
+        self.folder, settings = self.record.folder, self.analysis.settings
         self.saved: Any = None  # a model that exists already
-        settings = analysis.settings
         if settings.score is None and settings.model not in MODELS:
             self.saved = load(str(settings.model))
             features = settings.features or tuple(Columns.of_model(self.saved).features or ())
-            analysis = replace(analysis, settings=replace(settings, features=features))
-        self.analysis = analysis
-        self.unblind, self.friends, self.n_jobs, self.verbose = unblind, friends, n_jobs, verbose
-        self.templates = templates_of(analysis, unblind=unblind)
-        for region in analysis.regions:  # whose bins are those of their histograms
-            if analysis.is_filled(region):
+            self.analysis = replace(self.analysis, settings=replace(settings, features=features))
+        self.settings: AnalysisSettings = self.analysis.settings
+        self.templates = templates_of(self.analysis, unblind=self.unblind)
+        self.hidden = [template.region for template in self.templates if template.hidden]  # data are not looked at
+        self.n_trees = sum(map(len, by_tree(self.templates).values()))
+        # Simulated ones of the chosen regions.
+        self.region_templates = [t for t in self.templates if t.region in self.settings.region and not t.is_data]
+        for region in self.analysis.regions:  # whose bins are those of their histograms
+            if self.analysis.is_filled(region):
                 first = next(template for template in self.templates if template.region == region["Name"])
                 edges, _ = read_filled(first.files[0], str(first.histogram), first.owner)
                 region |= {"Binning": edges.tolist(), "Variable": region.get("Variable", region["Name"])}
+
+    def bar(self, n: int, what: str) -> AbstractContextManager[Callable[[int, str], None]]:
+        """Show progress in so many parts, if that was asked for."""
+        return bar(n, bool(self.verbose), what)
 
     # What each step depends on.
 
     def inputs(self, name: str) -> str:
         """Digest of all that a step depends on."""
-        analysis, record, settings = self.analysis, self.record, asdict(self.analysis.settings)
+        analysis, record, settings = self.analysis, self.record, asdict(self.settings)
 
         def of(*keys: str) -> dict[str, Any]:
             return {key: settings[key] for key in keys}
@@ -112,7 +118,7 @@ class RunState:
         """Form the digests of all files, which are then known: large ones take a while."""
         files = list(dict.fromkeys(file for template in self.templates for file in template.files))
         folder = self.folder.resolve()
-        with bar(len(files), bool(self.verbose), "files") as advance:
+        with self.bar(len(files), "files") as advance:
             for file in files:
                 if isinstance(file, Path) and file.resolve().is_relative_to(folder):
                     raise InputError(f"{file} is an input within the folder of the results, {folder}; move one of them")
@@ -123,11 +129,6 @@ class RunState:
 
     # What several steps need.
 
-    @cached_property
-    def region_templates(self) -> list[Template]:
-        """Simulated templates of the chosen regions."""
-        return [t for t in self.templates if t.region in self.analysis.settings.region and not t.is_data]
-
     def nominal(self, *regions: str, data: bool = False) -> list[Template]:
         """Nominal templates of some regions, simulated ones or data."""
         return [t for t in self.templates if t.region in regions and t.systematic is None and t.is_data is data]
@@ -136,32 +137,27 @@ class RunState:
         """Simulated events, or data, of some regions with their features and the weights that the fit expects."""
         return Events.concatenate(training_events(self.reader, self.nominal(*regions, data=data)))
 
-    @property
-    def hidden(self) -> list[str]:
-        """Regions whose data are not looked at."""
-        return [template.region for template in self.templates if template.hidden]
-
     @cached_property
     def reader(self) -> Reader:
         """Reads trees."""
-        return Reader(self.analysis.settings, self.nominal(*self.analysis.settings.region)[0])
+        return Reader(self.settings, self.nominal(*self.settings.region)[0])
 
     @cached_property
     def models(self) -> dict[str, Any]:
         """The trained models by the branches of their scores; none where the score exists already."""
-        if self.analysis.settings.score is not None:
+        if self.settings.score is not None:
             return {}
         return {branch: load(self.model_folder(branch)) for branch in self.analysis.models}
 
     def model_folder(self, branch: str) -> Path:
         """Where a model is saved."""
-        return self.folder / "model" / branch if self.analysis.settings.each else self.folder / "model"
+        return self.folder / "model" / branch if self.settings.each else self.folder / "model"
 
     @cached_property
     def scorer(self) -> Scorer:
         """Events of the regions that are binned in a score, found in the ntuples unless they were scored just now."""
         scorer = self.new_scorer()
-        with bar(len(self.trees), bool(self.verbose), "scores") as advance:
+        with self.bar(self.n_trees, "scores") as advance:
             scorer.find(advance=advance)
         return scorer
 
@@ -187,27 +183,7 @@ class RunState:
     @cached_property
     def chosen(self) -> dict[str, Any]:
         """Categories or the cut of each chosen region."""
-        return edge_choice.choose_edges(self.events, self.analysis.settings)
-
-    @property
-    def safe_names(self) -> SafeNames:
-        """Names in the workspace."""
-        return cabinetry_config(self.analysis, self.binning)[1]
-
-    @property
-    def goal(self) -> str:
-        """What the categories are for."""
-        return self.analysis.settings.goal
-
-    @property
-    def quantity(self) -> str:
-        """What is quoted of them."""
-        return QUANTITY[self.goal]
-
-    @property
-    def trees(self) -> list[Any]:
-        """All trees."""
-        return [tree for trees in by_tree(self.templates).values() for tree in trees]
+        return edge_choice.choose_edges(self.events, self.settings)
 
     @property
     def binning(self) -> dict[str, Array]:
@@ -219,7 +195,7 @@ class RunState:
     def finite_edges(self, found: Any) -> Array:
         """Edges of what was chosen; cabinetry has no infinite ones, and drops what lies at or above the last."""
         low, high = 0.0, _ABOVE
-        if self.analysis.settings.score is not None:
+        if self.settings.score is not None:
             scores = np.concatenate([events.score for events in self.scorer.events.values()])
             low, high = float(scores.min()), float(scores.max())
             high += 0.01 * ((high - low) or 1.0)

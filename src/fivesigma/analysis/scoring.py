@@ -11,11 +11,14 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array
-from fivesigma.analysis.configuration import ENTRY, FOLD, PLAIN, SCORE, Analysis, Key
+from fivesigma.analysis.configuration import FOLD, PLAIN, SCORE, Analysis, Key, find_named
 from fivesigma.analysis.edge_choice import join
+from fivesigma.analysis.histograms import Histograms, fill_histogram
 from fivesigma.analysis.ntuple_reader import Entries, Reader, texts_of
+from fivesigma.analysis.settings import ENTRY
 from fivesigma.analysis.templates import Template, Tree, by_tree
 from fivesigma.datasets.expression import Expression
+from fivesigma.datasets.folds import fold_numbers
 from fivesigma.datasets.remote import File
 from fivesigma.datasets.write import write_trees
 from fivesigma.errors import InputError
@@ -32,7 +35,7 @@ class Scorer:
     """Scores entries, or finds their scores in ntuples that are written; `events` and the others are then filled."""
 
     def __init__(self, analysis: Analysis, templates: Sequence[Template], reader: Reader, folder: Path) -> None:
-        self.analysis, self.reader = analysis, reader
+        self.analysis, self.templates, self.reader = analysis, templates, reader
         self.trees = by_tree(templates)
         self.files = {file: folder / name for file, name in ntuple_names(templates).items()}
         self._parts: dict[tuple[str, Key], list[ScoredEvents]] = {}
@@ -48,20 +51,17 @@ class Scorer:
 
         def scored(tree: Tree, wanted: Sequence[Template]) -> tuple[str, dict[str, AnyArray]]:
             advance(0, f"{tree.file.name} {tree.name}")
-            texts = dict.fromkeys([*texts_of(wanted), *([] if given is None else [given])])
             own = [template for template in wanted if template.region in settings.region]
             kept = [] if friends else self.reader.flat(tree, _names_of(self.reader, texts_of(own)))
-            used = {template.condition for template in wanted}
-            entries = self.reader.read(tree, wanted[0].owner, texts, kept, features=given is None, used=used)
+            entries = self.reader.read_for(tree, wanted, kept, features=given is None)
             scores: dict[str, Array] = {} if given is None else {SCORE: entries.values[given]}
+            scores |= dict.fromkeys(models, np.empty(0))
             if len(entries):
                 events = self.reader.events(entries)
                 scores |= {branch: model.predict_proba(events)[:, 1].astype(float) for branch, model in models.items()}
-            else:
-                scores |= dict.fromkeys(models, np.empty(0))
             self._collect(entries, wanted, scores)
             advance(1, "")
-            fold = self.reader.folds(entries.number).astype(np.int32)
+            fold = fold_numbers(settings.folds, entries.number).astype(np.int32)
             return tree_name(tree), {**entries.columns, **scores, FOLD: fold}
 
         for file, trees in self.trees.items():
@@ -107,6 +107,18 @@ class Scorer:
             getattr(self, kind)[key] = join(parts)
         self._parts.clear()
 
+    def fill(self, edges: Mapping[str, Array]) -> tuple[Histograms, Histograms]:
+        """Histograms of the scores; and those of data of blinded regions with low scores, which figures may show."""
+        filled, shown, none = Histograms(), Histograms(), np.empty(0)
+        for template in [template for template in self.templates if template.needs_score]:
+            events = (self.shown if template.hidden else self.events).get(template.key)
+            score, weight = (none, none) if events is None else (events.score, events.arrays()[2])
+            binning = edges.get(template.region)
+            if binning is None:
+                binning = np.array(find_named(self.analysis.regions, template.region)["Binning"], dtype=np.float64)
+            (shown if template.hidden else filled)[template.key] = fill_histogram(binning, score, weight)
+        return filled, shown
+
 
 def plain_model(model: ProfiledClassifier) -> ProfiledClassifier:
     """The same model without its systematics: the order of its scores is that of s/b."""
@@ -138,7 +150,7 @@ def tree_name(tree: Tree) -> str:
 def _names_of(reader: Reader, texts: Iterable[str]) -> list[str]:
     """Branches that the configuration names: the event number, those of features and of expressions."""
     own = reader.settings.event_number
-    names = [*([] if own == ENTRY else [own]), *(reader.feature_names if reader.settings.features else ())]
+    names = [*([] if own == ENTRY else [own]), *(reader.columns.feature_names if reader.settings.features else ())]
     for expression in (*reader.columns.expressions.values(), *(Expression(text, "expression") for text in texts)):
         names += sorted(expression.columns)
     return list(dict.fromkeys(names))

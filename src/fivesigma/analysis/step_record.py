@@ -9,19 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import fivesigma
 from fivesigma._tools.files import read_text, remove, write_text
 from fivesigma._tools.summary import Summary
-from fivesigma.analysis.configuration import check_schema
+from fivesigma.analysis.settings import check_schema
 from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import InputError, shortened
-from fivesigma.reporting import Section
 
-__all__ = ["STEPS", "Record", "StepRecord", "digest", "expectation_section", "lines", "tables_for_note"]
+__all__ = ["STEPS", "Record", "StepRecord", "digest", "lines"]
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
@@ -29,11 +27,6 @@ FOLDERS = ("model", "ntuples", "histograms", "figures", "combine", "hepdata")  #
 _FORMAT, _STORED = 4, ("inputs", "outputs", "found")
 _LEFT = re.compile(r"\.(\d+-.+|model-.+|train-.+)")  # what a killed run leaves behind
 _MANY = 4  # notes of one kind that become one line
-_AID = (
-    "Systematic uncertainties and the statistics of the simulation are profiled. The first number is from edges that "
-    "were chosen without the fold of the events that fill them. The number in sample is from the edges of the fit on "
-    "the events that chose them, and tends to be too high. The sections below show the model at one cut."
-)
 
 
 @dataclass
@@ -224,7 +217,7 @@ def lines(step: str, record: Record, what: str, blind: Sequence[str]) -> list[st
             *notes,
             *([f"expected data in {expected}"] if expected else []),
             f"{fit} (all regions); workspace in {folder / 'workspace.json'}",
-            _same_bins(record["categorise"]),
+            same_bins(record["categorise"]),
         ]
     pages = [name for name in record.steps[step].outputs if name.endswith(".html")]
     return [*notes, *(f"report in {folder / name}" for name in pages)]
@@ -251,63 +244,10 @@ def condensed(notes: Sequence[str]) -> list[str]:
     ]
 
 
-def _same_bins(categorise: dict[str, Any]) -> str:
+def same_bins(categorise: dict[str, Any]) -> str:
     """How our expectation compares with that of the fit."""
     ours = categorise["all_regions"]
     return (
         f"for the same bins we have {ours['in_sample']:.3f}, and {ours['as_pyhf']:.3f} with pyhf's one statistical "
         "factor for signal and background of a bin, whose relative error is that of their sum"
     )
-
-
-def expectation_section(categorise: dict[str, Any], workspace: dict[str, Any], what: str, *, blind: bool) -> Section:
-    """What is expected, before the verdict of a report; `blind` says that data of chosen regions are expected ones."""
-    quoted, seen = (categorise[which][what] for which in ("cross_fitted", "in_sample"))
-    n = sum(map(len, categorise["s"].values()))
-    many = "1 category" if n == 1 else f"{n} categories"
-    data = "expected data in the chosen regions" if blind else "data"
-    other = categorise["plain"]
-    plain = () if other is None else (f"The plain score has {other[what]:.3f}, by cross-fitted edges of its own.",)
-    unit, of_mu = ("σ ", "") if what == "significance" else ("", " of the signal strength")
-    return Section(
-        "expectation",
-        "Expectation",
-        headline=(f"{quoted:.3f}", f"{unit}expected {what}{of_mu} of {many}, in sample {seen:.3f}"),
-        text=(
-            _AID,
-            *plain,
-            f"The workspace of all regions has an expected {what} of {workspace[what]:.3f}; {_same_bins(categorise)}.",
-            f"Fit to {data}: signal strength {workspace['mu']:.3f} ± {workspace['error']:.3f}.",
-        ),
-        waterfall=[(name, value) for name, value in categorise["cross_fitted"]["waterfall"]],
-    )
-
-
-def tables_for_note(
-    yields: Sequence[dict[str, Any]], waterfall: Sequence[Sequence[Any]], impacts: Sequence[dict[str, Any]]
-) -> dict[str, Summary]:
-    r"""Tables for a note: yields with their statistical errors, what each uncertainty costs, impacts by their size.
-
-    Examples
-    --------
-    >>> row = {"region": "SR_1", "sample": "V+jets", "entries": 100, "yield": 50.0, "effective": 25.0}
-    >>> print(tables_for_note([row], [("known background", 2.0)], [])["yields"].latex().splitlines()[4])
-    V+jets & 50.0 $\pm$ 10.0 \\
-    """
-    regions = list(dict.fromkeys(row["region"] for row in yields))
-    cells: dict[str, dict[str, str]] = {}
-    for row in yields:
-        error = abs(row["yield"]) / row["effective"] ** 0.5 if row["effective"] > 0 else 0.0
-        cells.setdefault(row["sample"], {})[row["region"]] = f"{row['yield']:.1f} ± {error:.1f}"
-    of_samples = [(name, *(own.get(region, "--") for region in regions)) for name, own in cells.items()]
-    changes = ["", *(f"{after[1] - before[1]:+.3f}" for before, after in pairwise(waterfall))]
-    steps = [(name, change, f"{z:.3f}") for (name, z), change in zip(waterfall, changes, strict=True)]
-    found = {
-        "yields": Summary("", ("sample", *regions), of_samples),
-        "waterfall": Summary("", ("source", "change", "after it"), steps),
-    }
-    if impacts:
-        ordered = sorted(impacts, key=lambda row: -max(abs(row["postfit_up"]), abs(row["postfit_down"])))
-        rows = [(name, *(f"{value:+.4f}" for value in values)) for name, *values in map(dict.values, ordered)]
-        found["impacts"] = Summary("", tuple(impacts[0]), rows)
-    return found

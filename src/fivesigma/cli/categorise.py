@@ -12,12 +12,14 @@ import fivesigma
 from fivesigma.cli.options import (
     PATH,
     NumberOr,
-    OutputFile,
     ScoreOptions,
     combine_option,
     force_option,
+    goal_option,
     min_background_option,
     print_notes,
+    pyhf_option,
+    quote_option,
     scores_options,
 )
 from fivesigma.cli.systematics import Asked, needed_for_quote, of_scores, quote_systematic_option, systematic_option
@@ -29,8 +31,7 @@ from fivesigma.cli.systematics import Asked, needed_for_quote, of_scores, quote_
 @click.argument("scores", type=PATH)
 @click.option("-k", "--categories", type=NumberOr("auto", int), default="auto", metavar="K",
               help="Make this many categories; auto finds the number.")  # fmt: skip
-@click.option("--quote", type=PATH, metavar="SCORES",
-              help="Evaluate and quote the categories on these other events.")  # fmt: skip
+@quote_option
 @click.option("--rule", type=click.Choice(["model", "peak"]), default="model",
               help="Choose the best edges of modelled yields, or of these events as they are.")  # fmt: skip
 @min_background_option
@@ -44,11 +45,9 @@ from fivesigma.cli.systematics import Asked, needed_for_quote, of_scores, quote_
 @click.option("--mc-statistics/--no-mc-statistics", default=None,
               help="Quote with the statistics of the simulation, as pyhf's staterror; by default with "
               "systematics.")  # fmt: skip
-@click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery",
-              help="Look for the largest significance, or for the smallest uncertainty of the signal "
-              "strength.")  # fmt: skip
+@goal_option
 @scores_options
-@click.option("--pyhf", type=OutputFile(), metavar="FILE", help="Write a HistFactory workspace (JSON) to this file.")
+@pyhf_option
 @combine_option
 @force_option
 def categorise(
@@ -80,14 +79,9 @@ def categorise(
         raise click.UsageError("--quote-systematic needs --quote SCORES.")
     needed = {} if quote is None else needed_for_quote(systematics, quote_systematics)
     tune = asked.read(scores)
-    found = fivesigma.categorise(
-        tune,
-        n_categories=categories,
-        utility=asked.measure,
-        correlated=not uncorrelated,
-        systematics=of_scores(systematics, tune, asked.yields),
-        **settings,
-    )
+    varied = of_scores(systematics, tune, asked.yields)
+    settings |= {"utility": asked.measure, "correlated": not uncorrelated, "systematics": varied}
+    found = fivesigma.categorise(tune, n_categories=categories, **settings)
     search = {"bound": found.bound, "gap": found.gap}
     if quote is not None:
         other = asked.read(quote)

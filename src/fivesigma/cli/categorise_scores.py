@@ -11,11 +11,12 @@ import click
 import fivesigma
 from fivesigma.cli.options import (
     PATH,
-    OutputFile,
     json_option,
     min_background_option,
     names,
     overwrite_option,
+    pyhf_option,
+    quote_option,
     utility_options,
 )
 from fivesigma.errors import InputError
@@ -53,17 +54,11 @@ def read_class_scores(path: Path) -> tuple[list[str], tuple[Array, AnyArray, Arr
     epilog="Example: fivesigma categorise-scores held_out.csv --signals ggF,VBF -k 8 --quote test.csv",
 )
 @click.argument("scores", type=PATH)
-@click.option(
-    "--signals",
-    type=names,
-    required=True,
-    metavar="NAMES",
-    help="Take these processes as signals, separated by commas.",
-)
+@click.option("--signals", type=names, required=True, metavar="NAMES",
+              help="Take these processes as signals, separated by commas.")  # fmt: skip
 @click.option("-k", "--categories", type=click.IntRange(1), required=True, metavar="K",
               help="Make this many categories.")  # fmt: skip
-@click.option("--quote", type=PATH, metavar="SCORES",
-              help="Evaluate and quote the categories on these other events.")  # fmt: skip
+@quote_option
 @click.option("--goal", type=click.Choice(["geometric", "sum", "minimum"]), default="geometric",
               help="Look for the largest geometric mean of the significances of the signals, root of their summed "
               "squares, or minimum.")  # fmt: skip
@@ -74,7 +69,7 @@ def read_class_scores(path: Path) -> tuple[list[str], tuple[Array, AnyArray, Arr
               help="Count these backgrounds for the two floors, separated by commas; by default all.")  # fmt: skip
 @click.option("--keep-all", is_flag=True, help="Put every event into a category; by default some are discarded.")
 @utility_options
-@click.option("--pyhf", type=OutputFile(), metavar="FILE", help="Write a HistFactory workspace (JSON) to this file.")
+@pyhf_option
 @json_option
 @overwrite_option
 def categorise_scores(
@@ -97,14 +92,8 @@ def categorise_scores(
     from fivesigma.significance import resolve_utility
 
     processes, tune = read_class_scores(scores)
-    found = fivesigma.categorise_scores(
-        *tune,
-        categories,
-        processes=processes,
-        discard=not keep_all,
-        utility=resolve_utility(utility, b_reg),
-        **settings,
-    )
+    settings |= {"discard": not keep_all, "utility": resolve_utility(utility, b_reg)}
+    found = fivesigma.categorise_scores(*tune, categories, processes=processes, **settings)
     if quote is not None:
         others, other = read_class_scores(quote)
         if others != processes:

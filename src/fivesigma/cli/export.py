@@ -31,9 +31,9 @@ from fivesigma.errors import InputError
 @untrusted_option
 @force_option
 def export(
-    *,
     model: Path,
     output: Path,
+    *,
     kind: str | None,
     files: tuple[str, ...],
     categories: Path | None,
@@ -49,12 +49,9 @@ def export(
 
     fitted = fivesigma.load(model, untrusted=untrusted)
     edges = None if categories is None else _edges(categories)
-    events = None
-    if files:
-        trained = Columns.of_model(fitted)
-        events = fivesigma.load_events(
-            files, features=trained.features, label=None, weight=None, missing=trained.missing, tree=tree
-        )
+    trained = Columns.of_model(fitted)
+    roles: dict[str, Any] = {"label": None, "weight": None, "missing": trained.missing}
+    events = fivesigma.load_events(files, features=trained.features, tree=tree, **roles) if files else None
     written = fivesigma.export(fitted, output, kind, events, edges, **settings)
     click.echo(
         f"largest difference of a score {written.largest_difference:.2g} on {written.n_events:,} "

@@ -96,6 +96,13 @@ replicas_option = click.option("--replicas", "n_boot", type=click.IntRange(1), d
                                help="Make this many replicas of the bootstrap.")  # fmt: skip
 min_background_option = click.option("--min-background", type=click.FloatRange(0), default=0.0, metavar="B",
                                      help="Keep this expected background in each category.")  # fmt: skip
+goal_option = click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery",
+                           help="Look for the largest significance, or for the smallest uncertainty of the signal "
+                           "strength.")  # fmt: skip
+quote_option = click.option("--quote", type=PATH, metavar="SCORES",
+                            help="Evaluate and quote the categories on these other events.")  # fmt: skip
+pyhf_option = click.option("--pyhf", type=OutputFile(), metavar="FILE",
+                           help="Write a HistFactory workspace (JSON) to this file.")  # fmt: skip
 combine_option = click.option("--combine", type=PATH, metavar="FOLDER",
                               help="Write datacard.txt and shapes.root for combine to this folder.")  # fmt: skip
 

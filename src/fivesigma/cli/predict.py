@@ -77,7 +77,7 @@ def predict(
             raise InputError("--in-place adds to the file itself; leave --friend and --keep out")
         fitted = fivesigma.load(model, untrusted=untrusted)
         for files in [source["path"]] if output else [(file,) for file in source["path"]]:
-            _to_root(fitted, files, output, trees=trees, keep=() if friend else keep, branch=branch)
+            _to_root(fitted, files, output, trees, () if friend else keep, branch)
         return
     if friend or len(trees) > 1 or keep:
         raise InputError("--friend, --keep and several --tree need an output that ends in .root")
@@ -90,14 +90,8 @@ def predict(
     click.echo(f"scores in {output}")
 
 
-def _to_root(
-    fitted: Any,
-    files: tuple[str, ...],
-    output: Path | None,
-    *,
-    trees: tuple[str, ...],
-    keep: tuple[str, ...],
-    branch: str,
+def _to_root(  # noqa: PLR0917 - as the command was called
+    fitted: Any, files: tuple[str, ...], output: Path | None, trees: tuple[str, ...], keep: tuple[str, ...], branch: str
 ) -> None:
     """Score every entry of some trees of one ROOT file, in a file of its own or in place."""
     import numpy as np
@@ -113,14 +107,14 @@ def _to_root(
         raise InputError(f"scores in {where_to} belong to one ROOT file; {len(targets)} files were given")
     trained = Columns.of_model(fitted)
     wanted = tuple(dict.fromkeys((*trained.keep, *keep)))
+    said: list[str] = []
     roles: dict[str, Any] = {"label": None, "weight": None, "ids": None, "missing": trained.missing}
-    counts: dict[str, int] = {}
 
     def scored() -> Iterator[tuple[str, dict[str, Any]]]:
         for name in trees or find_trees(targets[0].path):
             events = fivesigma.load_events(files[0], features=trained.features, keep=wanted, tree=name, **roles)
             found = fivesigma.ScoredEvents.of(fitted, events)
-            counts[name] = len(events)
+            said.append(f"{len(events):,} entries of {name} scored")
             selected = "selected" if branch == "score" else f"{branch}_selected"
             columns: dict[str, Any] = {branch: np.asarray(found.score, dtype=np.float64), selected: found.selected}
             yield name, columns | {key: events.kept[key] for key in keep}
@@ -129,6 +123,4 @@ def _to_root(
         add_branches(Path(files[0]), scored())
     else:
         write_trees(output, scored())
-    for name, n in counts.items():
-        click.echo(f"{n:,} entries of {name} scored")
-    click.echo(f"scores in {output or files[0]}")
+    click.echo("\n".join([*said, f"scores in {output or files[0]}"]))

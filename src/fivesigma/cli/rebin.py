@@ -14,6 +14,7 @@ from fivesigma.cli.options import (
     OutputFile,
     combine_option,
     force_option,
+    goal_option,
     json_option,
     names,
     print_notes,
@@ -37,9 +38,7 @@ def _n_bins(_: click.Context, option: click.Parameter, text: str) -> int | dict[
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the new workspace (JSON) to this file.")
 @click.option("--channels", type=names, metavar="NAMES",
               help="Merge bins of these channels, separated by commas; by default of all.")  # fmt: skip
-@click.option("--goal", type=click.Choice(["discovery", "measurement"]), default="discovery",
-              help="Look for the largest significance, or for the smallest uncertainty of the signal "
-              "strength.")  # fmt: skip
+@goal_option
 @click.option("--min-background", type=click.FloatRange(0), default=0.0, metavar="B",
               help="Keep this expected background in each new bin.")  # fmt: skip
 @click.option("--min-effective", type=click.FloatRange(0), default=10.0, metavar="N",
