@@ -690,7 +690,9 @@ class TestLikeTheOtherEstimators:
 class TestCheckpoint:
     def net(self, folder: Path | None, **options: Any) -> NetClassifier:
         shape = {"width": 6, "depth": 2, "batch_size": 100, "epochs": 6, "random_state": 1, "n_jobs": 1}
-        return NetClassifier(**{**shape, "momenta": [(0, 1, 2)], "weight_groups": 2, "focus": 2.0, **options}, checkpoint=folder)
+        return NetClassifier(
+            **{**shape, "momenta": [(0, 1, 2)], "weight_groups": 2, "focus": 2.0, **options}, checkpoint=folder
+        )
 
     def events(self) -> tuple[Any, Any, Any]:
         rng = np.random.default_rng(0)

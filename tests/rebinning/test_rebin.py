@@ -473,6 +473,33 @@ def test_bad_templates_are_refused(change: str | None, options: dict[str, Any], 
         rebin(templates, 3, **options)
 
 
+@pytest.mark.parametrize("ending", ["_JES_up", "__JES__1up", "_JESUpp", "_JES_DOWN"])
+def test_variations_named_otherwise_do_not_become_backgrounds(ending: str) -> None:
+    templates = histograms()
+    for side in ("_JESUp", "_JESDown"):
+        moved = templates.pop(f"tt_bb{side}")
+    templates[f"tt_bb{ending}"] = moved
+    with pytest.raises(InputError, match=f"^channel/tt_bb{ending} would be a process, but .* variation of 'tt_bb'"):
+        rebin(templates, 3, signal="VH")
+
+
+def test_histograms_of_several_lengths_are_refused() -> None:
+    short = histograms()["VH"][4:].project(0)
+    with pytest.raises(InputError, match="^the histograms of channel 'channel' have 20 to 24 bins"):
+        rebin(histograms() | {"short": short}, 3, signal="VH")
+
+
+def test_what_is_no_workspace_at_all_is_refused() -> None:
+    with pytest.raises(
+        InputError, match="^rebin takes a workspace, histograms by name, or a path of either, got list$"
+    ):
+        rebin([1], 3)  # type: ignore[arg-type]
+    workspace = random_workspace(0, (6,))
+    workspace["measurements"][0]["config"]["parameters"] = []
+    with pytest.raises(InputError, match="'lumi' is of type lumi, and its measurement gives it no auxdata and sigmas$"):
+        rebin(workspace, 3)
+
+
 def test_the_command_writes_everything(tmp_path: Path) -> None:
     pytest.importorskip("uproot")
     source = tmp_path / "fine.json"

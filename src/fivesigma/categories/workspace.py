@@ -229,6 +229,12 @@ def read_workspace(source: Mapping[str, Any] | str | Path) -> Workspace:
         for entry in spec["observations"]:
             _numbers(entry["data"], sizes[entry["name"]], f"the observation of {entry['name']!r}")
         measured = [entry["config"]["poi"] for entry in spec["measurements"]]
+        known = [p["name"] for m in spec["measurements"] for p in m["config"]["parameters"] if "sigmas" in p]
+        for modifier in (m for c in spec["channels"] for s in c["samples"] for m in s["modifiers"]):
+            if measured and modifier["type"] == "lumi" and modifier["name"] not in known:
+                raise InputError(
+                    f"{modifier['name']!r} is of type lumi, and its measurement gives it no auxdata and sigmas"
+                )
     except (KeyError, TypeError, IndexError, AttributeError) as err:
         raise InputError(f"this is no HistFactory workspace of pyhf: {type(err).__name__} at {err}") from err
     if not measured or len(set(names)) < len(names):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from fivesigma.errors import InputError, did_you_mean
 VARIATION = "{process}_{systematic}Up"
 DATA = "data_obs"
 _OTHER_SIDE = {"Up": "Down", "up": "down", "UP": "DOWN"}
+_SIDE = re.compile(r"(up|down|dn)[a-z]?$", re.IGNORECASE)  # how names of variations end, slips of the pen included
 
 #: A workspace, a file of one, a ROOT file of templates, or histograms by name, which may be nested by channel.
 Source = Mapping[str, Any] | str | Path
@@ -26,11 +28,18 @@ def workspace_of(
     source: Source, signal: str | Sequence[str] | None, variation: str
 ) -> tuple[Workspace, dict[str, Array]]:
     """Make a checked workspace of what a user has, and the edges of the axis of each channel that has one."""
+    if not isinstance(source, (Mapping, str, Path)):
+        raise InputError(
+            f"rebin takes a workspace, histograms by name, or a path of either, got {type(source).__name__}"
+        )
     if "channels" in source if isinstance(source, Mapping) else Path(source).suffix != ".root":
         return read_workspace(source), {}
     by_channel = _nested(source if isinstance(source, Mapping) else _read_root(source))
     if signal is None:
-        raise InputError("templates do not say which process is the signal; give signal=, or --signal")
+        raise InputError(
+            "without 'channels' this is no workspace, and templates do not say which process is the signal; give "
+            "signal=, or --signal"
+        )
     signals = [signal] if isinstance(signal, str) else list(signal)
     channels: list[dict[str, Any]] = []
     axes: dict[str, Array] = {}
@@ -94,6 +103,17 @@ def _samples(channel: str, histograms: Mapping[str, Any], signals: list[str], va
     names = [name for name in histograms if name != DATA]
     varied = {name for name in names if any(_pattern(word, ".+").fullmatch(name) for word in words.values())}
     processes = [name for name in names if name not in varied]
+    for process, name in itertools.permutations(processes, 2):
+        if name.startswith(process) and _SIDE.search(name.removeprefix(process)):
+            raise InputError(
+                f"{channel}/{name} would be a process, but its name says that it is a variation of {process!r}; "
+                f"give its pattern as variation= (--variation), which is {variation!r}, or rename it"
+            )
+    sizes = {_values(histograms[name]).size for name in names}
+    if len(sizes) > 1:
+        raise InputError(
+            f"the histograms of channel {channel!r} have {min(sizes)} to {max(sizes)} bins, not one number"
+        )
     # The longest process that fits comes first: ttbar_bb_JESUp is JES of ttbar_bb, not bb_JES of ttbar.
     known = "|".join(map(re.escape, sorted(processes, key=len, reverse=True)))
     shifts: dict[str, dict[str, dict[bool, str]]] = {process: {} for process in processes}

@@ -164,7 +164,9 @@ class NetTraining:
         at_cut = 1 + torch.searchsorted(signal, FOCUS_SHARE * signal[-1:])
         factors = 1 + height * torch.exp(-((rank / at_cut).log() ** 2) / (2 * FOCUS_WIDTH**2))
         for side in (self._y, 1 - self._y):
-            factors = torch.where(side > 0, factors * (self._w * side).sum() / (self._w * side * factors).sum(), factors)
+            factors = torch.where(
+                side > 0, factors * (self._w * side).sum() / (self._w * side * factors).sum(), factors
+            )
         return factors
 
     def weights(self) -> list[Floats]:
