@@ -485,18 +485,20 @@ def test_variations_named_otherwise_do_not_become_backgrounds(ending: str) -> No
 
 def test_histograms_of_several_lengths_are_refused() -> None:
     short = histograms()["VH"][4:].project(0)
-    with pytest.raises(InputError, match="^the histograms of channel 'channel' have 20 to 24 bins"):
+    with pytest.raises(InputError, match=r"^the histograms of channel 'channel' have 20 to 24 bins"):
         rebin(histograms() | {"short": short}, 3, signal="VH")
 
 
 def test_what_is_no_workspace_at_all_is_refused() -> None:
     with pytest.raises(
-        InputError, match="^rebin takes a workspace, histograms by name, or a path of either, got list$"
+        InputError, match=r"^rebin takes a workspace, histograms by name, or a path of either, got list$"
     ):
         rebin([1], 3)  # type: ignore[arg-type]
     workspace = random_workspace(0, (6,))
     workspace["measurements"][0]["config"]["parameters"] = []
-    with pytest.raises(InputError, match="'lumi' is of type lumi, and its measurement gives it no auxdata and sigmas$"):
+    with pytest.raises(
+        InputError, match=r"'lumi' is of type lumi, and its measurement gives it no auxdata and sigmas$"
+    ):
         rebin(workspace, 3)
 
 

@@ -73,7 +73,7 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         and did not with 11,000; 1 leaves it out.
     focus : float, default=0.0
         How much more events near the cut count in the last third of the epochs: the weight of an event is up to
-        1 + `focus` times as large the closer its rank is to that of the cut which keeps a third of the signal. 3 helped.
+        1 + `focus` times as large, the closer its rank is to that of a cut that keeps a third of the signal.
     columns : sequence of str or int, optional
         Columns that are inputs, by name or number; all by default. Momenta are inputs in any case.
     momenta : "auto" or sequence of (pt, eta or None, phi), optional

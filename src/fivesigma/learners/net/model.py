@@ -101,8 +101,8 @@ class NetTraining:
     """The training of a net, epoch by epoch.
 
     `settings` has width, depth, epochs, batch_size, learning_rate, weight_decay, dropout, focus and device of
-    a `NetClassifier`. Of the events it takes what `Inputs` makes of them, scalars and vectors, the target, 1 for signal,
-    weights of mean one, and the groups that the net learns to tell apart as well, if there are some.
+    a `NetClassifier`. Of the events it takes what `Inputs` makes of them, scalars and vectors, the target, 1 for
+    signal, weights of mean one, and the groups that the net learns to tell apart as well, if there are some.
     """
 
     def __init__(self, settings: Any, seed: int, *events: Floats, group: IntArray | None) -> None:
