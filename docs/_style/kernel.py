@@ -18,7 +18,11 @@ def _in_page(figure):
         "#8a6d00": "var(--figure-yellow)",
         "#667788": "var(--figure-grey)",
         "#999999": "var(--figure-grey)",
+        "#cccccc": "var(--figure-band)",
     }
+    painted = any(ax.images or any(c.get_array() is not None for c in ax.collections) for ax in figure.axes)
+    if not painted:  # the dark end of matplotlib's colours, as lines
+        colours |= {"#440154": "var(--figure-purple)", "#3e4a89": "var(--figure-blue)"}
     file = io.StringIO()
     figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None}, transparent=True)
     svg = file.getvalue()
@@ -30,8 +34,8 @@ def _in_page(figure):
     svg = re.sub(r'(<svg [^>]*?)height="[\d.]+pt"', r"\1", svg, count=1, flags=re.DOTALL)
     label = getattr(figure, "get_label", str)() or "Figure"
     head = f'<svg role="img" aria-label="{label}" fill="currentColor" style="max-width:{float(width) * 1.5:.0f}px" '
-    painted = any(ax.images or any(c.get_array() is not None for c in ax.collections) for ax in figure.axes)
-    return f'<div class="figure{" card" * painted}">{svg.replace("<svg ", head, 1)}</div>'
+    narrow = figure.get_gid() == "narrow"  # drawn for a phone, in place of the figure before it
+    return f'<div class="figure{" card" * painted}{" narrow" * narrow}">{svg.replace("<svg ", head, 1)}</div>'
 
 
 def _register():

@@ -24,6 +24,17 @@ SOURCES = {
 }
 
 
+PROBLEMS = {
+    "few": "toy, 1,500 events",
+    "toy-5000": "toy, 5,000",
+    "toy-10000": "toy, 10,000",
+    "t-b": "simulated, 10,000",
+    "real": "real, 11,400",
+    "heavy": "heavy weights, 5,000",
+    "weak": "weak features, 3,000",
+}
+
+
 def _read(name, folder="studies"):
     return json.loads((BENCHMARKS / folder / f"{name}.json").read_text())
 
@@ -77,7 +88,7 @@ def auto_gains():
             label = None if place else words
             ax.errorbar(gain, place + shift, xerr=error, fmt="o", color=colour, label=label)
     ax.axvline(0, color=GREY, linestyle=":")
-    ax.set_yticks(range(len(results)), results)
+    ax.set_yticks(range(len(results)), [PROBLEMS[name] for name in results])
     ax.invert_yaxis()
     ax.set_xlabel("gain in AMS over one plain XGBoost with a tuned cut, mean over cuts")
     ax.legend()
@@ -129,10 +140,10 @@ def net_gains():
             label = None if place else words
             ax.errorbar(gain, place + shift, xerr=error, fmt="o", color=colour, label=label)
     ax.axvline(0, color=GREY, linestyle=":")
-    ax.set_yticks(range(len(results)), results)
+    ax.set_yticks(range(len(results)), [PROBLEMS[name] for name in results])
     ax.invert_yaxis()
     ax.set_xlabel("gain in AMS over the same blend without the net")
-    ax.set_xlim(right=0.33)
+    ax.set_xlim(right=0.42)
     ax.legend(loc="lower right")
     return figure
 
@@ -153,7 +164,8 @@ def category_yields():
                 label = f"{n:,} events" if place == 0 else None
                 ax.errorbar(gain, place + 0.2 * (shift - 1), xerr=error, fmt="o", color=colour, label=label)
     ax.axvline(0, color=GREY, linestyle=":")
-    ax.set_yticks(range(len(groups)), groups)
+    words = SOURCES | {"apart": "Gaussians far apart", "t": "simulated events"}
+    ax.set_yticks(range(len(groups)), [words[name] for name in groups])
     ax.invert_yaxis()
     ax.set_xlabel("gain in significance on other events, mean over K = 2, 5, 10, 20")
     ax.legend()
@@ -327,20 +339,23 @@ def which_estimator():
     )
 
 
-def _boxes(label, boxes, arrows, height):
-    """Boxes at (x, y, width) with a title and a line of text, and arrows between them."""
-    figure, ax = _figure(label, height=height)
-    ax.set(xlim=(0, 100), ylim=(0, 12 * height))
+def _boxes(label, boxes, arrows, height, width=7.0):
+    """Boxes at (x, y, width) with a title and a line of text, and arrows between them, to the right or downwards."""
+    figure, ax = _figure(label, width, height)
+    ax.set(xlim=(0, 100 * width / 7), ylim=(0, 12 * height))
     ax.axis("off")
     places = {}
-    for name, (x, y, width, title, text) in boxes.items():
-        ax.add_patch(FancyBboxPatch((x, y), width, 8, boxstyle="round,pad=0.3", fill=False, edgecolor=BLUE))
-        ax.text(x + width / 2, y + 5.6, title, ha="center", va="center", weight="bold", fontsize=8.5, color=INK)
-        ax.text(x + width / 2, y + 2.4, text, ha="center", va="center", fontsize=7.5, color=INK)
-        places[name] = (x, y, width)
+    for name, (x, y, wide, title, text) in boxes.items():
+        ax.add_patch(FancyBboxPatch((x, y), wide, 8, boxstyle="round,pad=0.3", fill=False, edgecolor=BLUE))
+        ax.text(x + wide / 2, y + 5.6, title, ha="center", va="center", weight="bold", fontsize=8.5, color=INK)
+        ax.text(x + wide / 2, y + 2.4, text, ha="center", va="center", fontsize=7.5, color=INK)
+        places[name] = (x, y, wide)
     for start, end in arrows:
-        (x0, y0, w0), (x1, y1, _) = places[start], places[end]
-        a, b = (x0 + w0 + 0.6, y0 + 4), (x1 - 0.6, y1 + 4)
+        (x0, y0, w0), (x1, y1, w1) = places[start], places[end]
+        if x1 > x0 + w0:
+            a, b = (x0 + w0 + 0.6, y0 + 4), (x1 - 0.6, y1 + 4)
+        else:
+            a, b = (x0 + w0 / 2, y0 - 0.6), (x1 + w1 / 2, y1 + 8.6)
         ax.annotate("", b, a, arrowprops={"arrowstyle": "-|>", "color": GREY, "shrinkA": 0, "shrinkB": 0})
     return figure
 
@@ -368,6 +383,34 @@ def flow():
         ],
         2.9,
     )
+
+
+def flow_on_a_phone():
+    """The same from top to bottom; the style of the site shows it on narrow screens."""
+    figure = _boxes(
+        "From ntuples, arrays or histograms to a fitted workspace",
+        {
+            "ntuples": (1, 43, 20, "ntuples", "ROOT, Parquet"),
+            "arrays": (23.5, 43, 16, "arrays", "X, y, weights"),
+            "scores": (40, 29.5, 20, "scores", "and histograms"),
+            "train": (6, 29.5, 26, "train", "a score that knows\nthe systematics"),
+            "choose": (17, 16, 26, "choose", "cut or categories,\nwith a bound"),
+            "fit": (1, 2.5, 30, "fit", "pyhf, cabinetry, combine"),
+            "report": (36, 2.5, 23, "report", "one HTML page"),
+        },
+        [
+            ("ntuples", "train"),
+            ("arrays", "train"),
+            ("train", "choose"),
+            ("scores", "choose"),
+            ("choose", "fit"),
+            ("choose", "report"),
+        ],
+        4.4,
+        4.3,
+    )
+    figure.set_gid("narrow")
+    return figure
 
 
 def events_for_what():

@@ -111,7 +111,7 @@ def _ratios(screening: Sequence[Found], toy: Sequence[Found]) -> Any:
 
 def _capacity(screening: Sequence[Found], toy: Sequence[Found]) -> Any:
     """Gain of the grown cascade against the number and the size of its trees."""
-    figure, (left, right) = _panel(9.0, 3.3, columns=2, sharey=True)
+    figure, (left, right) = _panel(7.6, 3.4, columns=2, sharey=True)
     trees = {"grown, 30 trees": 30, "grown, 60 trees": 60, "grown": 100, "grown, 200 trees": 200}
     shapes = {"grown, depth 3": 0, "grown": 1, "grown, depth 9": 2, "grown, eta 0.3": 3}
     for label, found, shift in (("simulated", screening, -0.08), ("toy, 300,000 test events", toy, 0.08)):
@@ -131,7 +131,7 @@ def _capacity(screening: Sequence[Found], toy: Sequence[Found]) -> Any:
 
 def _scaling(found: Sequence[Found]) -> Any:
     """Gain and cost against the number of training events."""
-    figure, (left, right) = _panel(9.0, 3.3, columns=2)
+    figure, (left, right) = _panel(7.6, 3.4, columns=2)
     for arm, colour in COLOURS.items():
         rows = [f for f in found if f["arm"] == arm and f["baseline"] == "plain"]
         _points(left, [f["events"] for f in rows], rows, label=arm, color=colour)
@@ -149,7 +149,7 @@ def _scaling(found: Sequence[Found]) -> Any:
 
 def _ensembles(screening: Sequence[Found], unseen: Sequence[Found]) -> Any:
     """Gain against the number of models that are blended."""
-    figure, axes = _panel(9.0, 3.3, columns=2, sharey=True)
+    figure, axes = _panel(7.6, 3.4, columns=2, sharey=True)
     for ax, title, found in zip(axes, ("halves of t", "sets b and u"), (screening, unseen), strict=True):
         for shift, (arm, colour) in enumerate(COLOURS.items()):
             f = _one(found, arm, "plain")

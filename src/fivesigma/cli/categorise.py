@@ -66,10 +66,10 @@ def categorise(
 ) -> None:
     """Find the best categories of a score.
 
-    They are those of the events in SCORES with the largest combined significance. The optimum is exact, and therefore
-    follows the noise of these events: quote the significance on others (--quote). With --systematic the edges are those
-    with the largest significance profiled over the systematics, or with --goal measurement those with the smallest
-    uncertainty of the signal strength. For several signals at once there is fivesigma categorise-scores.
+    They are those with the largest combined significance for the smoothed yields of the events in SCORES, or with
+    --rule peak for these events as they are. Quote the significance on other events (--quote). With --systematic the
+    edges are those with the largest significance profiled over the systematics, or with --goal measurement those with
+    the smallest uncertainty of the signal strength. For several signals at once there is fivesigma categorise-scores.
     """
     from fivesigma.categories.review import template_notes
 

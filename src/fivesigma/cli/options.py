@@ -88,7 +88,7 @@ jobs_option = click.option("--jobs", "n_jobs", type=click.IntRange(1), metavar="
 tree_option = click.option("--tree", metavar="NAME",
                            help="Read this TTree or RNTuple of ROOT files; needed if a file has several.")  # fmt: skip
 untrusted_option = click.option("--untrusted", is_flag=True,
-                                help="Try the model of a stranger in a child process first.")  # fmt: skip
+                                help="Try a model from an untrusted source in a child process first.")  # fmt: skip
 yields_option = click.option("--yields", nargs=2, type=float, metavar="S B",
                              help="Scale the weights so that all events together stand for this expected signal and "
                              "background; by default the weights stay as they are.")  # fmt: skip
