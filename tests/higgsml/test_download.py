@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import socket
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fivesigma._tools.files import name_beside
 from fivesigma.errors import InputError, MissingExtraError
 from fivesigma.higgsml import download
 from fivesigma.higgsml.data import Census
@@ -71,6 +73,16 @@ def test_a_download_that_breaks_off_starts_again(body: bytes, tmp_path: Path, re
     with serving(how) as url:
         assert get(url, tmp_path).read_bytes() == body
     assert len(how.asked) == 3
+    assert names(tmp_path) == [FILE]
+
+
+def test_what_a_killed_run_left_is_removed(body: bytes, tmp_path: Path) -> None:
+    killed = 2**31 - 1  # no system has so many processes
+    left = tmp_path / name_beside(tmp_path / FILE).name.replace(str(os.getpid()), str(killed), 1)
+    left.mkdir()
+    (left / "tmp123").write_bytes(body[:500])
+    with serving(Behaviour(body)) as url:
+        assert get(url, tmp_path).read_bytes() == body
     assert names(tmp_path) == [FILE]
 
 

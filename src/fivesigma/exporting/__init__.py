@@ -127,6 +127,8 @@ def export(
     check_is_fitted(model)
     cut = float(getattr(model, "cut_", 0.5))
     metadata = _metadata(model, cut, categories)
+    landmarks: Mapping[int, Sequence[Array]]
+    run: Callable[[Array], tuple[Array, BoolArray]]
     if format == "onnx":
         need("onnxruntime")
         graph = Graph(model.n_features_in_, precision)

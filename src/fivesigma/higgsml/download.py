@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import fivesigma
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import refuse_special, written_whole
+from fivesigma._tools.files import name_beside, refuse_special, remove
 from fivesigma.errors import InputError, shortened
 from fivesigma.higgsml.data import load
 
@@ -79,12 +79,18 @@ def fetch(
             ) from err
         return path
     need("polars")  # before the download, which it reads
-    with written_whole(path) as beside:
-        _download(url, beside, attempts, progress=progress)
+    folder = name_beside(path)  # which a later run removes if this one is killed
+    try:
+        part = _download(url, folder / path.name, attempts, progress=progress)
         try:
-            _check(beside, sample=sample)
+            _check(part, sample=sample)
         except InputError as err:
             raise InputError(f"what {url} sent was removed, because it is not the challenge's file: {err}") from err
+        part.replace(path)
+    except OSError as err:
+        raise InputError(f"{path} cannot be written: {err.strerror or err}") from err
+    finally:
+        remove(folder)
     return path
 
 
@@ -103,7 +109,7 @@ def _check(path: Path, *, sample: bool) -> None:
     load(path, sample=sample)
 
 
-def _download(url: str, path: Path, attempts: int, *, progress: bool) -> None:
+def _download(url: str, path: Path, attempts: int, *, progress: bool) -> Path:
     """Download a file whose content is checked later; pooch tries again what raises a ValueError or is of requests."""
     pooch, exceptions = need("pooch"), need("requests.exceptions")
     pooch.get_logger().setLevel("WARNING")  # it would tell of each attempt
@@ -121,11 +127,9 @@ def _download(url: str, path: Path, attempts: int, *, progress: bool) -> None:
             hooks={"response": refuse_unencrypted},  # of every redirect too
         )
         manager = pooch.create(path.parent, "", registry=registry, urls=urls, retry_if_failed=attempts - 1)
-        manager.fetch(path.name, downloader=get)
+        return Path(manager.fetch(path.name, downloader=get))
     except (exceptions.RequestException, ValueError) as err:
         why = shortened(" ".join(str(err).split()), 300)
-    else:
-        return
     raise InputError(
         f"{url} could not be downloaded: {why}; without a network here, download {FILE} by hand from {RECORD} (DOI "
         f"{DOI}) and name that file to the commands"
