@@ -145,7 +145,8 @@ class Recorded(AutoClassifier):
         """Return the model that a rule would have made that blends these members; the extra one weighs a half."""
         sample, fits, _ = self.recorded
         model = copy.copy(self)
-        model._blend_members(sample, [fit for fit in fits if fit.task.name in members], extra=extra)
+        chosen = [fit for fit in fits if fit.task.name in members]
+        model._blend_members(sample, chosen, [(fit.task.train, fit.task.held_out) for fit in chosen], extra=extra)
         return model
 
     def simplest(self) -> tuple[str, ...]:

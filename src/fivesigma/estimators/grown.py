@@ -270,8 +270,6 @@ class GrownCascadeClassifier(SignificanceClassifier):
         if checkpoint and (saved := checkpoint.read()):
             with checkpoint.resuming():
                 history, judged = History.from_columns(saved[0]["rounds"]), [float(z) for z in saved[0]["judged"]]
-                if len(judged) != (len(history) if self.early_stopping is not None else 0):
-                    raise InputError(f"{len(judged)} rounds of {len(history)} were judged")
                 growth.restore([saved[1][f"booster-{k}"] for k in range(len(saved[1]))], len(history))
         rounds = cascade(growth, schedule, start, p=p, monitor_every=self.monitor_every, resume=tuple(history))
         on_interrupt: dict[str, Any] = {"checkpoint": checkpoint, "unit": "tree", "every": self.checkpoint_every}

@@ -136,8 +136,7 @@ def run_fits(
                     return ready[task.key]
                 if checkpoint and task.key in done:
                     stored = checkpoint.kept(task.key)
-                    with checkpoint.resuming():
-                        return MemberFit(task, stored["model"], _held_out(stored["held_out"], task))
+                    return MemberFit(task, stored["model"], stored["held_out"])
                 if elsewhere is None:
                     fit = fit_task(pool, members[task.member], task, sample, threads=threads, checkpoint=checkpoint)
                 else:
@@ -204,12 +203,6 @@ def _clear_leftovers(checkpoint: Checkpoint, done: set[str]) -> None:
     for path in checkpoint.folder.iterdir():
         if path.is_dir() and (path.name.removesuffix(_RUNNING) in done - {path.name} or path.name.startswith(".")):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _held_out(score: Any, task: Task) -> Array:
-    if not isinstance(score, np.ndarray) or score.dtype.kind != "f" or score.shape != task.held_out.shape:
-        raise InputError(f"{task.key} has not one score for each event that was held out")
-    return score
 
 
 def mean_by_member(scores: Iterable[tuple[str, Array]]) -> dict[str, Array]:

@@ -219,10 +219,10 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         with limited_threads(self.n_jobs), step_bar(self.epochs, "net", visible=bool(self.verbose)) as advance:
             self.inputs_ = Inputs.learn(X, weight, momenta, columns)
-            arrays = (self.inputs_.scalars(X), self.inputs_.vectors(X))
+            inputs = (self.inputs_.scalars(X), self.inputs_.vectors(X))
             groups = groups_of_weight(target, weight, self.weight_groups)
-            arrays += (target.astype(np.float32), weight.astype(np.float32))
-            training = NetTraining(self, seed, *arrays, group=groups)
+            labels = (target.astype(np.float32), weight.astype(np.float32))
+            training = NetTraining(self, seed, *inputs, *labels, group=groups)
             if checkpoint and (saved := checkpoint.read()):
                 with checkpoint.resuming():
                     training.restore(saved[1][_STATE])

@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import check_array
 
-from fivesigma._types import Array, BoolArray, IntArray
+from fivesigma._types import Array, IntArray
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.contrast_fits import HeldOutTables, default_learners, fit_contrasts
@@ -293,14 +293,6 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         out: Array = score[rows]
         return out
 
-    def _choose_systematics(self, bins: HeldOutBins, plain: YieldShifts) -> list[TrainingSystematic]:
-        """Systematics that cost something in bins of the plain score; the others need no classifier."""
-        known = bins.judge(plain, []).value
-        used = [one for one in bins.systematics if abs(bins.judge(plain, [one.name]).value / known - 1) > LEAST_COST]
-        kept = {one.name for one in used}
-        self.left_out_ = [one.name for one in bins.systematics if one.name not in kept]
-        return used
-
     def _fit_shifts(
         self,
         bins: HeldOutBins,
@@ -310,7 +302,11 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         table: HeldOutTables,
     ) -> dict[str, Array]:
         """Learn the shifts; return what the models say of the nominal events, held out."""
-        used, nominal = self._choose_systematics(bins, plain), bins.nominal
+        # Systematics that cost nothing in bins of the plain score need no classifier.
+        known, nominal = bins.judge(plain, []).value, bins.nominal
+        used = [one for one in bins.systematics if abs(bins.judge(plain, [one.name]).value / known - 1) > LEAST_COST]
+        kept = {one.name for one in used}
+        self.left_out_ = [one.name for one in bins.systematics if one.name not in kept]
         moving = nominal if self.goal == "measurement" else nominal.where(~nominal.signal)
         bent = bins.bent(plain)
         found = {one.name: one.contrasts(moving, opposite=one.name not in bent) for one in used}
@@ -335,7 +331,8 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         """Pulls by the ratios of held-out events; what hardly changes the score has no part in it."""
         weight, signal, names = nominal.representative, nominal.signal, list(self.shift_terms_)
         seen = weight > 0
-        weight, signal, r_s, r = weight[seen], signal[seen], r_s[seen], _columns(r, seen)
+        weight, signal, r_s = weight[seen], signal[seen], r_s[seen]
+        r = r[0][:, seen], None if r[1] is None else r[1][:, seen]
         constraint = np.array([float(name not in free) for name in names])
         found = self._solve(weight, r_s, r, constraint)
         self.bound_, base = found.value, weight if self.goal == "measurement" else weight / (1 + r_s)
@@ -477,11 +474,6 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
 def _key(name: str, side: int) -> str:
     """Name of the models of one side of a systematic; those that are opposite have one side."""
     return f"{name} (down)" if side else name
-
-
-def _columns(shifts: Shifts, seen: BoolArray) -> Shifts:
-    up, down = shifts
-    return up[:, seen], None if down is None else down[:, seen]
 
 
 def _slopes(shifts: Shifts) -> Array:

@@ -381,7 +381,6 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         return found
 
     def _check_sample(self, X: Any, y: Any, sample_weight: Any, process: Any, groups: Any = None) -> TrainingSample:
-        """Check all input of `fit`."""
         y, sample_weight, process = _brought_along(X, y, sample_weight, process)
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")
@@ -521,19 +520,19 @@ def scored_variations(
     model: Any, signal: BoolArray, systematics: Mapping[str, tuple[Any, Any] | Normalisation]
 ) -> Systematics:
     """Score varied events."""
-    what = "systematics[{!r}]".format
 
     def one(name: str, moved: Any) -> Varied:
+        what = f"systematics[{name!r}]"
         if isinstance(moved, Varied):
-            return moved if moved.y is None else replace(moved, y=_is_signal(model, what(name), moved.y))
+            return moved if moved.y is None else replace(moved, y=_is_signal(model, what, moved.y))
         if isinstance(moved, Events):
             score = signal_probability(model, moved)  # also of a Pipeline, which does not take Events
-            return Varied(score, moved.weight, _is_signal(model, what(name), moved.y), moved.process)
+            return Varied(score, moved.weight, _is_signal(model, what, moved.y), moved.process)
         if np.ndim(moved) == 1:
             return Varied(weight=moved)
         score = model.predict_proba(moved)[:, 1]
         if score.size != signal.size:
-            raise InputError(f"{what(name)} has {score.size} events for {signal.size} nominal ones")
+            raise InputError(f"{what} has {score.size} events for {signal.size} nominal ones")
         return Varied(score=score)
 
     return with_variations(systematics, one)

@@ -69,7 +69,6 @@ class CatBoostModel:
 
 
 def _table(X: Any) -> AnyArray:
-    """Features as numbers."""
     if is_categorical(X):
         raise InputError("library='catboost' takes numbers only here; encode categories, or use another library")
     return np.asarray(X, dtype=np.float32)

@@ -277,7 +277,6 @@ STORABLE_RECORDS = (Categories.__name__, ScoreCategories.__name__)
 
 
 def _names(kind: Any) -> tuple[str, ...]:
-    """Parameters of the constructor."""
     return tuple(one.name for one in fields(kind) if one.init) if is_dataclass(kind) else tuple(kind._fields)
 
 

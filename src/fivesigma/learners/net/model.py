@@ -211,7 +211,6 @@ def net_log_odds(weights: list[Floats], scalars: Floats, vectors: Floats, n_augm
 
 
 def _turns(n_augment: int) -> list[tuple[Any, ...]]:
-    """Symmetric copies as numbers of torch."""
     return [tuple(torch.tensor([t], dtype=torch.float64) for t in turn) for turn in symmetric_copies(n_augment)]
 
 
