@@ -244,6 +244,7 @@ class _Run(RunState):
         filled = read_histograms(self.folder / CONTROL) | read_histograms(self.folder / CHOSEN)
         filled, expected = counting.with_expected_data(self.analysis, self.templates, filled)
         folder.mkdir(exist_ok=True)
+        as_cabinetry = partial(json.dumps, sort_keys=True, indent=4)  # writes it
         with self.bar(2, "workspace") as advance:
             shown, said = cab.build_workspace(config, names.of_histograms(filled), folder)
             validation = [names.regions[name] for name in settings.validation]
@@ -252,11 +253,11 @@ class _Run(RunState):
             workspace, shown = pruned.workspace, prune(shown, settings.prune or 0.0).workspace
             files = [
                 write_text(self.folder / "cabinetry.yml", cab.config_text(config)),
-                write_text(self.folder / pages.FITTED, _as_json(workspace)),
+                write_text(self.folder / pages.FITTED, as_cabinetry(workspace)),
                 write_csv(self.folder / "templates.csv", table_of(filled, binning)),
             ]
             if validation:
-                files.append(write_text(self.folder / pages.VALIDATION, _as_json(shown)))
+                files.append(write_text(self.folder / pages.VALIDATION, as_cabinetry(shown)))
             if pruned.dropped:
                 said.append(
                     f"{len(pruned.dropped)} effects below {settings.prune:g} of every bin were dropped: {PRUNED}"
@@ -286,8 +287,3 @@ class _Run(RunState):
     def report(self) -> _Result:
         """Draw the figures, and write a page for each chosen region, and tables."""
         return pages.write_pages(self)
-
-
-def _as_json(workspace: dict[str, Any]) -> str:
-    """A workspace as cabinetry writes it."""
-    return json.dumps(workspace, sort_keys=True, indent=4)
