@@ -244,7 +244,7 @@ class _Run(RunState):
         filled = read_histograms(self.folder / CONTROL) | read_histograms(self.folder / CHOSEN)
         filled, expected = counting.with_expected_data(self.analysis, self.templates, filled)
         folder.mkdir(exist_ok=True)
-        as_cabinetry = partial(json.dumps, sort_keys=True, indent=4)  # writes it
+        as_json = partial(json.dumps, sort_keys=True, indent=4)  # as cabinetry writes it
         with self.bar(2, "workspace") as advance:
             shown, said = cab.build_workspace(config, names.of_histograms(filled), folder)
             validation = [names.regions[name] for name in settings.validation]
@@ -253,11 +253,11 @@ class _Run(RunState):
             workspace, shown = pruned.workspace, prune(shown, settings.prune or 0.0).workspace
             files = [
                 write_text(self.folder / "cabinetry.yml", cab.config_text(config)),
-                write_text(self.folder / pages.FITTED, as_cabinetry(workspace)),
+                write_text(self.folder / pages.FITTED, as_json(workspace)),
                 write_csv(self.folder / "templates.csv", table_of(filled, binning)),
             ]
             if validation:
-                files.append(write_text(self.folder / pages.VALIDATION, as_cabinetry(shown)))
+                files.append(write_text(self.folder / pages.VALIDATION, as_json(shown)))
             if pruned.dropped:
                 said.append(
                     f"{len(pruned.dropped)} effects below {settings.prune:g} of every bin were dropped: {PRUNED}"
