@@ -18,7 +18,7 @@ from fivesigma.categories.one_score.search import categorise_channels
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.folds import fold_numbers
 from fivesigma.errors import InputError, SmallSampleWarning
-from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied
+from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, with_variations
 from fivesigma.scored.scored_events import ScoredEvents
 
 __all__ = ["RegionEvents", "Variations", "choose_edges", "cross_fitted", "edges_by_fold", "events_of_region"]
@@ -204,9 +204,4 @@ def systematics_of(variations: Variations, labels: tuple[Any, Any] = (False, Tru
 
 def change(variations: Variations, work: Callable[[ScoredEvents], Any]) -> dict[str, Any]:
     """The same with the events of each side changed."""
-    return {
-        name: value
-        if isinstance(value, Normalisation)
-        else tuple(None if side is None else work(side) for side in value)
-        for name, value in variations.items()
-    }
+    return with_variations(variations, lambda _, side: work(side))

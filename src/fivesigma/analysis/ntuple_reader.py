@@ -36,10 +36,6 @@ class Entries:
     def __len__(self) -> int:
         return len(self.number)
 
-    def truth(self, condition: str) -> BoolArray:
-        """Where a condition holds."""
-        return np.asarray(self.values[condition] != 0, dtype=bool)
-
     def weight(self, template: Template) -> Array:
         """Weights of a template, with the factor of the luminosity."""
         own = np.ones(len(self)) if template.weight is None else self.values[template.weight]
@@ -47,7 +43,7 @@ class Entries:
 
     def inside(self, users: Sequence[Template]) -> dict[tuple[str, str], BoolArray]:
         """Which entries each template takes, by its region and condition; hidden data are in no other region."""
-        inside = {(t.region, t.condition): self.truth(t.condition) for t in users}
+        inside = {(t.region, t.condition): self.values[t.condition] != 0 for t in users}
         hidden = {t.region: inside[t.region, t.condition] for t in users if t.hidden}
         for template in [template for template in users if not template.hidden]:
             if any((inside[template.region, template.condition] & rows).any() for rows in hidden.values()):

@@ -123,6 +123,12 @@ class _Run(RunState):
         """Check all input, count events, and fill the histograms that need no score."""
         # What later steps would refuse is refused before anything is trained.
         region_model.check_model(self.settings)
+        data = self.analysis.data
+        if self.hidden and data is not None and "Filter" in data:
+            raise InputError(
+                f"sample {data['Name']!r} has a Filter, which replaces that of every region, so that no region can be "
+                "blinded: leave it out, or unblind"
+            )
         with self.bar(2 * self.n_trees, "read") as advance:
             found = counting.count(self.reader, self.analysis, self.templates, advance=advance)
         norms = all_regions.norm_widths(self.analysis, found.filled)
@@ -244,6 +250,7 @@ class _Run(RunState):
         filled = read_histograms(self.folder / CONTROL) | read_histograms(self.folder / CHOSEN)
         filled, expected = counting.with_expected_data(self.analysis, self.templates, filled)
         folder.mkdir(exist_ok=True)
+        as_json = partial(json.dumps, sort_keys=True, indent=4)  # as cabinetry writes it
         with self.bar(2, "workspace") as advance:
             shown, said = cab.build_workspace(config, names.of_histograms(filled), folder)
             validation = [names.regions[name] for name in settings.validation]
@@ -252,11 +259,11 @@ class _Run(RunState):
             workspace, shown = pruned.workspace, prune(shown, settings.prune or 0.0).workspace
             files = [
                 write_text(self.folder / "cabinetry.yml", cab.config_text(config)),
-                write_text(self.folder / pages.FITTED, _as_json(workspace)),
+                write_text(self.folder / pages.FITTED, as_json(workspace)),
                 write_csv(self.folder / "templates.csv", table_of(filled, binning)),
             ]
             if validation:
-                files.append(write_text(self.folder / pages.VALIDATION, _as_json(shown)))
+                files.append(write_text(self.folder / pages.VALIDATION, as_json(shown)))
             if pruned.dropped:
                 said.append(
                     f"{len(pruned.dropped)} effects below {settings.prune:g} of every bin were dropped: {PRUNED}"
@@ -286,8 +293,3 @@ class _Run(RunState):
     def report(self) -> _Result:
         """Draw the figures, and write a page for each chosen region, and tables."""
         return pages.write_pages(self)
-
-
-def _as_json(workspace: dict[str, Any]) -> str:
-    """A workspace as cabinetry writes it."""
-    return json.dumps(workspace, sort_keys=True, indent=4)
