@@ -7,26 +7,21 @@ it is not quite right, a multinomial logit with that ratio as its offset correct
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fivesigma._types import AnyArray, Array, IntArray
+from fivesigma._types import Array, IntArray
 from fivesigma.categories.class_sample import (
     CHUNK,
     ClassSample,
     Roles,
     cells_of,
-    check_sample,
-    check_scores,
     means,
     sums,
 )
-from fivesigma.errors import InputError, did_you_mean
-from fivesigma.likelihood.shifts import Systematics, Varied, with_variations
-from fivesigma.yields import split_labels
+from fivesigma.errors import InputError
 
 _SMALLEST = 1e-15  # probabilities below it are rounding
 _RIDGE = 0.1  # over the effective events; keeps a correction that they do not ask for near zero
@@ -166,67 +161,3 @@ def _logit(terms: Array, offset: Array, weight: Array, ridge: float) -> Array:
         if gain < 1e-10 * (1 + abs(value)):
             break
     return beta
-
-
-@dataclass(frozen=True)
-class OneRatio:
-    """How class probabilities become the logarithm of the expected signal over the expected background."""
-
-    processes: tuple[str, ...]  # names of the columns of the scores
-    signal: str  # the one that is signal
-    ratios: Ratios  # the calibration
-
-    def of(self, scores: ArrayLike) -> Array:
-        """One score per event, of class probabilities; what is one score already is returned as it is."""
-        given = np.asarray(scores)
-        if given.ndim < 2:
-            return given
-        return self.ratios.of(check_scores(given, len(self.processes)))[:, 0]
-
-    def of_systematics(self, systematics: Systematics | None) -> Systematics | None:
-        """Variations with one score per event."""
-        if systematics is None:
-            return None
-
-        def of(_: str, varied: Varied) -> Varied:
-            return varied if varied.score is None else replace(varied, score=self.of(varied.score))
-
-        return with_variations(systematics, of)
-
-
-def fit_ratio(  # noqa: PLR0917 - in the order of `categorise`
-    scores: ArrayLike,
-    y: Any,
-    sample_weight: Any,
-    process: Any,
-    processes: Any,
-    pos_label: Any = None,
-    *,
-    calibrate: bool,
-) -> OneRatio:
-    """Find the signal among the columns and fit the calibration."""
-    for given, meaning in (
-        (y, "y=the labels"),
-        (sample_weight, "sample_weight=the physics weights"),
-        (process, "process=the name of the process of each event"),
-        (processes, "processes=the names of the columns"),
-    ):
-        if given is None:
-            raise InputError(f"scores of shape {np.shape(scores)} need {meaning}")
-    columns = tuple(map(str, processes))
-    signal, _ = split_labels(y, pos_label)
-    labels: AnyArray = np.asarray(process).astype(np.str_)
-    if labels.shape != signal.shape:
-        raise InputError(f"process has shape {labels.shape} for {signal.size} events")
-    named = np.unique(labels[signal]).tolist()
-    if len(named) != 1 or named[0] not in columns:
-        hint = did_you_mean(named[0], columns) if len(named) == 1 else ""
-        raise InputError(
-            f"the signal events are of {', '.join(map(repr, named))}, and one of the columns "
-            f"{', '.join(map(repr, columns))} must be all of the signal{hint or '; see categorise_scores for several'}"
-        )
-    roles = Roles(columns, (named[0],))
-    if named[0] in np.unique(labels[~signal]):
-        raise InputError(f"process {named[0]!r} has signal and background events")
-    sample = check_sample(scores, labels, sample_weight, roles)
-    return OneRatio(columns, named[0], fit_ratios(sample, roles, calibrate=calibrate))

@@ -26,7 +26,7 @@ import fivesigma
 from fivesigma._tools.extras import need
 from fivesigma.blend import Blend
 from fivesigma.categories import Categories
-from fivesigma.categories.class_ratios import OneRatio, Ratios
+from fivesigma.categories.class_ratios import Ratios
 from fivesigma.categories.class_sample import Roles
 from fivesigma.categories.floors import Floors
 from fivesigma.categories.several_signals.goal import Goal, Settings
@@ -269,7 +269,7 @@ _ESTIMATOR_CODECS = (
 
 
 _KINDS: tuple[Any, ...] = (
-    *(Categories, Floors, OneRatio, YieldShifts, ProcessYields),
+    *(Categories, Floors, YieldShifts, ProcessYields),
     *(ScoreCategories, Ratios, Roles, Goal, Settings, Bound, Judged, LinearRule, ArgmaxRule),
 )
 RECORDS = MappingProxyType({kind.__name__: kind for kind in _KINDS})

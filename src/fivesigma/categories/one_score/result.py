@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above, panel_below
 from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import AnyArray, Array, IntArray
-from fivesigma.categories.class_ratios import OneRatio
 from fivesigma.categories.floors import Floors, effective_counts
 from fivesigma.categories.one_score.exact import events_above, from_zero
 from fivesigma.categories.workspace import FilledCategories
@@ -97,8 +96,6 @@ class Categories(FilledCategories):
         Whether the statistics of the simulation are in the significance, as pyhf's ``staterror``.
     correlated : bool
         Whether the uncertainty of the utility's background moves all categories together.
-    ratio : OneRatio or None
-        How class probabilities become the score, if the edges were chosen on them.
     notes : tuple of str
         A sentence for each category whose yields should not be believed, and for each odd systematic.
 
@@ -125,7 +122,6 @@ class Categories(FilledCategories):
     gap: float | None = None
     mc_statistics: bool = False
     correlated: bool = True
-    ratio: OneRatio | None = None
     notes: tuple[str, ...] = ()
     _events: RankedEvents | None = field(init=False, default=None)
 
@@ -244,15 +240,16 @@ class Categories(FilledCategories):
 
         Parameters
         ----------
-        score : array-like of shape (n_events,) or (n_events, n_columns)
-            Class probabilities if the edges were chosen on them.
+        score : array-like of shape (n_events,)
 
         Returns
         -------
         int array of shape (n_events,)
             From 0 to ``len(self) - 1``, or -1 for a discarded event.
         """
-        values = np.asarray(self._one_score(score), dtype=np.float64)
+        values = np.asarray(score, dtype=np.float64)
+        if values.ndim == 2:
+            raise InputError(f"score has shape {values.shape}, and the edges were chosen on one score per event")
         missing = np.isnan(values)
         if missing.any():
             raise InputError(
@@ -304,21 +301,14 @@ class Categories(FilledCategories):
                 f"the edges were chosen with the systematics {', '.join(self.shifts.up)}: give systematics= of these "
                 "events as well, or {} to leave them out"
             )
-        kept = ("utility", "rule", "floors", "goal", "correlated", "ratio")
+        kept = ("utility", "rule", "floors", "goal", "correlated")
         options = {name: getattr(self, name) for name in kept} | {"held_out": True}
         options["mc_statistics"] = self.mc_statistics if mc_statistics is None else mc_statistics
-        if isinstance(score, ScoredFiles | ScoredEvents) and self.ratio is not None:
-            kind = type(score).__name__
-            raise InputError(f"the edges were chosen on class probabilities; {kind} hold one score per event")
         if isinstance(score, ScoredFiles):
             if systematics or yields is not None:
                 raise InputError("ScoredFiles have their own yields and no systematics; leave both out here")
             return fill(score, self.edges, **options)
-        if not isinstance(score, ScoredEvents):
-            score = self._one_score(score)
         given = scored = as_scored(score, y, sample_weight, process, pos_label)
-        if self.ratio is not None:
-            systematics = self.ratio.of_systematics(systematics)
         if yields is not None:
             _, signal, before = given.arrays()
             scored = given.scaled_to(*yields)
@@ -332,19 +322,6 @@ class Categories(FilledCategories):
             shifts = yield_shifts(self.edges, scored, systematics=systematics, free=free)
             shifts.check()
         return fill(RankedEvents.of(scored), self.edges, shifts=shifts, **options)
-
-    def _one_score(self, score: ArrayLike) -> ArrayLike:
-        """Scores as they are, or the ratio of class probabilities."""
-        if np.ndim(score) == 2 and self.ratio is None:
-            raise InputError(
-                f"score has shape {np.shape(score)}, and the edges were chosen on one score per event; give that one"
-            )
-        if self.ratio is not None and np.ndim(score) != 2:
-            raise InputError(
-                f"score has shape {np.shape(score)}; the edges were chosen on class probabilities of "
-                f"{', '.join(map(repr, self.ratio.processes))}: give these"
-            )
-        return score if self.ratio is None else self.ratio.of(score)
 
     def interval(self, level: float = 0.68, n_boot: int = 200, random_state: int = 0) -> CategoriesInterval:
         """Bootstrap interval of the significance in these categories.

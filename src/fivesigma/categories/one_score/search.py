@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.class_ratios import fit_ratio
 from fivesigma.categories.floors import Floors, check_number
 from fivesigma.categories.one_score import exact
 from fivesigma.categories.one_score.dual import Optimum, search
@@ -59,8 +58,6 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     correlated: bool = True,
     process: ArrayLike | None = None,
     floor_processes: Sequence[str] | None = None,
-    processes: Sequence[str] | None = None,
-    calibrate: bool = True,
     pos_label: Any = None,
     random_state: int = 0,
 ) -> Categories:
@@ -72,11 +69,10 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
 
     Parameters
     ----------
-    score : array-like of shape (n_events,) or (n_events, n_columns), ScoredEvents or ScoredFiles
+    score : array-like of shape (n_events,), ScoredEvents or ScoredFiles
         Larger means more like signal. `ScoredEvents` bring labels, weights and processes with them: `y` and
         `sample_weight` are then left out. `ScoredFiles` are read part by part; beyond their million of highest scores,
-        candidate edges are ends of bins of the score. Class probabilities of one signal and several backgrounds, a
-        column each, become one score: the logarithm of the expected signal over the expected background.
+        candidate edges are ends of bins of the score. Class probabilities are for `categorise_scores`.
     y : array-like of shape (n_events,)
         Labels of two classes.
     sample_weight : array-like of shape (n_events,)
@@ -122,12 +118,6 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     floor_processes : sequence of str, optional
         Backgrounds that count for the limits, by default all: if another signal is among the background, its many
         light events would satisfy a limit on effective counts without any real background.
-    processes : sequence of str, optional
-        Names of the columns of class probabilities, which also need `process`. The signal is one of them; a background
-        column without events of its name stands for all processes that no column names.
-    calibrate : bool, default=True
-        Whether to correct the ratio of the class probabilities on these events first, by a logit that is quadratic in
-        the logarithms of all ratios. Otherwise only the class shares of the training are found.
     pos_label : label, optional
         The signal; see `fivesigma.yields.split_labels`.
     random_state : int, default=0
@@ -168,10 +158,8 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     most = MAX_AUTO if n_categories == "auto" else check_number(n_categories, " or 'auto'")
     ranking: Cuts
     events: RankedEvents | ScoredFiles
-    ratio = None
     if isinstance(score, ScoredFiles):
         beside = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
-        beside["processes"] = processes
         whole = {"systematics": systematics, "floor_processes": floor_processes}
         for name in (name for name, given in (beside | whole).items() if given is not None):
             if name in whole:
@@ -179,11 +167,6 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
             raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
         ranking, events = BinnedRanking(score).cuts(), score
     else:
-        if not isinstance(score, ScoredEvents) and np.ndim(score) == 2:
-            ratio = fit_ratio(score, y, sample_weight, process, processes, pos_label, calibrate=calibrate)
-            score, systematics = ratio.of(score), ratio.of_systematics(systematics)
-        elif processes is not None:
-            raise InputError("processes names columns of class probabilities, and these scores are one per event")
         scored = as_scored(score, y, sample_weight, process, pos_label)
         floors.check_processes(scored.arrays()[1], scored.process)
         events = RankedEvents.of(scored)
@@ -209,7 +192,6 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
     filled = partial(
         fill,
         events,
-        ratio=ratio,
         utility=utility,
         rule=rule,
         floors=floors,
