@@ -304,8 +304,9 @@ def table(events: Events, folder: Path) -> None:
             "seconds": round(float(np.mean(seconds[name])), 1),
         }
         print(name, out[name], flush=True)
-    stored_results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps(stored_results | {folder.name: out}, indent=1) + "\n")
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results[folder.name] = results.get(folder.name, {}) | out
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

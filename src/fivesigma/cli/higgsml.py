@@ -115,7 +115,7 @@ def reproduce(
     plain       one XGBoost model
     paper-ten   five plain and five grown XGBoost models of 500 trees (the paper: 3.72 private)
     paper-full  retrained and grown cascades, XGBoost, a random forest and a net (the paper: 3.726)
-    best        a net and decomposed trees, on the 30 columns of the file
+    best        three nets and decomposed trees, on the 30 columns of the file
 
     paper-full and best need fivesigma[torch], paper-full fivesigma[store] as well.
     """  # noqa: D301 - click wants the character, not a backslash
