@@ -50,7 +50,9 @@ class TestOldModels:
         needs(name)
         expected = FORMATS[number]["models"][name]
         model = load(HERE / number / name)
-        np.testing.assert_array_equal(model.predict_proba(np.array(FORMATS[number]["X"]))[:, 1], expected["score"])
+        score = model.predict_proba(np.array(FORMATS[number]["X"]))[:, 1]
+        # The last bit of a net's score is that of the processor's own matrix product.
+        np.testing.assert_allclose(score, expected["score"], rtol=1e-14 if name == "net" else 0, atol=0)
         assert model.cut_ == expected["cut"]
         assert model.classes_.tolist() == expected["classes"]
         assert [r.valid for r in model.history_] == expected["valid"]
