@@ -12,7 +12,6 @@ from scipy.stats import kstwobign
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.scored.scored_events import ScoredEvents, signal_probability
-from fivesigma.significance import Utility
 from fivesigma.yields import (
     Processes,
     ProcessYields,
@@ -125,12 +124,8 @@ class Overtraining:
     by: str  # column by whose folds training events were scored by fits that had not seen them; empty if all fits had
 
 
-def overtraining_of(
-    model: Any, final: Any, scored: ScoredEvents, trained_on: Events | None, utility: Utility
-) -> Overtraining | None:
-    """Compare the scores of training events with those of other events; None if they are not known."""
-    if trained_on is None:
-        return None
+def overtraining_of(model: Any, final: Any, scored: ScoredEvents, trained_on: Events) -> Overtraining:
+    """Compare the scores of training events with those of other events."""
     score, signal, weight = scored.arrays()
     seen, is_signal = signal_probability(model, trained_on), trained_on.is_signal
     seen_weight = rescale(trained_on.weight, is_signal, signal_and_background(weight, signal))
@@ -144,7 +139,7 @@ def overtraining_of(
         densities = (*_density(*first, edges), *_density(*second, edges))
         classes.append(ClassOverlay(name, *densities, distance, probability))
     z = [
-        float(significance_or_nan(utility, *np.atleast_2d(signal_and_background(w, c, p >= final.cut_)).T)[0])
+        float(significance_or_nan(final.utility_, *np.atleast_2d(signal_and_background(w, c, p >= final.cut_)).T)[0])
         for p, w, c in ((seen, seen_weight, is_signal), (score, weight, signal))
     ]
     return Overtraining(edges, classes, z[0], z[1], by=str(getattr(final, "by", None) or ""))
