@@ -6,7 +6,6 @@ Where a command takes many at once, they reach it as one record.
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -279,12 +278,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def like_training(
-    model: Any,
-    source: dict[str, Any],
-    reading: dict[str, Any],
-    *,
-    rows: int | None = None,
-    **more: Any,
+    model: Any, source: dict[str, Any], reading: dict[str, Any], *, rows: int | None = None, **more: Any
 ) -> Any:
     """Files as the training events of a model were read, but for the options that are given; in chunks of `rows`."""
     from fivesigma.datasets import EventStream
@@ -299,9 +293,3 @@ def print_notes(notes: Any) -> None:
     """Print notes, a line each, beside the results."""
     for note in notes:
         click.echo(f"note: {note}", err=True)
-
-
-def repeat_command() -> str:
-    """The same call once more, quoted for a shell; what it wrote is there by then."""
-    words = click.get_current_context().meta[WORDS]
-    return shlex.join(["fivesigma", *(word for word in words if word != "--force"), "--force"])

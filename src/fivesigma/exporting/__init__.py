@@ -211,11 +211,8 @@ def _only_booster(model: Any) -> XGBoostModel:
 
 def _metadata(model: Any, cut: float, categories: Any) -> dict[str, str]:
     """What a reader must know beside the scores; numbers and lists as JSON."""
-    known = getattr(model, "feature_names_in_", None)
-    names = Columns.of_model(model).feature_names if known is None else known
-    names = names if len(names) else [f"f{k}" for k in range(model.n_features_in_)]
     found: dict[str, Any] = {
-        "feature_names": [str(name) for name in names],
+        "feature_names": Columns.of_model(model).feature_names or [f"f{k}" for k in range(model.n_features_in_)],
         "classes": model.classes_.tolist(),
         "cut": cut,
         "selected_fraction": getattr(model, "selected_fraction_", None),

@@ -23,6 +23,7 @@ from fivesigma.reporting.histogram import (
     process_rows,
     score_histogram,
 )
+from fivesigma.reporting.page import render_page, yields_as_latex
 from fivesigma.reporting.sections import (
     CategoryTable,
     Importance,
@@ -92,14 +93,10 @@ class Report:
     @cached_property
     def html(self) -> str:
         """The page as text."""
-        from fivesigma.reporting.page import render_page
-
         return render_page(self.data)
 
     def latex(self) -> str:
         """The yields by process, before and after the cut, as a table of LaTeX with the rules of booktabs."""
-        from fivesigma.reporting.page import yields_as_latex
-
         return yields_as_latex(self.data)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
