@@ -353,7 +353,6 @@ def waterfall(report: Report | ReportData, ax: Any = None, **label: Unpack[Label
 
 
 def _data(report: Any) -> ReportData:
-    """Numbers of a report, or the numbers themselves."""
     data: ReportData = getattr(report, "data", report)
     if not hasattr(data, "verdict"):
         raise InputError(f"expected what fivesigma.report made, got {type(report).__name__}")

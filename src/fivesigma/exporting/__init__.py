@@ -193,7 +193,6 @@ def _booster(
 
 
 def _only_booster(model: Any) -> XGBoostModel:
-    """The booster that a model consists of."""
     parts = getattr(model, "models_", [])
     if len(parts) != 1:
         what = f"this {type(model).__name__} has {len(parts)}" if parts else f"a {type(model).__name__} has none"

@@ -94,7 +94,6 @@ def process_rows(weight: Array, selected: BoolArray, processes: Processes) -> li
 
 
 def _signal_first(filled: Mapping[str, ProcessYields]) -> dict[str, ProcessYields]:
-    """Processes by class and name."""
     return dict(sorted(filled.items(), key=lambda item: (not item[1].signal, item[0])))
 
 
@@ -146,7 +145,6 @@ def overtraining_of(model: Any, final: Any, scored: ScoredEvents, trained_on: Ev
 
 
 def _density(score: AnyArray, weight: Array, edges: Array) -> tuple[Array, Array]:
-    """Density in each bin, and its standard error."""
     scale = weight.sum() * (edges[1] - edges[0])
     filled = np.histogram(score, edges, weights=weight)[0]
     error = np.sqrt(np.histogram(score, edges, weights=np.square(weight))[0])
