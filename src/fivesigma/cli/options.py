@@ -229,7 +229,8 @@ def event_files(metavar: str, signal: str) -> Callable[[Callable[..., None]], Ca
             if bool(files) == bool(samples):
                 raise click.UsageError(f"Give {metavar} or --sample PROCESS=FILES, one of them.")
             normalised = {name: given.pop(name) for name in ("luminosity", "cross_section", "sum_of_weights")}
-            if files and any(value not in (None, ()) for value in normalised.values()):
+            normalised = {name: value for name, value in normalised.items() if value not in (None, ())}
+            if files and normalised:
                 raise click.UsageError(
                     "--luminosity, --cross-section and --sum-of-weights need --sample PROCESS=FILES."
                 )
@@ -241,10 +242,8 @@ def event_files(metavar: str, signal: str) -> Callable[[Callable[..., None]], Ca
                 for process, some in samples:
                     source["path"][process] += some
             for name, value in normalised.items():
-                if isinstance(value, tuple) and value:
-                    source[name] = {process: column_or_none(each) for process, each in value}
-                elif value:
-                    source[name] = column_or_none(value)
+                several = isinstance(value, tuple)
+                source[name] = {k: column_or_none(v) for k, v in value} if several else column_or_none(value)
             command(source=source, **given)
 
         return run
