@@ -35,7 +35,9 @@ def run_demo(
     folder: Path, *, n_events: int = 100_000, n_trees: int = 30, random_state: int = 0, n_jobs: int | None = None
 ) -> Paired:
     """Simulate, train, compare, write."""
-    _check_folder(folder)
+    refuse_special(folder)
+    if folder.exists() and not (folder / MARK).exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"{folder} is there already and is not of an earlier demo; name another with -o")
     # Where bars are not seen, or not beside the results, a line says what is under way.
     piped = not (sys.stdout.isatty() and sys.stderr.isatty())
 
@@ -99,13 +101,6 @@ def compare_models(result: Paired) -> str:
 
 def _interval(interval: tuple[float, float], sign: str = "") -> str:
     return f"[{interval[0]:{sign}.3f}, {interval[1]:{sign}.3f}]"
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse to replace what no demo has written."""
-    refuse_special(folder)
-    if folder.exists() and not (folder / MARK).exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(f"{folder} is there already and is not of an earlier demo; name another with -o")
 
 
 def _write(folder: Path, model: GrownCascadeClassifier, test: Events, page: Report) -> None:

@@ -24,12 +24,11 @@ from fivesigma._tools.drawing import (
     legend_above,
 )
 from fivesigma._tools.extras import need
-from fivesigma._types import Array, BoolArray
+from fivesigma._types import Array
 from fivesigma.errors import InputError
 
 if TYPE_CHECKING:
     from fivesigma.reporting import Report, ReportData
-    from fivesigma.reporting.cuts import CutTable
     from fivesigma.reporting.histogram import Overtraining
 
 __all__ = [
@@ -51,6 +50,7 @@ __all__ = [
 BACKGROUNDS = ("#3f90da", "#ffa90e", "#94a4a2", "#832db6", "#a96b59", "#b9ac70", "#717581")
 SIGNALS = ("#bd1f01", "#e76300", "#d65db1", "#92304f", "#f08a7a", "#7a1f1f", "#caa0a0")
 _TOO_HIGH = 50.0  # ratio of the largest to the smallest density from which on the latter would lie on the axis
+_CHOSEN = {"color": "black", "marker": "o", "linestyle": "", "label": "the model's cut"}
 STYLES = ("ALICE", "ATLAS", "CMS", "LHCb", "DUNE")
 
 
@@ -106,15 +106,9 @@ def significance(report: Report | ReportData, ax: Any = None, **label: Unpack[La
     """
     data, ax = _data(report), axes_or_current(ax)
     cuts, verdict = data.cuts, data.verdict
-    draw_significance(
-        ax,
-        cuts.cut,
-        cuts.significance,
-        cuts.error,
-        label=verdict.utility,
-        at=verdict.cut,
-        at_label=f"cut at {verdict.cut:.4g}: {verdict.significance:.3f}",
-    )
+    chosen = f"cut at {verdict.cut:.4g}: {verdict.significance:.3f}"
+    curve = cuts.cut, cuts.significance, cuts.error
+    draw_significance(ax, *curve, label=verdict.utility, at=verdict.cut, at_label=chosen)
     return _frame(ax, label, "cut on the score", "significance (σ)", cuts.cut[np.isfinite(cuts.significance)])
 
 
@@ -266,8 +260,9 @@ def roc(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> 
     """Draw signal efficiency against background efficiency, weighted; parameters as in `significance`."""
     data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
-    _draw_rates(ax, cuts, cuts.background_efficiency, cuts.efficiency, cuts.background_efficiency > 0,
-                label=f"area {cuts.auc:.4f}")  # fmt: skip
+    some = cuts.background_efficiency > 0
+    ax.plot(cuts.background_efficiency[some], cuts.efficiency[some], label=f"area {cuts.auc:.4f}")
+    ax.plot(cuts.background_efficiency[cuts.chosen], cuts.efficiency[cuts.chosen], **_CHOSEN)
     ax.set_xscale("log")
     ax.set_ylim(0.0, 1.0)
     return _frame(ax, label, "background efficiency", "signal efficiency")
@@ -277,14 +272,10 @@ def purity(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) 
     """Draw purity s / (s + b) against signal efficiency, weighted; parameters as in `significance`."""
     data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
-    _draw_rates(ax, cuts, cuts.efficiency, cuts.purity, np.isfinite(cuts.significance))
+    valid = np.isfinite(cuts.significance)
+    ax.plot(cuts.efficiency[valid], cuts.purity[valid])
+    ax.plot(cuts.efficiency[cuts.chosen], cuts.purity[cuts.chosen], **_CHOSEN)
     return _frame(ax, label, "signal efficiency", "purity, s / (s + b)", (0.0, 1.0), from_zero=True)
-
-
-def _draw_rates(ax: Any, cuts: CutTable, x: Array, y: Array, shown: BoolArray, **label: str) -> None:
-    """Draw one rate against another, and where the model's cut is."""
-    ax.plot(x[shown], y[shown], **label)
-    ax.plot(x[cuts.chosen], y[cuts.chosen], "ko", label="the model's cut")
 
 
 def importance(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
@@ -362,7 +353,6 @@ def waterfall(report: Report | ReportData, ax: Any = None, **label: Unpack[Label
 
 
 def _data(report: Any) -> ReportData:
-    """Numbers of a report, or the numbers themselves."""
     data: ReportData = getattr(report, "data", report)
     if not hasattr(data, "verdict"):
         raise InputError(f"expected what fivesigma.report made, got {type(report).__name__}")

@@ -85,7 +85,7 @@ def need(module: str) -> Any:
 
 # Libraries that decide what a model is: by the names that are imported, and by those that are installed.
 _MODULES = ("numpy", "scipy", "sklearn", *BOOSTERS, "skops", "torch")
-_TRAINERS = ("scikit-learn", "xgboost-cpu", *BOOSTERS, "torch")
+_TRAINERS = ("scikit-learn", *BOOSTERS, "torch")
 
 
 def version_of(module: str) -> str | None:
@@ -111,8 +111,4 @@ def versions_in_use() -> dict[str, str]:
 
 def versions_of_trainers() -> dict[str, str]:
     """Versions of the installed libraries that train; from their metadata, as importing them takes long."""
-    found = {}
-    for name in _TRAINERS:
-        with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+    return {name: found for name in _TRAINERS if (found := installed_version(name)) is not None}

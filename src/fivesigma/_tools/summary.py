@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-import numpy as np
-
-from fivesigma._types import Array
-
 _LARGE, _SMALL = 1e9, 1e-4  # beyond these numbers are written with an exponent
-_POINTS = 200  # of a curve that is some hundred pixels wide
 
 # Colours are those of the page around it, so that a table is readable in a light and in a dark notebook.
 _BORDER = "1px solid"
@@ -47,7 +42,6 @@ class Summary:
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()  # leading blanks indent the first cell; a row of one cell has the whole width
     notes: Sequence[str] = ()  # sentences below the table
-    picture: str = ""  # SVG for notebooks
     more: tuple[str, str] | None = None  # a word, and a long text that a notebook shows when it is clicked
     named: bool = True  # whether the first column is text, and not numbers as the others are
 
@@ -72,8 +66,6 @@ class Summary:
     def html(self) -> str:
         """For a notebook: no script, no style sheet, everything escaped."""
         parts = [f"<p style='margin:0.3em 0'><b>{escape(self.title)}</b></p>"] if self.title else []
-        if self.picture:
-            parts.append(self.picture)
         if self.head:
             body = "".join(self._row("td", row) for row in self.rows)
             parts.append(
@@ -98,49 +90,6 @@ class Summary:
             for side, cell in zip(align, row, strict=True)
         ]
         return f"<tr style='background:transparent'>{''.join(cells)}</tr>"
-
-
-def curve(x: Array, y: Array, *, at: float | None, x_name: str, y_name: str) -> str:
-    """Draw a small curve as SVG, in the colour of the text around it; empty with fewer than two finite points."""
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    finite = np.isfinite(x) & np.isfinite(y)
-    if finite.sum() < 2 or not np.ptp(x[finite]) > 0:
-        return ""
-    low, high = float(x[finite].min()), float(x[finite].max())
-    chosen = np.unique(np.linspace(0, x.size - 1, min(x.size, _POINTS)).astype(np.intp))
-    top = max(float(np.max(y[chosen], where=finite[chosen], initial=0.0)), 0.0) or 1.0
-    width, height, left, bottom, above = 420, 150, 46, 34, 12
-
-    def across(value: float) -> float:
-        return left + (value - low) / (high - low) * (width - left - 10)
-
-    def up(value: float) -> float:
-        return height - bottom - max(value, 0.0) / top * (height - bottom - above)
-
-    path, pen = [], "M"
-    for k in chosen:
-        if not finite[k]:
-            pen = "M"
-            continue
-        path.append(f"{pen}{across(float(x[k])):.1f},{up(float(y[k])):.1f}")
-        pen = "L"
-    base = height - bottom
-    mark = ""
-    if at is not None and low <= at <= high:
-        mark = f"<line x1='{across(at):.1f}' x2='{across(at):.1f}' y1='{above}' y2='{base}' stroke-dasharray='4 3'/>"
-    label = f"{escape(y_name)} against {escape(x_name)}"
-    return (
-        f"<svg viewBox='0 0 {width} {height}' style='width:100%;max-width:{width}px;height:auto;display:block' "
-        f"role='img' aria-label='{label}' fill='none' stroke='currentColor'>"
-        f"<path d='M{left},{above}V{base}H{width - 10}' stroke-opacity='0.4'/>{mark}"
-        f"<path d='{''.join(path)}' stroke-width='1.8' stroke-linejoin='round'/>"
-        "<g fill='currentColor' stroke='none' font-size='11' font-family='sans-serif'>"
-        f"<text x='{left - 5}' y='{above + 8}' text-anchor='end'>{digits(top, 3)}</text>"
-        f"<text x='{left - 5}' y='{base}' text-anchor='end'>0</text>"
-        f"<text x='{left}' y='{base + 14}'>{digits(low, 3)}</text>"
-        f"<text x='{width - 10}' y='{base + 14}' text-anchor='end'>{digits(high, 3)}</text>"
-        f"<text x='{(left + width) / 2}' y='{height - 4}' text-anchor='middle'>{label}</text></g></svg>"
-    )
 
 
 class Shown:

@@ -175,8 +175,7 @@ def draw_overtraining(album: Album, name: str, model: Any, events: Events, by: s
         events = events[np.random.default_rng(0).permutation(len(events))[:_MOST_EVENTS]]
     seen = replace(events, kept={by: events.kept[by] + 1})  # the next fold's fit, which was trained on this fold
     unseen = ScoredEvents.of(model, events)
-    found = overtraining_of(model, model, unseen, seen, model.utility_)
-    assert found is not None  # there are training events
+    found = overtraining_of(model, model, unseen, seen)
     scores = [np.asarray(model.predict_proba(one)[:, 1]) for one in (seen, events)]
     weight, signal = np.maximum(events.weight, 0.0), events.is_signal
     rng = np.random.default_rng(0)

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from fivesigma._tools.summary import Summary, curve, digits
+from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma.errors import InputError
 
 __all__ = ["ClassWeights", "History", "Round"]
@@ -100,7 +98,7 @@ _FLAGS = ("valid", "improved")
 _MAYBE = ("u", "surrogate_before", "surrogate_after", "train_s", "train_b", "following.u")
 
 
-class History(list[Round]):
+class History(Shown, list[Round]):
     """Rounds of a cascade; its repr is a table.
 
     Examples
@@ -133,23 +131,8 @@ class History(list[Round]):
             f"{len(self)} round{'s' * (len(self) != 1)}" if self else "no rounds",
             (("restart", *head) if restarts else head) if self else (),
             rows,
-            picture="" if restarts else self._curve(),
             named=False,
         )
-
-    def _curve(self) -> str:
-        """Significance by round, a small picture; several cascades would need several curves."""
-        z = np.array([r.significance if r.valid else np.nan for r in self])
-        best = [r.index for r in self if r.improved]
-        index = np.array([r.index for r in self], dtype=np.float64)
-        at = float(best[-1]) if best else None
-        return curve(index, z, at=at, x_name="round", y_name="held-out significance")
-
-    def __repr__(self) -> str:
-        return self._summary().text()
-
-    def _repr_html_(self) -> str:
-        return self._summary().html()
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the rounds column by column, as numbers, flags and None: the one form in which they are stored."""

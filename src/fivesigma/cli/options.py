@@ -6,7 +6,6 @@ Where a command takes many at once, they reach it as one record.
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -230,7 +229,8 @@ def event_files(metavar: str, signal: str) -> Callable[[Callable[..., None]], Ca
             if bool(files) == bool(samples):
                 raise click.UsageError(f"Give {metavar} or --sample PROCESS=FILES, one of them.")
             normalised = {name: given.pop(name) for name in ("luminosity", "cross_section", "sum_of_weights")}
-            if files and any(value not in (None, ()) for value in normalised.values()):
+            normalised = {name: value for name, value in normalised.items() if value not in (None, ())}
+            if files and normalised:
                 raise click.UsageError(
                     "--luminosity, --cross-section and --sum-of-weights need --sample PROCESS=FILES."
                 )
@@ -242,10 +242,8 @@ def event_files(metavar: str, signal: str) -> Callable[[Callable[..., None]], Ca
                 for process, some in samples:
                     source["path"][process] += some
             for name, value in normalised.items():
-                if isinstance(value, tuple) and value:
-                    source[name] = {process: column_or_none(each) for process, each in value}
-                elif value:
-                    source[name] = column_or_none(value)
+                several = isinstance(value, tuple)
+                source[name] = {k: column_or_none(v) for k, v in value} if several else column_or_none(value)
             command(source=source, **given)
 
         return run
@@ -279,12 +277,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def like_training(
-    model: Any,
-    source: dict[str, Any],
-    reading: dict[str, Any],
-    *,
-    rows: int | None = None,
-    **more: Any,
+    model: Any, source: dict[str, Any], reading: dict[str, Any], *, rows: int | None = None, **more: Any
 ) -> Any:
     """Files as the training events of a model were read, but for the options that are given; in chunks of `rows`."""
     from fivesigma.datasets import EventStream
@@ -299,9 +292,3 @@ def print_notes(notes: Any) -> None:
     """Print notes, a line each, beside the results."""
     for note in notes:
         click.echo(f"note: {note}", err=True)
-
-
-def repeat_command() -> str:
-    """The same call once more, quoted for a shell; what it wrote is there by then."""
-    words = click.get_current_context().meta[WORDS]
-    return shlex.join(["fivesigma", *(word for word in words if word != "--force"), "--force"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ import click
 import fivesigma
 from fivesigma.cli.options import (
     PATH,
+    WORDS,
     OutputFile,
     event_files,
     like_training,
     overwrite_option,
     print_notes,
     reading_options,
-    repeat_command,
     replicas_option,
     tree_option,
     untrusted_option,
@@ -83,6 +84,7 @@ def report_command(
         events = read(source)
         print_notes(events.notes)
         varied = of_events(systematics, source, events, read) or None
+    words = [word for word in click.get_current_context().meta[WORDS] if word != "--force"]
     found = fivesigma.report(
         fitted,
         events,
@@ -90,7 +92,7 @@ def report_command(
         yields=yields,
         systematics=varied,
         trained_on=read(narrow_source(source, trained_on)) if trained_on else None,
-        command=repeat_command(),
+        command=shlex.join(["fivesigma", *words, "--force"]),  # what it wrote is there by then
         **settings,
     )
     found.write(output)

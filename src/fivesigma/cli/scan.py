@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 import fivesigma
+from fivesigma._tools.extras import need
+from fivesigma._tools.files import written_whole
 from fivesigma.cli.options import (
     PATH,
     OutputFile,
@@ -49,7 +51,10 @@ def scan(scores: Path, *, asked: ScoreOptions, rule: str, systematics: Asked, pl
     print_notes(best.notes)
     interval = best.interval(n_boot=asked.n_boot)
     if plot is not None:
-        _draw(best, plot)
+        figure = need("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
+        best.plot(figure.add_subplot())
+        with written_whole(plot) as beside:
+            figure.savefig(beside, dpi=150)
     if asked.as_json:
         found: dict[str, Any] = {
             "cut": best.cut,
@@ -80,14 +85,3 @@ def scan(scores: Path, *, asked: ScoreOptions, rule: str, systematics: Asked, pl
         click.echo(f"profiled      over {', '.join(best.systematics)}; {best.known_background:.4f} if b were known")
     click.echo(f"cut           {best.cut:.6g}  [{interval.cut[0]:.6g}, {interval.cut[1]:.6g}]")
     click.echo(f"utility       {best.utility!r}")
-
-
-def _draw(best: Any, path: Path) -> None:
-    """Draw the scan to a file."""
-    from fivesigma._tools.extras import need
-    from fivesigma._tools.files import written_whole
-
-    figure = need("matplotlib.figure").Figure(figsize=(7, 4.5), layout="constrained")
-    best.plot(figure.add_subplot())
-    with written_whole(path) as beside:
-        figure.savefig(beside, dpi=150)

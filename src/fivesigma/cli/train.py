@@ -191,7 +191,6 @@ def train(source: dict[str, Any], output: Path, systematics: Asked, resume: bool
 
 
 def _cluster(where: str | None) -> AbstractContextManager[Any]:
-    """The cluster that was asked for, if one was."""
     if where is None:
         return nullcontext()
     from fivesigma.dask.launch import connect, local_cluster
@@ -200,7 +199,6 @@ def _cluster(where: str | None) -> AbstractContextManager[Any]:
 
 
 def _refuse_with_memory(asked: SimpleNamespace) -> None:
-    """Refuse options that need all events in memory."""
     given = {
         "--systematic": asked.model == "profiled",
         f"--model {asked.model}": asked.model not in ("auto", "plain", "grown"),
@@ -217,7 +215,6 @@ def _refuse_with_memory(asked: SimpleNamespace) -> None:
 
 
 def _make_model(asked: SimpleNamespace, checkpoint: Path, client: Any) -> Any:
-    """Make the estimator that the options ask for."""
     from fivesigma.estimators.make import make_model
 
     if asked.folds is not None and asked.held_out is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from fivesigma._tools.drawing import Label, axes_or_current, draw_label, draw_significance
-from fivesigma._tools.summary import Summary, curve, digits
+from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import Array, IntArray
 from fivesigma.cut.bootstrap import interval_ends
 from fivesigma.cut.ranking import Cuts
@@ -156,15 +156,7 @@ class CutScan:
         if self.systematics:
             rows.insert(1, ("if the background were known", f"{self.known_background:.4f}"))
             about += f", profiled over {', '.join(self.systematics)}"
-        points = self._grid(MAX_BLOCKS)
-        drawn = curve(
-            self.ranking.fraction[points],
-            self.values[points],
-            at=self.fraction,
-            x_name="selected fraction of events",
-            y_name="significance",
-        )
-        return Summary("CutScan", ("", "at the cut"), rows, (about, *self.notes), drawn).html()
+        return Summary("CutScan", ("", "at the cut"), rows, (about, *self.notes)).html()
 
     def interval(self, level: float = 0.68, n_boot: int = 1000, random_state: int = 0) -> CutInterval:
         """Bootstrap intervals of the significance at the cut, and of the cut.

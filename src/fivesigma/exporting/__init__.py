@@ -193,7 +193,6 @@ def _booster(
 
 
 def _only_booster(model: Any) -> XGBoostModel:
-    """The booster that a model consists of."""
     parts = getattr(model, "models_", [])
     if len(parts) != 1:
         what = f"this {type(model).__name__} has {len(parts)}" if parts else f"a {type(model).__name__} has none"
@@ -211,11 +210,8 @@ def _only_booster(model: Any) -> XGBoostModel:
 
 def _metadata(model: Any, cut: float, categories: Any) -> dict[str, str]:
     """What a reader must know beside the scores; numbers and lists as JSON."""
-    known = getattr(model, "feature_names_in_", None)
-    names = Columns.of_model(model).feature_names if known is None else known
-    names = names if len(names) else [f"f{k}" for k in range(model.n_features_in_)]
     found: dict[str, Any] = {
-        "feature_names": [str(name) for name in names],
+        "feature_names": Columns.of_model(model).feature_names or [f"f{k}" for k in range(model.n_features_in_)],
         "classes": model.classes_.tolist(),
         "cut": cut,
         "selected_fraction": getattr(model, "selected_fraction_", None),

@@ -23,6 +23,7 @@ from fivesigma.reporting.histogram import (
     process_rows,
     score_histogram,
 )
+from fivesigma.reporting.page import render_page, yields_as_latex
 from fivesigma.reporting.sections import (
     CategoryTable,
     Importance,
@@ -92,14 +93,10 @@ class Report:
     @cached_property
     def html(self) -> str:
         """The page as text."""
-        from fivesigma.reporting.page import render_page
-
         return render_page(self.data)
 
     def latex(self) -> str:
         """The yields by process, before and after the cut, as a table of LaTeX with the rules of booktabs."""
-        from fivesigma.reporting.page import yields_as_latex
-
         return yields_as_latex(self.data)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
@@ -194,44 +191,33 @@ def report(
     final = _final_step(model)
     scored = _scored(model, final, events, yields, {"baseline": baseline, "trained_on": trained_on})
     score, signal, weight = scored.arrays()
-    selected = score >= final.cut_
-    utility: Utility = final.utility_
     varied = score_systematics(model, events, scored, systematics)
-    table = cut_table(scored, utility, float(final.cut_), utilities, varied)
+    table = cut_table(final, scored, utilities, varied)
     processes = number_processes(signal, scored.process, split_mixed=True)
     other = None
     if baseline is not None and isinstance(events, Events):
         plain = _final_step(baseline)
         other = plain, signal_probability(baseline, events) >= plain.cut_
-    verdict = verdict_of(
-        final,
-        scored,
-        table,
-        utility,
-        other,
-        training=training_findings(model, events, trained_on),
-        level=level,
-        n_boot=n_boot,
-        random_state=random_state,
-    )
+    training = training_findings(model, events, trained_on)
+    bootstrap = {"level": level, "n_boot": n_boot, "random_state": random_state}
     again = python_call(
         {"baseline": baseline, "trained_on": trained_on, "utilities": utilities, "systematics": systematics},
-        {"yields": yields, "title": title, "level": level, "n_boot": n_boot, "random_state": random_state},
+        {"yields": yields, "title": title, **bootstrap},
     )
     return Report(
         ReportData(
             title=f"{type(final).__name__} on {len(events):,} events" if title is None else title,
             sections=tuple(sections),
-            verdict=verdict,
-            progress=progress_of(final, utility, table),
+            verdict=verdict_of(final, scored, table, other, training, **bootstrap),
+            progress=progress_of(final, table),
             cuts=table,
             scores=score_histogram(score, weight, processes),
-            processes=process_rows(weight, selected, processes),
+            processes=process_rows(weight, score >= final.cut_, processes),
             categories=category_table(categories, cross_fitted),
-            systematics=shift_table(scored, float(final.cut_), varied),
+            systematics=None if varied is None else shift_table(scored, float(final.cut_), varied),
             profiled=profiled_picture(model, events, scored, varied, systematics),
             importance=rank_features(model, final, feature_names_of(model, final, events), events),
-            overtraining=overtraining_of(model, final, scored, trained_on, utility),
+            overtraining=None if trained_on is None else overtraining_of(model, final, scored, trained_on),
             provenance=provenance_of(model, final, events, trained_on, again if command is None else command),
         )
     )

@@ -66,23 +66,20 @@ def usual_utilities(b_reg: float, b: float) -> list[Utility]:
 
 
 def cut_table(
-    scored: ScoredEvents,
-    utility: Utility,
-    cut: float,
-    utilities: Sequence[Utility] | None = None,
-    systematics: Systematics | None = None,
+    model: Any, scored: ScoredEvents, utilities: Sequence[Utility] | None, systematics: Systematics | None
 ) -> CutTable:
-    """Tabulate cuts."""
+    """Tabulate cuts on the score of a model, the model's own among them."""
     score, signal, weight = scored.arrays()
+    utility: Utility = model.utility_
     floor = floor_for(effective_count(weight[~signal]))
     scanned = scan(scored, utility=utility, rule="peak", min_effective=floor)
     ranking = scanned.ranking
-    chosen = int(np.searchsorted(ranking.last, np.count_nonzero(score >= cut) - 1))
+    chosen = int(np.searchsorted(ranking.last, np.count_nonzero(score >= model.cut_) - 1))
     points = _grid(scanned, chosen)
     s, b = ranking.s[points], ranking.b[points]
     var_s, var_b = ranking.variances(points)
     threshold = ranking.thresholds(points)
-    threshold[points == chosen] = cut
+    threshold[points == chosen] = model.cut_
     fraction = (ranking.last[points] + 1.0) / weight.size
     significance = scanned.values[points]
     valid = np.isfinite(significance)
@@ -173,8 +170,9 @@ class Progress:
     note: str  # why there are no minorants, or empty
 
 
-def progress_of(model: Any, utility: Utility, table: CutTable) -> Progress:
+def progress_of(model: Any, table: CutTable) -> Progress:
     """Gather the rounds of a model and set their minorants against the curve of its score."""
+    utility: Utility = model.utility_
     runs = list(_runs(model))
     series = [_series(name, rounds, utility) for name, rounds in runs[:MOST_SERIES]]
     valid = np.isfinite(table.significance)

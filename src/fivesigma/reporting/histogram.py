@@ -12,7 +12,6 @@ from scipy.stats import kstwobign
 from fivesigma._types import AnyArray, Array, BoolArray
 from fivesigma.datasets.events import Events
 from fivesigma.scored.scored_events import ScoredEvents, signal_probability
-from fivesigma.significance import Utility
 from fivesigma.yields import (
     Processes,
     ProcessYields,
@@ -95,7 +94,6 @@ def process_rows(weight: Array, selected: BoolArray, processes: Processes) -> li
 
 
 def _signal_first(filled: Mapping[str, ProcessYields]) -> dict[str, ProcessYields]:
-    """Processes by class and name."""
     return dict(sorted(filled.items(), key=lambda item: (not item[1].signal, item[0])))
 
 
@@ -125,12 +123,8 @@ class Overtraining:
     by: str  # column by whose folds training events were scored by fits that had not seen them; empty if all fits had
 
 
-def overtraining_of(
-    model: Any, final: Any, scored: ScoredEvents, trained_on: Events | None, utility: Utility
-) -> Overtraining | None:
-    """Compare the scores of training events with those of other events; None if they are not known."""
-    if trained_on is None:
-        return None
+def overtraining_of(model: Any, final: Any, scored: ScoredEvents, trained_on: Events) -> Overtraining:
+    """Compare the scores of training events with those of other events."""
     score, signal, weight = scored.arrays()
     seen, is_signal = signal_probability(model, trained_on), trained_on.is_signal
     seen_weight = rescale(trained_on.weight, is_signal, signal_and_background(weight, signal))
@@ -144,14 +138,13 @@ def overtraining_of(
         densities = (*_density(*first, edges), *_density(*second, edges))
         classes.append(ClassOverlay(name, *densities, distance, probability))
     z = [
-        float(significance_or_nan(utility, *np.atleast_2d(signal_and_background(w, c, p >= final.cut_)).T)[0])
+        float(significance_or_nan(final.utility_, *np.atleast_2d(signal_and_background(w, c, p >= final.cut_)).T)[0])
         for p, w, c in ((seen, seen_weight, is_signal), (score, weight, signal))
     ]
     return Overtraining(edges, classes, z[0], z[1], by=str(getattr(final, "by", None) or ""))
 
 
 def _density(score: AnyArray, weight: Array, edges: Array) -> tuple[Array, Array]:
-    """Density in each bin, and its standard error."""
     scale = weight.sum() * (edges[1] - edges[0])
     filled = np.histogram(score, edges, weights=weight)[0]
     error = np.sqrt(np.histogram(score, edges, weights=np.square(weight))[0])

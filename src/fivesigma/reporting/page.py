@@ -31,7 +31,7 @@ def render_page(data: ReportData) -> str:
     style = (assets / "style.css").read_text(encoding="utf-8")
     script = "".join((assets / name).read_text(encoding="utf-8") for name in ("figures.js", "page.js"))
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"num": number, "share": share, "z": sigma, "signed": signed}
+    environment.filters |= {"num": number, "share": share, "z": "{:.3f}".format, "signed": signed}
     environment.filters["base64"] = lambda picture: base64.b64encode(picture).decode()
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     safe = need("markupsafe").Markup  # for files of this package only
@@ -83,11 +83,6 @@ def share(value: float) -> str:
     return "–" if not math.isfinite(value) else f"{100 * value:#.3g}".rstrip(".") + " %"
 
 
-def sigma(value: float) -> str:
-    """Significance."""
-    return f"{value:.3f}"
-
-
 def signed(value: float) -> str:
     """Significance with its sign."""
     return f"{value:+.3f}".replace("-", _MINUS)
@@ -109,7 +104,8 @@ def yields_as_latex(data: ReportData) -> str:
 def tables_of(data: ReportData) -> dict[str, Table]:
     """The numbers behind the figures."""
     c, p, h = data.cuts, data.progress, data.scores
-    cut = ("cut", c.cut, _exact)
+    exact = "{:.6g}".format
+    cut = ("cut", c.cut, exact)
     cuts = [
         cut,
         ("selected", c.fraction, share),
@@ -124,11 +120,7 @@ def tables_of(data: ReportData) -> dict[str, Table]:
         ("background known, no b_reg", c.known, number),
         ("with all systematics", c.profiled, number),
     ]
-    rates = [
-        ("background efficiency", c.background_efficiency),
-        ("signal efficiency", c.efficiency),
-        ("purity", c.purity),
-    ]
+    efficiencies = ("background efficiency", c.background_efficiency, share), ("signal efficiency", c.efficiency, share)
     progress = [(p.name, p.objective), *((f"round {m.round}, u = {number(m.u)}", m.value) for m in p.minorants)]
     scores = [("from", h.edges[:-1]), ("to", h.edges[1:]), *((one.name, one.values) for one in h.processes)]
     rounds = [
@@ -138,15 +130,11 @@ def tables_of(data: ReportData) -> dict[str, Table]:
     ]
     return {
         "cuts": _table(column for column in cuts if column[1] is not None),
-        "rates": _table([cut, *((name, values, share) for name, values in rates)]),
-        "progress": _table([("cut", p.cut, _exact), *((name, values, number) for name, values in progress)]),
+        "rates": _table([cut, *efficiencies, ("purity", c.purity, share)]),
+        "progress": _table([("cut", p.cut, exact), *((name, values, number) for name, values in progress)]),
         "rounds": (["cascade", "round", "u", "held-out significance", "training significance"], rounds),
         "scores": _table((name, values, number) for name, values in [*scores, ("± of the sum", h.error)]),
     }
-
-
-def _exact(value: float) -> str:
-    return f"{value:.6g}"
 
 
 def _table(columns: Iterable[tuple[str, Any, Callable[[float], str]]]) -> Table:

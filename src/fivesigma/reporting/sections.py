@@ -203,10 +203,8 @@ def score_systematics(
     return scaled(found, signal, *(float(weight[c].sum() / before[c].sum()) for c in (signal, ~signal)))
 
 
-def shift_table(scored: ScoredEvents, cut: float, systematics: Systematics | None) -> ShiftTable | None:
-    """Tabulate what systematics do at the cut, if there are any."""
-    if systematics is None:
-        return None
+def shift_table(scored: ScoredEvents, cut: float, systematics: Systematics) -> ShiftTable:
+    """Tabulate what systematics do at the cut."""
     found = yield_shifts([cut, np.inf], scored, systematics=systematics)
     notes = tuple(
         f"Systematic {name!r} moves no background at the cut: it changes nothing there."

@@ -77,33 +77,28 @@ def verdict_of(
     model: Any,
     scored: ScoredEvents,
     table: CutTable,
-    utility: Utility,
     baseline: tuple[Any, BoolArray] | None,
-    *,
     training: Iterable[Finding],
     **bootstrap: Any,
 ) -> Verdict:
-    """Judge a model."""
+    """Judge a model, beside a baseline and what that selects."""
     score, signal, weight = scored.arrays()
     selected = score >= model.cut_
-    findings = [*training, *_findings(weight, table, utility)]
-    s, b = (0.0, 0.0) if baseline is None else signal_and_background(weight, signal, baseline[1])
-    if baseline is not None and not (s >= 0 and b > 0):
+    findings = [*training, *_findings(weight, table, model.utility_)]
+    other, other_selected = baseline or (None, selected)
+    s, b = signal_and_background(weight, signal, other_selected)
+    if not (s >= 0 and b > 0) and other is not None:
         text = (
             f"The baseline's cut keeps s = {s:.4g} and b = {b:.4g} of these events, which is no significance: the two "
             "are not compared."
         )
         findings.append(Finding("warning", text))
-        baseline = None
-    other = selected if baseline is None else baseline[1]
-    pair = paired_difference(other, selected, signal, weight, utility, **bootstrap)
-    comparison = None
-    if baseline is not None:
-        comparison = Comparison(_kind(baseline[0]), float(baseline[0].cut_), s, b, pair)
+        other, other_selected = None, selected
+    pair = paired_difference(other_selected, selected, signal, weight, model.utility_, **bootstrap)
     at_cut = ("fraction", "s", "b", "effective_s", "effective_b")
     return Verdict(
-        name=_kind(model) if baseline is not None else type(model).__name__,
-        utility=utility_label(utility),
+        name=type(model).__name__ if other is None else _kind(model),
+        utility=utility_label(model.utility_),
         significance=pair.second,
         interval=pair.second_interval,
         level=bootstrap["level"],
@@ -111,7 +106,7 @@ def verdict_of(
         **{name: float(getattr(table, name)[table.chosen]) for name in at_cut},
         total_s=float(table.s[0]),
         total_b=float(table.b[0]),
-        comparison=comparison,
+        comparison=None if other is None else Comparison(_kind(other), float(other.cut_), s, b, pair),
         findings=findings,
     )
 
