@@ -56,15 +56,15 @@ class LinearRule:
 
     def assign(self, scores: Array) -> Category:
         """Category of each event, -1 if it is discarded."""
-        parts = [self._assign(densities(self.ratios.of(scores[part]))) for part in _chunks(len(scores))]
-        return np.concatenate(parts)
+        return self._assign(densities(self.ratios.of(scores)))
 
     def assign_seen(self, events: SeenEvents) -> Category:
         """The same, of events whose densities are known."""
-        return np.concatenate([self._assign(events.density[part]) for part in _chunks(len(events.density))])
+        return self._assign(events.density)
 
     def _assign(self, density: Array) -> Category:
-        return assign(density, self.rows, discard=self.discard).astype(np.int16)
+        parts = [assign(density[part], self.rows, discard=self.discard) for part in _chunks(len(density))]
+        return np.concatenate(parts).astype(np.int16)
 
 
 def most_probable(scores: Array, prior: Array) -> tuple[IntArray, Array]:
