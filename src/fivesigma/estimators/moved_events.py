@@ -319,11 +319,9 @@ class HeldOutBins:
         """Pulls and significance, or coefficients and uncertainty, of filled bins."""
         used = shifts if names is None else shifts.restrict(names)
         s, b = shifts.yields(signal=True), shifts.yields(signal=False)
-        if self.goal == "discovery":
-            found = counts_of(AMS2(), s, b, used).lowest()
-            return Solution(found.theta, root_of(float(found.objective)))
-        found = derivatives_of(AMS2(), s, b, used).profile()
-        return Solution(found.theta, uncertainty_of(float(found.objective)))
+        of, figure = (counts_of, root_of) if self.goal == "discovery" else (derivatives_of, uncertainty_of)
+        found = of(AMS2(), s, b, used).lowest()
+        return Solution(found.theta, figure(float(found.objective)))
 
     def bent(self, shifts: YieldShifts) -> set[str]:
         """Systematics that do not move the background of filled bins as much down as up, by more than noise."""

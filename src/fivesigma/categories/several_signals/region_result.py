@@ -258,7 +258,7 @@ class ScoreCategories(FilledCategories):
             if name not in self.signals:
                 raise InputError(f"no signal is called {name!r}{did_you_mean(name, self.signals)}")
         columns = self.processes
-        backgrounds = [i for i, name in enumerate(columns) if name not in self.signals]
+        backgrounds = self.settings.roles.background_columns
         at_x, at_y = columns.index(x), columns.index(y)
         spans = [(-_RANGE, _RANGE)] * 2
         if scores is not None:

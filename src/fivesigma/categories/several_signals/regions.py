@@ -156,7 +156,10 @@ def categorise_scores(
             "for fewer categories or lower the floors"
         )
     largest_F = bounds(found.events.density, sample, settings)
-    any_number = bound_of_any(found.cells, settings.goal)
+    # The f-divergences of the cells: no number of categories of these cells has more, by these densities.
+    total = np.maximum(found.cells.yields, 0.0).sum(axis=1, keepdims=True)
+    filled = total[:, 0] > 0
+    any_number = settings.goal.total(found.cells.density[filled] * total[filled])
     path: list[ScoreCategories] = []
     for rule, verdict, F in zip(chosen, judged, largest_F, strict=True):
         if rule is not None:
@@ -202,12 +205,9 @@ def _choose(found: Fit, judged: Sequence[Judged]) -> list[Rule | None]:
     """The better way of each number of categories; the simple one where nothing can be said."""
     out: list[Rule | None] = []
     for search, simple, verdict in zip(found.search, found.simple, judged, strict=True):
-        if search is None or simple is None:
-            out.append(simple if search is None else search)
-        elif verdict.simple is None:
-            out.append(simple if verdict.search is None else search)
-        else:
-            out.append(search if verdict.search is not None and verdict.search > verdict.simple else simple)
+        of_search, of_simple = (-np.inf if value is None else value for value in (verdict.search, verdict.simple))
+        better = search is not None and (simple is None or of_search > of_simple)
+        out.append(search if better else simple)
     return out
 
 
@@ -304,9 +304,3 @@ def bounds(density: Array, sample: ClassSample, settings: Settings) -> Array:
         F = [part.objective for part in found] or [0.0]
         out[:, m] = np.maximum.accumulate([*F, *[F[-1]] * settings.n_categories][: settings.n_categories])
     return out
-
-
-def bound_of_any(cells: Points, goal: Goal) -> float:
-    """Goal of the f-divergences of the cells: no number of categories of these cells has more, by these densities."""
-    total = np.maximum(cells.yields, 0.0).sum(axis=1, keepdims=True)
-    return goal.total(cells.density[total[:, 0] > 0] * total[total[:, 0] > 0])
