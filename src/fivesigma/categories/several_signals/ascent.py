@@ -67,9 +67,7 @@ def keep(category: IntArray, n_categories: int, points: Points) -> tuple[Array, 
     return sums[:, :-2], sums[:, -2:]
 
 
-def hold_floors(
-    problem: Problem, rows: Array, *, repair: bool = True
-) -> tuple[Array, IntArray, Array, Array] | None:
+def hold_floors(problem: Problem, rows: Array, *, repair: bool = True) -> tuple[Array, IntArray, Array, Array] | None:
     """Rows, their categories and what these keep; None if the floors do not hold and cannot be made to."""
     category = assign(problem.points.density, rows, discard=problem.discard)
     yields, floor = keep(category, rows.shape[0], problem.points)

@@ -165,8 +165,8 @@ def categorise_scores(
         if rule is not None:
             z = dict(zip(roles.signals, np.sqrt(2 * F).tolist(), strict=True))
             bound = Bound(float(settings.goal.value(F)), z, any_number)
-            category = rule.assign_seen(found.events)
-            path.append(fill_regions(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict))
+            by_process = fill_regions(sample, rule.assign_seen(found.events), len(rule))
+            path.append(ScoreCategories(by_process, bound, verdict, (), False, rule, settings))
     return replace(path[-1], path=tuple(path[:-1]))
 
 
