@@ -149,16 +149,6 @@ class TrainingSystematic:
         return [Contrast.of_sides(nominal, side, unmoved, ONE_SIDED) for side in sides]
 
 
-def home_of(splits: list[tuple[IntArray, IntArray]], n_events: int) -> IntArray:
-    """Split by which each event is held out; each may be held out once only."""
-    home = np.full(n_events, -1, dtype=np.intp)
-    for number, (_, held_out) in enumerate(splits):
-        if (home[held_out] >= 0).any():
-            raise InputError("cv holds some events out twice; ProfiledClassifier needs folds, or one split")
-        home[held_out] = number
-    return home
-
-
 @dataclass(frozen=True)
 class SystematicsReader:
     """Turns what `fit` is given into events that belong to splits."""

@@ -24,7 +24,6 @@ from fivesigma.estimators.moved_events import (
     SystematicsReader,
     TrainingSystematic,
     bin_edges,
-    home_of,
 )
 from fivesigma.estimators.parameters import one_of
 from fivesigma.estimators.running import spread_seeds
@@ -235,7 +234,11 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         rows = np.concatenate([rows for _, rows in splits])
         tuning = TuningEvents.of(sample, rows, self.utility_)
         tuning.warn_if_small()
-        home = home_of(splits, sample.signal.size)
+        if np.unique(rows).size < rows.size:
+            raise InputError("cv holds some events out twice; ProfiledClassifier needs folds, or one split")
+        home = np.full(sample.signal.size, -1, dtype=np.intp)
+        for number, (_, held_out) in enumerate(splits):
+            home[held_out] = number
         nominal = FoldedEvents(sample.X, sample.signal, sample.weight, sample.process, home)
         bins = HeldOutBins(nominal, self._read(sample, nominal, split_seed), sample.free, self.goal)
         check_sizes(bins)

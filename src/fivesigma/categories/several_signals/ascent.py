@@ -147,11 +147,6 @@ def climb(problem: Problem, state: State, max_steps: int = _MAX_CLIMB, steps: tu
     return state
 
 
-def directions(n_signals: int) -> list[tuple[int, int]]:
-    """Pairs of classes whose ratio a split can cut: each signal and background, and each pair of signals."""
-    return [(m, n_signals) for m in range(n_signals)] + list(combinations(range(n_signals), 2))
-
-
 def splits(problem: Problem, state: State) -> list[tuple[Array, Array]]:
     """Yields and rows of the categories after each of the best splits, from the best on.
 
@@ -163,7 +158,9 @@ def splits(problem: Problem, state: State) -> list[tuple[Array, Array]]:
     rest = np.concatenate([own.sum(axis=0) - own, [own.sum(axis=0)]])  # of all other categories; the last: discarded
     logs = np.concatenate([points.ratios, np.zeros((len(points.ratios), 1))], axis=1)
     found: list[tuple[float, int, tuple[int, int], float, float, Array, Array]] = []
-    for above, below in directions(points.ratios.shape[1]):
+    n_signals = points.ratios.shape[1]
+    pairs = [*((m, n_signals) for m in range(n_signals)), *combinations(range(n_signals), 2)]
+    for above, below in pairs:
         ratio = logs[:, above] - logs[:, below]
         order = np.lexsort((ratio, state.category))
         category = state.category[order]

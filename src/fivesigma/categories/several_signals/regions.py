@@ -232,9 +232,10 @@ def fit(sample: ClassSample, settings: Settings) -> Fit:
     simple = simple_way(sample, events, settings)
     in_cells = ascent.Problem(cells, settings.goal, settings.floors, settings.discard)
     if sample.n_signals == 1:
-        # One ratio is left, in which the best categories are intervals: no search is needed.
-        found = best_intervals(ratios[:, 0], sample, 0, settings)
-        rows: list[Array | None] = [envelope(np.exp(part.edges)) for part in found]
+        # One ratio is left, in which the best categories are intervals: no search is needed. The upper envelope of the
+        # rows has its corners at their edges.
+        edges = [np.exp(part.edges) for part in best_intervals(ratios[:, 0], sample, 0, settings)]
+        rows: list[Array | None] = [np.stack([np.arange(1.0, e.size + 1), -np.cumsum(e)], axis=1) for e in edges]
     else:
         states = _grow(in_cells, [None if way is None else way[1] for way in simple])
         rows = [None if state is None else state.rows[_order(state.yields, settings.goal)] for state in states]
@@ -286,12 +287,6 @@ def _order(yields: Array, goal: Goal) -> IntArray:
     s, b = goal.split(yields)
     purity = (s / b)[np.arange(signal.size), signal]
     return np.lexsort((purity, signal))
-
-
-def envelope(edges: Array) -> Array:
-    """Rows of values that make intervals of one density ratio: their upper envelope has its corners at the edges."""
-    slopes = np.arange(1.0, edges.size + 1)
-    return np.stack([slopes, -np.cumsum(edges)], axis=1)
 
 
 def bounds(density: Array, sample: ClassSample, settings: Settings) -> Array:
