@@ -128,7 +128,7 @@ def _largest(nominal: Array, modifier: Mapping[str, Any]) -> float | None:
 
 def template_notes(workspace: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a sentence for each template with errors above its content, one-sided variations or empty varied bins."""
-    out = []
+    out: list[str] = []
     for channel in workspace["channels"]:
         for sample in channel["samples"]:
             out += _notes(f"{channel['name']}/{sample['name']}", sample)
