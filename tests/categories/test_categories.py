@@ -322,6 +322,13 @@ def test_edges_and_assignment() -> None:
         found.assign([0.1, np.nan])
 
 
+@pytest.mark.parametrize("n_classes", [1, 2, 3])
+def test_class_probabilities_are_for_categorise_scores(n_classes: int) -> None:
+    scores, y = np.full((10, n_classes), 1 / n_classes), np.arange(10) % 2
+    with pytest.raises(InputError, match=rf"^score .*shape \(10, {n_classes}\).* categorise_scores[^.]*$"):
+        categorise(scores, y, np.ones(10), 2)
+
+
 def test_a_score_without_information_keeps_everything() -> None:
     y = np.arange(400) % 2
     weight = np.where(y == 1, 0.01, 1.0)

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.studies.systematic_categories import random_cells
 
 from fivesigma._types import IntArray
-from fivesigma.categories.one_score.dual import best_at, search
+from fivesigma.categories.one_score.dual import programs, search
 from fivesigma.categories.one_score.profiled_cells import Cells, DiscoveryCells, MeasurementCells, join_cells
 from fivesigma.likelihood.profile import Freedom
 
@@ -72,8 +72,7 @@ def test_the_search_finds_the_best_of_all_partitions(
     assert found.bound >= objective.max() * (1 - 1e-7)
     assert np.sqrt(2 * objective.max()) - np.sqrt(2 * found.objective) < 1e-3
     assert tuple(found.edges.tolist()) in set(map(tuple, every.tolist()))
-    at_zero = best_at(cells, k, np.zeros(2))
-    assert at_zero is not None
+    at_zero = programs(cells, k, np.zeros(2)).backtrack()
     best = cells.at(np.zeros(2), every).max()
     assert cells.at(np.zeros(2), at_zero[None])[0] == pytest.approx(best, rel=1e-12)
 

@@ -358,8 +358,9 @@ def sum_cells(ratios: Array, sample: ClassSample, cell: IntArray) -> Points:
     return Points(centre, densities(centre), *sums(cell, n_cells, sample))
 
 
-def floor_points(density: Array, sample: ClassSample, counting: IntArray) -> Points:
+def floor_points(density: Array, sample: ClassSample) -> Points:
     """Events that count for the floors as points of their own, without what the floors do not need."""
+    counting = np.flatnonzero(sample.floor[sample.process])
     weight = sample.weight[counting]
     empty = np.empty((counting.size, 0))
     return Points(empty, density.T.take(counting, axis=1).T, empty, np.stack([weight, np.square(weight)]).T)

@@ -176,7 +176,17 @@ class _Model:
         def add(name: str, values: Array, errors: Array) -> None:
             if name in out:
                 raise InputError(f"two templates would be called {name!r}; rename a process or a systematic")
-            out[name] = (self._raise_low_bins(name, values), errors)
+            low = values < FLOOR
+            out[name] = np.where(low, FLOOR, values), errors
+            if not low.any():
+                return
+            change = np.abs(out[name][0] - values).sum()
+            if change > _LARGEST_CHANGE * max(float(values.sum()), FLOOR * values.size):
+                raise InputError(
+                    f"template {name!r} is negative or empty in so many bins that combine cannot hold it; merge bins, "
+                    "or leave the process or the systematic out"
+                )
+            self.floored.append(f"{name} in bin {', '.join(str(k) for k in np.flatnonzero(low))}")
 
         for channel, processes in self.channels.items():
             out[f"{channel}/data_obs"] = (self.data[channel], np.sqrt(np.maximum(self.data[channel], 0.0)))
@@ -186,19 +196,6 @@ class _Model:
                     for ending, side in zip(("Down", "Up"), sides, strict=True):
                         add(f"{channel}/{name}_{systematic}{ending}", side, process.errors)
         return out
-
-    def _raise_low_bins(self, name: str, values: Array) -> Array:
-        low = values < FLOOR
-        if not low.any():
-            return values
-        raised = np.where(low, FLOOR, values)
-        if np.abs(raised - values).sum() > _LARGEST_CHANGE * max(float(values.sum()), FLOOR * values.size):
-            raise InputError(
-                f"template {name!r} is negative or empty in so many bins that combine cannot hold it; merge bins, or "
-                "leave the process or the systematic out"
-            )
-        self.floored.append(f"{name} in bin {', '.join(str(k) for k in np.flatnonzero(low))}")
-        return raised
 
     def card(self, shapes: str) -> str:
         """Text of the card."""
@@ -293,24 +290,26 @@ def _process(sample: Mapping[str, Any], poi: str, settings: Mapping[str, Any]) -
 
 def _add_constrained(out: _Process, modifier: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
     name, data = _check_name(modifier["name"], "systematic"), modifier["data"]
-    before = out.lnn.get(name, (1.0, 1.0))  # of a parameter that has two kinds of modifiers in a sample
-    if modifier["type"] == "normsys":
-        out.lnn[name] = (before[0] * float(data["lo"]), before[1] * float(data["hi"]))
-    elif modifier["type"] == "lumi":
-        width = float(entry["sigmas"][0])
-        out.lnn[name] = (1.0 / (1.0 + width), 1.0 + width)
-    elif modifier["type"] == "histosys":
-        low, high = (np.asarray(data[side], dtype=np.float64) for side in ("lo_data", "hi_data"))
-        factors = _factors(out.values, low, high)
-        if factors is None:
-            out.shape[name] = (low, high)
-        else:
-            out.lnn[name] = (before[0] * factors[0], before[1] * factors[1])
-    else:
+    factors: tuple[float, float] | None
+    if modifier["type"] == "shapesys":
         for k, error in enumerate(data):
             step = np.where(np.arange(out.values.size) == k, float(error), 0.0)
             if error:
                 out.shape[f"{name}_bin{k}"] = (out.values - step, out.values + step)
+        return
+    if modifier["type"] == "normsys":
+        factors = float(data["lo"]), float(data["hi"])
+    elif modifier["type"] == "lumi":
+        width = float(entry["sigmas"][0])
+        factors = 1.0 / (1.0 + width), 1.0 + width
+    else:
+        low, high = (np.asarray(data[side], dtype=np.float64) for side in ("lo_data", "hi_data"))
+        factors = _factors(out.values, low, high)
+        if factors is None:
+            out.shape[name] = (low, high)
+            return
+    down, up = out.lnn.get(name, (1.0, 1.0))  # of a parameter that has two kinds of modifiers in a sample
+    out.lnn[name] = (down * factors[0], up * factors[1])
 
 
 def _factors(values: Array, low: Array, high: Array) -> tuple[float, float] | None:

@@ -128,12 +128,11 @@ def _largest(nominal: Array, modifier: Mapping[str, Any]) -> float | None:
 
 def template_notes(workspace: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a sentence for each template with errors above its content, one-sided variations or empty varied bins."""
-    return tuple(
-        note
-        for channel in workspace["channels"]
-        for sample in channel["samples"]
-        for note in _notes(f"{channel['name']}/{sample['name']}", sample)
-    )
+    out: list[str] = []
+    for channel in workspace["channels"]:
+        for sample in channel["samples"]:
+            out += _notes(f"{channel['name']}/{sample['name']}", sample)
+    return tuple(out)
 
 
 def _notes(place: str, sample: Mapping[str, Any]) -> Iterator[str]:

@@ -149,16 +149,6 @@ class TrainingSystematic:
         return [Contrast.of_sides(nominal, side, unmoved, ONE_SIDED) for side in sides]
 
 
-def home_of(splits: list[tuple[IntArray, IntArray]], n_events: int) -> IntArray:
-    """Split by which each event is held out; each may be held out once only."""
-    home = np.full(n_events, -1, dtype=np.intp)
-    for number, (_, held_out) in enumerate(splits):
-        if (home[held_out] >= 0).any():
-            raise InputError("cv holds some events out twice; ProfiledClassifier needs folds, or one split")
-        home[held_out] = number
-    return home
-
-
 @dataclass(frozen=True)
 class SystematicsReader:
     """Turns what `fit` is given into events that belong to splits."""
@@ -319,11 +309,9 @@ class HeldOutBins:
         """Pulls and significance, or coefficients and uncertainty, of filled bins."""
         used = shifts if names is None else shifts.restrict(names)
         s, b = shifts.yields(signal=True), shifts.yields(signal=False)
-        if self.goal == "discovery":
-            found = counts_of(AMS2(), s, b, used).lowest()
-            return Solution(found.theta, root_of(float(found.objective)))
-        found = derivatives_of(AMS2(), s, b, used).profile()
-        return Solution(found.theta, uncertainty_of(float(found.objective)))
+        of, figure = (counts_of, root_of) if self.goal == "discovery" else (derivatives_of, uncertainty_of)
+        found = of(AMS2(), s, b, used).lowest()
+        return Solution(found.theta, figure(float(found.objective)))
 
     def bent(self, shifts: YieldShifts) -> set[str]:
         """Systematics that do not move the background of filled bins as much down as up, by more than noise."""

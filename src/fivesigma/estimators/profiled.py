@@ -24,7 +24,6 @@ from fivesigma.estimators.moved_events import (
     SystematicsReader,
     TrainingSystematic,
     bin_edges,
-    home_of,
 )
 from fivesigma.estimators.parameters import one_of
 from fivesigma.estimators.running import spread_seeds
@@ -235,7 +234,11 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         rows = np.concatenate([rows for _, rows in splits])
         tuning = TuningEvents.of(sample, rows, self.utility_)
         tuning.warn_if_small()
-        home = home_of(splits, sample.signal.size)
+        if np.unique(rows).size < rows.size:
+            raise InputError("cv holds some events out twice; ProfiledClassifier needs folds, or one split")
+        home = np.full(sample.signal.size, -1, dtype=np.intp)
+        for number, (_, held_out) in enumerate(splits):
+            home[held_out] = number
         nominal = FoldedEvents(sample.X, sample.signal, sample.weight, sample.process, home)
         bins = HeldOutBins(nominal, self._read(sample, nominal, split_seed), sample.free, self.goal)
         check_sizes(bins)
@@ -272,17 +275,16 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         q = {key: scores([models[key] for models in self.shift_models_], unmoved[key]) for key in self.shift_models_[0]}
         r = {key: self._shifts({k: by[key] for k, by in q.items()}, e.signal.size) for key, e in samples.items()}
         self.rounds_, filled = [({}, bins.judge(plain).value)], [plain]
+        rise = 1 if self.goal == "discovery" else -1
         for _ in range(ROUNDS if names else 0):
             shifts = bins.fill({key: self._excess(r_s[key], r[key], pulls) for key in samples})
             value = bins.judge(shifts).value
             self.rounds_.append((dict(zip(names, pulls.tolist(), strict=True)), value))
             filled.append(shifts)
-            if len(self.rounds_) > 2 and not self._better(value, self.rounds_[-2][1]):
+            if len(self.rounds_) > 2 and not rise * value > rise * self.rounds_[-2][1]:
                 break
             pulls = bins.judge(shifts, names).pulls
-        best = self.history_[0]
-        for one in self.history_[1:]:
-            best = one if self._better(one.value, best.value) else best
+        best = max(self.history_, key=lambda one: rise * one.value)
         self.pulls_ = {**dict.fromkeys(sample.systematics, 0.0), **best.pulls}
         self.constraints_ = filled[best.index].constraints()
         self.choice_ = self._sentence(best, bins.judge(plain, []).value, plain.free)
@@ -360,9 +362,6 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         keys = [_key(name, side) for name, term in self.shift_terms_.items() for side in range(len(term) - 2)]
         self.shift_models_ = [{k: by[k] for k in keys if k in by} for by in self.shift_models_]
         return found.pulls[[names.index(name) for name in kept]]
-
-    def _better(self, value: float, than: float) -> bool:
-        return value > than if self.goal == "discovery" else value < than
 
     def _shifts(self, probability: Mapping[str, Array], n_events: int) -> Shifts:
         """Relative shifts of events, one row for each systematic of the score."""

@@ -100,10 +100,6 @@ class Code4(NamedTuple):
         )
 
 
-#: Samples that have the same gammas, as a mask, and the numbers of these gammas.
-Groups = list[tuple[BoolArray, tuple[int, ...]]]
-
-
 class _Weights(NamedTuple):
     """Weight of every template of a channel, its slopes and second derivatives in each parameter."""
 
@@ -136,7 +132,7 @@ class TemplateChannel:
         return replace(self, gammas=tuple(g.map(change) for g in self.gammas))
 
     @cached_property
-    def groups(self) -> Groups:
+    def groups(self) -> list[tuple[BoolArray, tuple[int, ...]]]:
         """Samples that have the same gammas, as a mask, and the numbers of these."""
         own = [tuple(k for k, g in enumerate(self.gammas) if g.members[s]) for s in range(len(self.samples))]
         return [(np.array([o == each for o in own]), each) for each in dict.fromkeys(own)]

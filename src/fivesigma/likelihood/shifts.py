@@ -437,26 +437,20 @@ def yield_shifts(
 
     noise: list[Array] = []
 
-    def variance(category: IntArray, other: Array, of: Processes, *, same: bool) -> Array:
-        """Variance of the shift of the background of each category; what cancels in the same events has none."""
-
-        def summed(where: IntArray, values: Array) -> Array:
-            sums = np.bincount(where + 1, values, minlength=n_categories + 1)
-            return np.asarray(sums[1:], dtype=np.float64)
-
-        before = ~processes.signal[processes.codes] & np.isin(processes.codes, np.unique(of.codes))
-        after = ~of.signal[of.codes]
-        total = summed(unmoved[before], weight[before] ** 2) + summed(category[after], other[after] ** 2)
-        if same:
-            stay = after & (category == unmoved)
-            total -= 2 * summed(category[stay], (weight * other)[stay])
-        return total.clip(0.0)
+    def summed(category: IntArray, values: Array) -> Array:
+        return np.bincount(category + 1, values, minlength=n_categories + 1)[1:].astype(np.float64, copy=False)
 
     def moved(name: str, varied: Varied, share: float = 0.5) -> dict[str, Array]:
         values, other, of = events.resolve(name, varied)
         category = unmoved if varied.score is None else assign(values)
         sums = process_sums(category, n_categories, other, of)
-        noise.append(share * variance(category, other, of, same=varied.y is None))
+        before = ~processes.signal[processes.codes] & np.isin(processes.codes, np.unique(of.codes))
+        after = ~of.signal[of.codes]
+        variance = summed(unmoved[before], weight[before] ** 2) + summed(category[after], other[after] ** 2)
+        if varied.y is None:  # what cancels in the same events has none
+            stay = after & (category == unmoved)
+            variance -= 2 * summed(category[stay], (weight * other)[stay])
+        noise.append(share * variance.clip(0.0))
         # A sample of its own need not have all processes.
         events_of = np.bincount(of.codes, minlength=len(nominal))
         return {

@@ -18,7 +18,7 @@ from fivesigma._tools.files import write_text
 from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma._types import Array
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.one_score.dual import Optimum, best_at, search
+from fivesigma.categories.one_score.dual import Optimum, programs, search
 from fivesigma.categories.one_score.profiled_cells import Cells
 from fivesigma.categories.workspace import Workspace, discovery_significance
 from fivesigma.errors import InputError, did_you_mean
@@ -278,7 +278,7 @@ def rebin(
     cells = real = fine_bins.cells(allowed, goal, shares)
     if smooth:
         cells = FineBins.of(model, chosen, smooth=True).cells(allowed, goal, shares)
-    if best_at(cells, total, model.start) is None:
+    if programs(cells, total, model.start).final.max() == -np.inf:
         raise InputError(
             f"{total} bins are not possible: each needs s >= 0, {floors}; ask for fewer bins or lower the floors"
         )

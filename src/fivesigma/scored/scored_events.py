@@ -280,10 +280,12 @@ def _check_score(score: Any) -> AnyArray:
     given = np.asarray(score)
     if given.ndim == 2 and given.shape[1] == 2:
         raise InputError(
-            f"score has shape {given.shape}, as predict_proba returns it: give the column of the signal, score[:, 1]"
+            f"score has shape {given.shape}, as predict_proba returns it: give the column of the signal, score[:, 1], "
+            "or both columns to categorise_scores"
         )
     if given.ndim != 1 or given.dtype.kind not in "biuf":
-        raise InputError(f"score must be one number per event, got {given.dtype} of shape {given.shape}")
+        several = "; categorise_scores takes the probabilities of several classes" if given.ndim == 2 else ""
+        raise InputError(f"score must be one number per event, got {given.dtype} of shape {given.shape}{several}")
     if given.size == 0:
         raise InputError("score is empty: there are no events")
     if np.isnan(given.min()):  # one pass, and no array of flags unless there is something to say

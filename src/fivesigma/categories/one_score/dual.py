@@ -252,12 +252,6 @@ class _Search:
         self.bound = max(best, float(bound.max(initial=-np.inf)))
 
 
-def best_at(cells: Cells, n_categories: int, theta: Array) -> IntArray | None:
-    """Edges of the partition with the largest F at some pulls, or None if no partition is allowed."""
-    totals = programs(cells, n_categories, theta)
-    return totals.backtrack() if totals.final.max() > -np.inf else None
-
-
 @enough_digits()
 def search(cells: Cells, n_categories: int) -> Optimum:
     """Find the partition with the largest profiled F, of one channel or of several that share the categories.

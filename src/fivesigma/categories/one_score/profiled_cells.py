@@ -121,12 +121,9 @@ class DiscoveryCells(Cells):
     def penalty(self, theta: Array) -> float:  # noqa: D102
         return float(self.freedom.penalty(theta))
 
-    def shift(self, theta: Array) -> Array:
-        """Running shift of the background at some pulls."""
-        return Counts(self.n, self.b, self.up, self.down, None, self.freedom, self.scaled).shifts(theta)[0]
-
     def values(self, theta: Array, upper: IntArray, lower: IntArray) -> Array:  # noqa: D102
-        moved = self.b + self.shift(theta)
+        running = Counts(self.n, self.b, self.up, self.down, None, self.freedom, self.scaled)
+        moved = self.b + running.shifts(theta)[0]
         n, m, b = (v[lower] - v[upper] + self.offset for v in (self.n, moved, self.b))
         return deviance(n, m + self.constant @ theta, b).value
 
@@ -245,22 +242,17 @@ def make_cells(
         moved = np.concatenate([moved, [[size], [-size]]], axis=1)
         constant[-1] = own.constant
     up, down = moved
-    shared = (s + b, _allowed(grid, floors), own.offset, constant)
+    pairs = [v[:, None] - v[None, :] for v in (grid.s, grid.counted, grid.b2)]
+    allowed = floors.allow(*pairs) & np.tri(grid.s.size, k=-1, dtype=np.bool_)
+    # As in `Grid.objective`: a share of all background keeps differences of smoothed yields away from rounding.
+    allowed &= (s[:, None] >= s[None, :]) & (b[:, None] - b[None, :] > 1e-12 * grid.b[-1])
+    shared = (s + b, allowed, own.offset, constant)
     if goal == "measurement":
         delta = (up - down) / 2
         for k, (high, low) in enumerate([] if shifts is None else shifts.shifts_of(signal=True)):
             delta[k] += running((high - low) / 2, grid.s)
         return MeasurementCells(*shared, s, delta, np.broadcast_to(freedom.constraint, constant.size))
     return DiscoveryCells(*shared, b, up, down, freedom, None if scaled is None else sides(scaled))
-
-
-def _allowed(grid: Grid, floors: Floors) -> BoolArray:
-    s, b = grid.driving
-    pairs = [v[:, None] - v[None, :] for v in (grid.s, grid.counted, grid.b2)]
-    allowed = floors.allow(*pairs) & np.tri(grid.s.size, k=-1, dtype=np.bool_)
-    # As in `Grid.objective`: a share of all background keeps differences of smoothed yields away from rounding.
-    allowed &= (s[:, None] >= s[None, :]) & (b[:, None] - b[None, :] > 1e-12 * grid.b[-1])
-    return allowed
 
 
 def merge_cells(shifts: YieldShifts, first: IntArray, edges: Array) -> YieldShifts:

@@ -356,7 +356,15 @@ class Categories(FilledCategories):
         low, high = np.nanquantile(z, quantiles).tolist()
         if self._knows_noise:
             low = min(low, float(np.nanquantile(self._replica_significance(*yields, noise=True), quantiles[0])))
-        return CategoriesInterval((low, high), self._against())
+        note, wrong = "", "low" if self.goal == "measurement" else "high"
+        if not self.held_out:
+            note = f"these events chose the edges: the interval is too {wrong} and too narrow; quote evaluate on others"
+        elif self.shifts is not None and not self._knows_noise and self.shifts.vary_in_shape():
+            note = (
+                "the shifts of the variations are taken as exact, and their noise passes for a shape that a fit could "
+                f"measure: the interval is too {wrong} and too narrow, unless varied events are many"
+            )
+        return CategoriesInterval((low, high), note)
 
     def _noise_of_variations(self) -> list[str]:
         """A sentence where the significance would be lower if the noise of the shifts were known to the fit."""
@@ -371,18 +379,6 @@ class Categories(FilledCategories):
         """Whether the noise of the shifts can stand beside the statistics of the simulation."""
         known = self.shifts is not None and self.shifts.noise is not None
         return known and self.mc_statistics and self.goal == "discovery"
-
-    def _against(self) -> str:
-        """What is known against the interval of the significance."""
-        wrong = "low" if self.goal == "measurement" else "high"
-        if not self.held_out:
-            return f"these events chose the edges: the interval is too {wrong} and too narrow; quote evaluate on others"
-        if self.shifts is not None and not self._knows_noise and self.shifts.vary_in_shape():
-            return (
-                "the shifts of the variations are taken as exact, and their noise passes for a shape that a fit could "
-                f"measure: the interval is too {wrong} and too narrow, unless varied events are many"
-            )
-        return ""
 
     def replicas(self, n_boot: int = 200, random_state: int = 0) -> Array:
         """Significance of these edges in bootstrap replicas of the events; NaN where a category is not valid.

@@ -67,17 +67,23 @@ def keep(category: IntArray, n_categories: int, points: Points) -> tuple[Array, 
     return sums[:, :-2], sums[:, -2:]
 
 
-def state_of(problem: Problem, rows: Array, *, repair: bool = True) -> State | None:
-    """Categories of the rows; None if the floors do not hold and cannot be made to."""
+def hold_floors(problem: Problem, rows: Array, *, repair: bool = True) -> tuple[Array, IntArray, Array, Array] | None:
+    """Rows, their categories and what these keep; None if the floors do not hold and cannot be made to."""
     category = assign(problem.points.density, rows, discard=problem.discard)
     yields, floor = keep(category, rows.shape[0], problem.points)
-    if not problem.floors.hold(*floor.T).all():
-        if not repair:
-            return None
-        repaired = repair_floors(problem, rows)
-        return None if repaired is None else state_of(problem, repaired, repair=False)
-    F = problem.goal.objectives(yields).sum(axis=0)
-    return State(rows, category, yields, floor, F, float(problem.goal.value(F)))
+    if problem.floors.hold(*floor.T).all():
+        return rows, category, yields, floor
+    repaired = repair_floors(problem, rows) if repair else None
+    return None if repaired is None else hold_floors(problem, repaired, repair=False)
+
+
+def state_of(problem: Problem, rows: Array, *, repair: bool = True) -> State | None:
+    """Categories of the rows; None if the floors do not hold and cannot be made to."""
+    held = hold_floors(problem, rows, repair=repair)
+    if held is None:
+        return None
+    F = problem.goal.objectives(held[2]).sum(axis=0)
+    return State(*held, F, float(problem.goal.value(F)))
 
 
 def repair_floors(problem: Problem, rows: Array) -> Array | None:
@@ -141,11 +147,6 @@ def climb(problem: Problem, state: State, max_steps: int = _MAX_CLIMB, steps: tu
     return state
 
 
-def directions(n_signals: int) -> list[tuple[int, int]]:
-    """Pairs of classes whose ratio a split can cut: each signal and background, and each pair of signals."""
-    return [(m, n_signals) for m in range(n_signals)] + list(combinations(range(n_signals), 2))
-
-
 def splits(problem: Problem, state: State) -> list[tuple[Array, Array]]:
     """Yields and rows of the categories after each of the best splits, from the best on.
 
@@ -157,7 +158,9 @@ def splits(problem: Problem, state: State) -> list[tuple[Array, Array]]:
     rest = np.concatenate([own.sum(axis=0) - own, [own.sum(axis=0)]])  # of all other categories; the last: discarded
     logs = np.concatenate([points.ratios, np.zeros((len(points.ratios), 1))], axis=1)
     found: list[tuple[float, int, tuple[int, int], float, float, Array, Array]] = []
-    for above, below in directions(points.ratios.shape[1]):
+    n_signals = points.ratios.shape[1]
+    pairs = [*((m, n_signals) for m in range(n_signals)), *combinations(range(n_signals), 2)]
+    for above, below in pairs:
         ratio = logs[:, above] - logs[:, below]
         order = np.lexsort((ratio, state.category))
         category = state.category[order]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
@@ -219,11 +219,15 @@ class ScoreCategories(FilledCategories):
         """
         sample = check_sample(scores, process, sample_weight, self.settings.roles)
         if yields is not None:
-            sample = sample.scaled_to(_full_yields(sample, yields))
-        category = self.region_rule.assign(sample.scores)
-        return fill_regions(
-            sample, category, self.region_rule, self.settings, held_out=True, bound=self.bound, judged=self.judged
-        )
+            have = dict(zip(sample.names, sample.process_yields.tolist(), strict=True))
+            for name, full in yields.items():
+                if name not in have:
+                    raise InputError(f"yields has {name!r}, of which there are no events{did_you_mean(name, have)}")
+                if not (full > 0 and have[name] > 0):
+                    raise InputError(f"yields of {name!r}: cannot scale {have[name]:g} to {full:g}; both must be > 0")
+            sample = sample.scaled_to(np.array([*(have | dict(yields)).values()]))
+        by_process = fill_regions(sample, self.region_rule.assign(sample.scores), len(self))
+        return replace(self, by_process=by_process, path=(), held_out=True)
 
     def plot(
         self,
@@ -258,7 +262,7 @@ class ScoreCategories(FilledCategories):
             if name not in self.signals:
                 raise InputError(f"no signal is called {name!r}{did_you_mean(name, self.signals)}")
         columns = self.processes
-        backgrounds = [i for i, name in enumerate(columns) if name not in self.signals]
+        backgrounds = self.settings.roles.background_columns
         at_x, at_y = columns.index(x), columns.index(y)
         spans = [(-_RANGE, _RANGE)] * 2
         if scores is not None:
@@ -297,20 +301,6 @@ def _middle(inside: Any) -> tuple[int, int]:
     return row, column
 
 
-def _full_yields(sample: ClassSample, yields: Mapping[str, float]) -> Array:
-    """Yield of each process, full where it is given."""
-    have = sample.process_yields
-    out = have.copy()
-    for name, full in yields.items():
-        if name not in sample.names:
-            raise InputError(f"yields has {name!r}, of which there are no events{did_you_mean(name, sample.names)}")
-        at = sample.names.index(name)
-        if not (full > 0 and have[at] > 0):
-            raise InputError(f"yields of {name!r}: cannot scale {have[at]:g} to {full:g}; both must be > 0")
-        out[at] = full
-    return out
-
-
 def _objective(goal: Goal, yields: Array) -> Array:
     """Sum of F of each signal over the categories, zero where a category is excluded."""
     F = goal.objectives(yields)
@@ -325,17 +315,7 @@ def goal_of(sample: ClassSample, category: Category, n_categories: int, goal: Go
     return float(goal.value(_objective(goal, yields)))
 
 
-def fill_regions(
-    sample: ClassSample,
-    category: Category,
-    rule: Rule,
-    settings: Settings,
-    *,
-    held_out: bool,
-    bound: Bound,
-    judged: Judged,
-) -> ScoreCategories:
+def fill_regions(sample: ClassSample, category: Category, n_categories: int) -> dict[str, ProcessYields]:
     """Sum up what each category keeps."""
     processes = Processes(sample.names, np.arange(len(sample.names)) < sample.n_signals, sample.process)
-    rows = process_yields(category.astype(np.intp), len(rule), sample.weight, processes)
-    return ScoreCategories(rows, bound, judged, (), held_out, rule, settings)
+    return process_yields(category.astype(np.intp), n_categories, sample.weight, processes)

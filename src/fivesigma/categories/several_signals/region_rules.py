@@ -56,15 +56,15 @@ class LinearRule:
 
     def assign(self, scores: Array) -> Category:
         """Category of each event, -1 if it is discarded."""
-        parts = [self._assign(densities(self.ratios.of(scores[part]))) for part in _chunks(len(scores))]
-        return np.concatenate(parts)
+        return self._assign(densities(self.ratios.of(scores)))
 
     def assign_seen(self, events: SeenEvents) -> Category:
         """The same, of events whose densities are known."""
-        return np.concatenate([self._assign(events.density[part]) for part in _chunks(len(events.density))])
+        return self._assign(events.density)
 
     def _assign(self, density: Array) -> Category:
-        return assign(density, self.rows, discard=self.discard).astype(np.int16)
+        parts = [assign(density[part], self.rows, discard=self.discard) for part in _chunks(len(density))]
+        return np.concatenate(parts).astype(np.int16)
 
 
 def most_probable(scores: Array, prior: Array) -> tuple[IntArray, Array]:
@@ -206,12 +206,16 @@ def simple_way(sample: ClassSample, events: SeenEvents, settings: Settings) -> l
         menus.append([none, *found])
     counts = np.where(sample.floor[sample.process], sample.weight, 0.0)
     total = np.append(sample.class_yields, [counts.sum(), np.square(counts).sum()])
+    ways = _share_out(menus, goal, settings.n_categories)
+    if not discard:
+        ways = {number + 1: _with_rest(some, total, goal, settings.floors) for number, some in ways.items()}
     out: list[tuple[ArgmaxRule, Array] | None] = []
-    for numbers in _share_out(menus, None if discard else total, goal, settings.floors, settings.n_categories):
-        if numbers is None:
+    for number in range(1, settings.n_categories + 1):
+        best = _best(ways.get(number, []), goal, 1)
+        if not best:
             out.append(None)
             continue
-        parts = [menu[i] for menu, i in zip(menus, numbers, strict=True)]
+        parts = [menu[i] for menu, i in zip(menus, best[0][0], strict=True)]
         content = np.concatenate([part.content for part in parts])
         if not discard:
             content = np.concatenate([content, [total - content.sum(axis=0)]])
@@ -220,10 +224,8 @@ def simple_way(sample: ClassSample, events: SeenEvents, settings: Settings) -> l
     return out
 
 
-def _share_out(
-    menus: list[list[Intervals]], total: Array | None, goal: Goal, floors: Floors, most: int
-) -> list[tuple[int, ...] | None]:
-    """Best position in each signal's menu, for one to `most` categories; with `total`, one of them is the rest."""
+def _share_out(menus: list[list[Intervals]], goal: Goal, most: int) -> dict[int, list[Way]]:
+    """Positions in the menus of all signals, the best ones of each number of categories in all."""
     n_signals = len(menus)
     ways: dict[int, list[Way]] = {0: [((), np.zeros(n_signals), np.zeros(n_signals + 3))]}
     for menu in menus:
@@ -235,10 +237,7 @@ def _share_out(
                 if size <= most and np.isfinite(F).all():
                     longer.setdefault(size, []).extend((((*p, at), G + F, c + content)) for p, G, c in so_far)
         ways = {number: _best(some, goal, _BEAM) for number, some in longer.items()}
-    if total is not None:
-        ways = {number + 1: _with_rest(some, total, goal, floors) for number, some in ways.items()}
-    best = [_best(ways.get(number, []), goal, 1) for number in range(1, most + 1)]
-    return [some[0][0] if some else None for some in best]
+    return ways
 
 
 def _with_rest(ways: list[Way], total: Array, goal: Goal, floors: Floors) -> list[Way]:

@@ -17,7 +17,6 @@ from fivesigma.categories.class_sample import (
     ClassSample,
     Points,
     Roles,
-    add_up,
     cells_of,
     check_sample,
     floor_points,
@@ -30,7 +29,6 @@ from fivesigma.categories.several_signals.goal import Goal, Settings
 from fivesigma.categories.several_signals.region_result import Bound, Judged, ScoreCategories, fill_regions, goal_of
 from fivesigma.categories.several_signals.region_rules import (
     ArgmaxRule,
-    Category,
     LinearRule,
     Rule,
     SeenEvents,
@@ -158,15 +156,17 @@ def categorise_scores(
             "for fewer categories or lower the floors"
         )
     largest_F = bounds(found.events.density, sample, settings)
-    any_number = bound_of_any(found.cells, settings.goal)
+    # The f-divergences of the cells: no number of categories of these cells has more, by these densities.
+    total = np.maximum(found.cells.yields, 0.0).sum(axis=1, keepdims=True)
+    filled = total[:, 0] > 0
+    any_number = settings.goal.total(found.cells.density[filled] * total[filled])
     path: list[ScoreCategories] = []
-    for k, (rule, verdict, F) in enumerate(zip(chosen, judged, largest_F, strict=True)):
+    for rule, verdict, F in zip(chosen, judged, largest_F, strict=True):
         if rule is not None:
             z = dict(zip(roles.signals, np.sqrt(2 * F).tolist(), strict=True))
             bound = Bound(float(settings.goal.value(F)), z, any_number)
-            known = found.categories[k] if rule is found.search[k] else None
-            category = rule.assign_seen(found.events) if known is None else known
-            path.append(fill_regions(sample, category, rule, settings, held_out=False, bound=bound, judged=verdict))
+            by_process = fill_regions(sample, rule.assign_seen(found.events), len(rule))
+            path.append(ScoreCategories(by_process, bound, verdict, (), False, rule, settings))
     return replace(path[-1], path=tuple(path[:-1]))
 
 
@@ -205,12 +205,9 @@ def _choose(found: Fit, judged: Sequence[Judged]) -> list[Rule | None]:
     """The better way of each number of categories; the simple one where nothing can be said."""
     out: list[Rule | None] = []
     for search, simple, verdict in zip(found.search, found.simple, judged, strict=True):
-        if search is None or simple is None:
-            out.append(simple if search is None else search)
-        elif verdict.simple is None:
-            out.append(simple if verdict.search is None else search)
-        else:
-            out.append(search if verdict.search is not None and verdict.search > verdict.simple else simple)
+        of_search, of_simple = (-np.inf if value is None else value for value in (verdict.search, verdict.simple))
+        better = search is not None and (simple is None or of_search > of_simple)
+        out.append(search if better else simple)
     return out
 
 
@@ -220,7 +217,6 @@ class Fit:
 
     search: list[LinearRule | None]
     simple: list[ArgmaxRule | None]
-    categories: list[Category | None]  # what the search gives the events
     calibration: Ratios
     cells: Points
     events: SeenEvents  # what the rules know of the events
@@ -228,35 +224,31 @@ class Fit:
 
 def fit(sample: ClassSample, settings: Settings) -> Fit:
     """Find categories both ways, of one to the number asked for."""
-    goal, floors, discard, most = settings.goal, settings.floors, settings.discard, settings.n_categories
     calibration = fit_ratios(sample, settings.roles, settings.prior, calibrate=settings.calibrate)
-    ratios = calibration.of(sample.scores)
+    ratios, most = calibration.of(sample.scores), settings.n_categories
     n_cells = 2 ** int(np.ceil(np.log2(max(_LEAST_CELLS, _CELLS_PER_CATEGORY * most))))
     cells = sum_cells(ratios, sample, cells_of(ratios, n_cells, information(ratios, sample)))
     events = SeenEvents.of(sample.scores, ratios, settings.argmax_prior)
     simple = simple_way(sample, events, settings)
+    in_cells = ascent.Problem(cells, settings.goal, settings.floors, settings.discard)
     if sample.n_signals == 1:
-        # One ratio is left, in which the best categories are intervals: no search is needed.
-        found = best_intervals(ratios[:, 0], sample, 0, settings)
-        rows: list[Array | None] = [envelope(np.exp(part.edges)) for part in found]
+        # One ratio is left, in which the best categories are intervals: no search is needed. The upper envelope of the
+        # rows has its corners at their edges.
+        edges = [np.exp(part.edges) for part in best_intervals(ratios[:, 0], sample, 0, settings)]
+        rows: list[Array | None] = [np.stack([np.arange(1.0, e.size + 1), -np.cumsum(e)], axis=1) for e in edges]
     else:
-        starts = [None if way is None else way[1] for way in simple]
-        states = _grow(ascent.Problem(cells, goal, floors, discard), starts)
-        rows = [None if state is None else state.rows[_order(state.yields, goal)] for state in states]
+        states = _grow(in_cells, [None if way is None else way[1] for way in simple])
+        rows = [None if state is None else state.rows[_order(state.yields, settings.goal)] for state in states]
+    # Floors are for events, not for cells.
+    in_events = in_cells._replace(points=floor_points(events.density, sample))
     search: list[LinearRule | None] = []
-    categories: list[Category | None] = []
-    counting = np.flatnonzero(sample.floor[sample.process])
-    problem = ascent.Problem(floor_points(events.density, sample, counting), goal, floors, discard)
     for found_rows in [*rows, *[None] * most][:most]:
-        rule = None if found_rows is None else LinearRule(calibration, found_rows, discard)
-        kept, category = (None, None) if rule is None else _with_floors(rule, events, counting, problem)
-        if kept is None and search and search[-1] is not None and sample.n_signals > 1:
-            trials = _split_once(search[-1], ascent.Problem(cells, goal, floors, discard))
-            tried = (_with_floors(trial, events, counting, problem) for trial in trials)
-            kept, category = next((pair for pair in tried if pair[0] is not None), (None, None))
-        search.append(kept)
-        categories.append(category)
-    return Fit(search, [None if way is None else way[0] for way in simple], categories, calibration, cells, events)
+        held = None if found_rows is None else ascent.hold_floors(in_events, found_rows)
+        if held is None and search and search[-1] is not None and sample.n_signals > 1:
+            tried = (ascent.hold_floors(in_events, trial) for trial in _split_once(in_cells, search[-1].rows))
+            held = next((trial for trial in tried if trial is not None), None)
+        search.append(None if held is None else LinearRule(calibration, held[0], settings.discard))
+    return Fit(search, [None if way is None else way[0] for way in simple], calibration, cells, events)
 
 
 def _grow(problem: ascent.Problem, starts: list[Array | None]) -> list[ascent.State | None]:
@@ -275,16 +267,16 @@ def _grow(problem: ascent.Problem, starts: list[Array | None]) -> list[ascent.St
     return out
 
 
-def _split_once(rule: LinearRule, problem: ascent.Problem) -> list[LinearRule]:
-    """Rules with one category of `rule` in two parts, from the best on, for where the growth has none with the floors.
+def _split_once(problem: ascent.Problem, rows: Array) -> list[Array]:
+    """Rows with one category in two parts, from the best on, for where the growth has none with the floors.
 
     Each part has twice the floors in cells, so that it probably has them in events.
     """
-    state = ascent.state_of(problem._replace(floors=Floors()), rule.rows, repair=False)
+    state = ascent.state_of(problem._replace(floors=Floors()), rows, repair=False)
     if state is None:
         return []
     found = ascent.splits(problem._replace(floors=problem.floors.times(2.0)), state)
-    return [replace(rule, rows=rows[_order(yields, problem.goal)]) for yields, rows in found]
+    return [new[_order(yields, problem.goal)] for yields, new in found]
 
 
 def _order(yields: Array, goal: Goal) -> IntArray:
@@ -297,28 +289,6 @@ def _order(yields: Array, goal: Goal) -> IntArray:
     return np.lexsort((purity, signal))
 
 
-def envelope(edges: Array) -> Array:
-    """Rows of values that make intervals of one density ratio: their upper envelope has its corners at the edges."""
-    slopes = np.arange(1.0, edges.size + 1)
-    return np.stack([slopes, -np.cumsum(edges)], axis=1)
-
-
-def _with_floors(
-    rule: LinearRule, events: SeenEvents, counting: IntArray, problem: ascent.Problem
-) -> tuple[LinearRule, Category] | tuple[None, None]:
-    """The rule if its categories of events, not of cells, reach the floors; else one that was made to, or None."""
-    for repaired in (False, True):
-        category = rule.assign_seen(events)
-        number = category[counting].astype(np.intp) + 1
-        if problem.floors.hold(*(add_up(number, w, len(rule) + 1)[1:] for w in problem.points.floor.T)).all():
-            return rule, category
-        rows = None if repaired else ascent.repair_floors(problem, rule.rows)
-        if rows is None:
-            break
-        rule = replace(rule, rows=rows)
-    return None, None
-
-
 def bounds(density: Array, sample: ClassSample, settings: Settings) -> Array:
     """Largest F of each signal alone, with one category and more: exact intervals of its own ratio."""
     out = np.zeros((settings.n_categories, sample.n_signals))
@@ -329,9 +299,3 @@ def bounds(density: Array, sample: ClassSample, settings: Settings) -> Array:
         F = [part.objective for part in found] or [0.0]
         out[:, m] = np.maximum.accumulate([*F, *[F[-1]] * settings.n_categories][: settings.n_categories])
     return out
-
-
-def bound_of_any(cells: Points, goal: Goal) -> float:
-    """Goal of the f-divergences of the cells: no number of categories of these cells has more, by these densities."""
-    total = np.maximum(cells.yields, 0.0).sum(axis=1, keepdims=True)
-    return goal.total(cells.density[total[:, 0] > 0] * total[total[:, 0] > 0])
