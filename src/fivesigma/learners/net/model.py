@@ -148,7 +148,7 @@ class NetTraining:
         self.losses.append(float(total) / self._n_batches)
         return self.losses[-1]
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
+    @torch.no_grad()
     def focus_factors(self, height: float) -> Any:
         """Factors of the weights that are largest where a cut would be, and keep the sum of each class.
 
