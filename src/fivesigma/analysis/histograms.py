@@ -50,7 +50,11 @@ def fill_histogram(edges: Array, values: Array, weight: Array) -> Filled:
     n_bins = len(edges) - 1
     rows = (place >= 0) & (place < n_bins)  # NaN is sorted to the end
     place, weight = place[rows], weight[rows].astype(np.float64)
-    return Filled(*(np.bincount(place, w, n_bins) for w in (weight, weight**2, np.ones_like(weight))))
+    # Where there are no entries, bincount counts in integers.
+    sums: list[Any] = [
+        np.bincount(place, w, n_bins).astype(np.float64) for w in (weight, weight**2, np.ones_like(weight))
+    ]
+    return Filled(*sums)
 
 
 def read_filled(file: Any, name: str | None, owner: str) -> tuple[Array, Filled]:

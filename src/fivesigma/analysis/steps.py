@@ -123,6 +123,12 @@ class _Run(RunState):
         """Check all input, count events, and fill the histograms that need no score."""
         # What later steps would refuse is refused before anything is trained.
         region_model.check_model(self.settings)
+        data = self.analysis.data
+        if self.hidden and data is not None and "Filter" in data:
+            raise InputError(
+                f"sample {data['Name']!r} has a Filter, which replaces that of every region, so that no region can be "
+                "blinded: leave it out, or unblind"
+            )
         with self.bar(2 * self.n_trees, "read") as advance:
             found = counting.count(self.reader, self.analysis, self.templates, advance=advance)
         norms = all_regions.norm_widths(self.analysis, found.filled)
