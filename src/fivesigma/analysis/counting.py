@@ -53,7 +53,7 @@ class RegionCounts:
             self.filled[template.key] = filled if before is None else before + filled
         if template.region in settings.region and template.systematic is None and not template.is_data:
             n = int(np.sum(weight < 0))
-            if n and "negative_weights" not in settings.model_options:
+            if n and settings.trains and "negative_weights" not in settings.model_options:
                 raise InputError(
                     f"{n:,} events of sample {template.sample!r} in region {template.region!r} have negative weights: "
                     "say in ModelOptions what the learner sees of them, such as negative_weights: zero (yields keep "

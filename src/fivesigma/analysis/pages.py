@@ -54,7 +54,7 @@ def write_pages(run: RunState) -> tuple[list[Path], dict[str, Any]]:
             for name, events in read.items():
                 _draw_features(run, album, name, names.regions[name], events)
                 advance(1, "features")
-        section = replace(_expectation(run), notes=tuple(notes), figures=tuple(album.shown))
+        section = replace(_expectation(run), notes=(*run.record["train"].get("notes", ()), *notes), figures=tuple(album.shown))
         files = [*album.files]
         for name, region_events in run.events.items():
             ending = "" if len(run.events) == 1 else f"_{names.regions[name]}"
@@ -118,7 +118,8 @@ def _page(run: RunState, name: str, shown_events: Events | ScoredEvents, section
         model.cut_ = found["edges"][name][0]
     elif settings.edges is None:
         shown["categories"] = run.chosen[name]
-        if len(run.events) == 1 and settings.goal == "discovery":
+        # The significance of events on which a model was trained is not to be quoted.
+        if len(run.events) == 1 and settings.goal == "discovery" and not run.record["train"].get("notes"):
             shown["cross_fitted"] = found["cross_fitted"]["significance"]
     title = f"{run.analysis.config['General']['Measurement']}, region {name}"
     return report(model, shown_events, title=title, sections=[section], **shown)

@@ -21,6 +21,7 @@ from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.estimators.make import MODELS, make_model
+from fivesigma.estimators.significance_classifier import warn_of_training_events
 from fivesigma.learners.libraries import check_library, installed_library
 from fivesigma.likelihood.shifts import Normalisation
 from fivesigma.significance import AMS2
@@ -123,6 +124,14 @@ def make_region_model(settings: AnalysisSettings, *, checkpoint: Path | None, n_
     return make_model(model, checkpoint=checkpoint, **given)
 
 
+def notes_on_training_events(model: Any, events: Events) -> list[str]:
+    """What is to be said of events on which a saved model was trained."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        warn_of_training_events(model, events)
+    return [str(one.message) for one in heard]
+
+
 class GivenScore(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A score that exists already, where a report wants a model."""
 
@@ -135,7 +144,7 @@ class GivenScore(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
 def check_model(settings: AnalysisSettings) -> None:
     """Refuse parameters that the training would refuse when it begins."""
-    if settings.score is not None or settings.model not in MODELS:
+    if not settings.trains:
         return
     model = make_region_model(settings, checkpoint=None, n_jobs=None, verbose=0)
     model.__fivesigma_check__()

@@ -195,7 +195,7 @@ def lines(step: str, record: Record, what: str, blind: Sequence[str]) -> list[st
         table = Summary("", ("region", "sample", "entries", "yield", "effective"), rows)
         return [*found["normalisation"], table.text(), *hidden, *notes]
     if step == "train":
-        return list(found["model"])
+        return [*found["model"], *notes]
     if step == "categorise":
         quoted, seen, other = found["cross_fitted"], found["in_sample"][what], found["plain"]
         path = " -> ".join(f"{value:.3f} ({name})" for name, value in quoted["waterfall"])

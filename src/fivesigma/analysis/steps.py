@@ -158,13 +158,14 @@ class _Run(RunState):
         for other in self.folder.glob(".train-*"):
             if other != checkpoint:
                 remove(other)
-        said, self.models = [], {}
+        said, self.models, notes = [], {}, list[str]()
         for branch, regions in self.analysis.models.items():
-            model, how = self.saved, f"from {settings.model}"
-            if model is None:
+            model, how, names = self.saved.get(branch), f"from {settings.model}", [region["Name"] for region in regions]
+            if model is not None:
+                notes += region_model.notes_on_training_events(model, self.read_events(*names))
+            else:
                 own = checkpoint / branch if settings.each else checkpoint
                 own.parent.mkdir(exist_ok=True)
-                names = [region["Name"] for region in regions]
                 templates = [template for template in self.region_templates if template.region in names]
                 options = {"checkpoint": own, "n_jobs": self.n_jobs, "verbose": self.verbose}
                 norms = self.record["read"]["norms"]
@@ -178,7 +179,8 @@ class _Run(RunState):
             self.model_folder(branch).parent.mkdir(exist_ok=True)
             save(model, self.model_folder(branch))
         remove(checkpoint)
-        return sorted(path for path in (self.folder / "model").rglob("*") if path.is_file()), {"model": said}
+        files = sorted(path for path in (self.folder / "model").rglob("*") if path.is_file())
+        return files, {"model": said, "notes": notes}
 
     def score(self) -> _Result:
         """Score every entry of every tree."""
