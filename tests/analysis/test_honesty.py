@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fivesigma.analysis import Record, analyse
-from fivesigma.analysis.cabinetry_workspace import fit_workspace
+from fivesigma.analysis.cabinetry_workspace import fit_workspace, listening
 from fivesigma.analysis.histograms import Filled, notes_on_bins
 from fivesigma.analysis.step_record import condensed
 from fivesigma.errors import InputError
@@ -141,6 +141,24 @@ def test_a_fit_that_fails_says_why() -> None:
     with pytest.raises(InputError, match=r"the fit of workspace\.json (failed|gave)"):
         fit_workspace(workspace, "discovery")
     assert pyhf.get_backend()[1] is optimizer
+
+
+def test_minuit_writes_nothing_to_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its lines come from C++, past sys.stdout; cabinetry asks for them."""
+    iminuit = pytest.importorskip("iminuit")
+    before = iminuit.Minuit.print_level
+
+    def fit() -> str:
+        minuit = iminuit.Minuit(lambda x: np.nan * x, 1.0)
+        minuit.print_level = 1
+        minuit.migrad()
+        return capfd.readouterr().out
+
+    with listening():
+        assert not fit()
+    assert iminuit.Minuit.print_level is before
+    assert "NaN" in fit()
+    iminuit.Minuit(lambda x: x, 1.0).print_level = 0
 
 
 def test_factors_of_the_luminosity_are_said(small: Small, tmp_path: Path) -> None:

@@ -41,12 +41,11 @@ def write_pages(run: RunState) -> tuple[list[Path], dict[str, Any]]:
     """Draw the figures, and write the pages and the tables: their files, and what is to be noted."""
     names = cabinetry_config(run.analysis, run.binning)[1]
     album = figures.Album(run.folder / "figures", run.settings.label)
-    notes: list[str] = []
     with run.bar(2 * len(run.events) + 1, "report") as advance:
         read = {name: run.read_events(name) for name in run.events} if run.models else {}
+        notes = _draw_fit(run, album, names)
+        advance(1, "figures")
         if run.settings.figures:
-            notes = _draw_fit(run, album, names)
-            advance(1, "figures")
             for branch, model in run.models.items():
                 own = Events.concatenate([read[region["Name"]] for region in run.analysis.models[branch]])
                 suffix, by = branch.removeprefix(SCORE), run.settings.event_number
@@ -54,7 +53,8 @@ def write_pages(run: RunState) -> tuple[list[Path], dict[str, Any]]:
             for name, events in read.items():
                 _draw_features(run, album, name, names.regions[name], events)
                 advance(1, "features")
-        section = replace(_expectation(run), notes=(*run.record["train"].get("notes", ()), *notes), figures=tuple(album.shown))
+        said = (*run.record["train"].get("notes", ()), *notes)
+        section = replace(_expectation(run), notes=said, figures=tuple(album.shown))
         files = [*album.files]
         for name, region_events in run.events.items():
             ending = "" if len(run.events) == 1 else f"_{names.regions[name]}"
@@ -70,7 +70,7 @@ def write_pages(run: RunState) -> tuple[list[Path], dict[str, Any]]:
 
 
 def _draw_fit(run: RunState, album: figures.Album, names: SafeNames) -> list[str]:
-    """Draw all regions before and after the fit; of blinded ones those data that may be looked at."""
+    """Rank parameters, and draw all regions before and after the fit; of blinded ones data that may be looked at."""
     settings = run.settings
     workspace, shown = (
         json.loads((run.folder / name).read_text(encoding="utf-8"))
@@ -79,7 +79,7 @@ def _draw_fit(run: RunState, album: figures.Album, names: SafeNames) -> list[str
     observed = {item["name"]: np.array(item["data"]) for item in shown["observations"]}
     below = {key[0]: filled for key, filled in read_histograms(run.folder / SHOWN).items()}
     channels = {}
-    for region in run.analysis.regions:
+    for region in run.analysis.regions if settings.figures else ():
         name, edges, axis = region["Name"], run.binning[region["Name"]], region.get("Variable", "")
         data = observed[names.regions[name]]
         if name in run.record["workspace"]["expected_data"]:
