@@ -107,6 +107,9 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "file": (
         sample(1, SamplePath="ntuple.root"),
         r"no file .*ntuple\.root; did you mean 'ntuples.root'.* \(sample 'Signal'\)"),
+    "a cross section by itself": (
+        block(Luminosity=140, CrossSections={"Background": 5}),
+        "Background of CrossSections must be a mapping of CrossSection and SumOfWeights, or null, got 5"),
     "pattern": (sample(1, SamplePath="sig*.root"), r"no file matches '.*sig\*\.root' \(sample 'Signal'\)"),
     "other format": (sample(1, SamplePath="notes.txt"), r"notes.txt ends in none of .* \(sample 'Signal'\)"),
     "tree": (sample(1, Tree="signals"), r"no tree 'signals' in ntuples\.root.*mean 'signal'\?.*sample 'Signal'"),
