@@ -93,7 +93,9 @@ class RunState:
                 model["model"] = [(path.name, record.file_digest(path)) for path in files]
             known: list[Any] = [self._described(self.nominal(*settings["region"]))]
             if analysis.profiled:
-                known = [self._described(self.region_templates), analysis.varied, record["read"]["norms"]]
+                # The widths of norm factors change with every control region: that is noted, and not trained again.
+                places = [t.key[:2] for t in self.region_templates if t.systematic is None]
+                known = [self._described(self.region_templates), analysis.variations(analysis.chosen, places)]
             return digest(reading, model, known)
         if name == "score":
             trees = [(record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
@@ -104,7 +106,7 @@ class RunState:
             wanted = of("goal", "number", "edges", "min_effective", "min_background", "blind_above")
             own = [template for template in self.templates if template.needs_score]
             chosen = [wanted, analysis.regions, analysis.systematics, self.unblind, normed]
-            return digest(chosen, self._described(own), record.outputs("read", "score"))
+            return digest(chosen, self._described(own), record.outputs("read", "score"), record["train"].get("norms"))
         if name == "workspace":
             shown = [of("validation", "combine", "prune", "hepdata"), record["categorise"]]
             return digest(analysis.config, record.outputs("read", "categorise"), shown)

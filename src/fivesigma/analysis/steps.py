@@ -158,7 +158,7 @@ class _Run(RunState):
         for other in self.folder.glob(".train-*"):
             if other != checkpoint:
                 remove(other)
-        said, self.models, notes = [], {}, list[str]()
+        said, self.models, notes, norms = [], {}, list[str](), self.record["read"]["norms"]
         for branch, regions in self.analysis.models.items():
             model, how, names = self.saved.get(branch), f"from {settings.model}", [region["Name"] for region in regions]
             if model is not None:
@@ -168,7 +168,6 @@ class _Run(RunState):
                 own.parent.mkdir(exist_ok=True)
                 templates = [template for template in self.region_templates if template.region in names]
                 options = {"checkpoint": own, "n_jobs": self.n_jobs, "verbose": self.verbose}
-                norms = self.record["read"]["norms"]
                 model = region_model.train_model(self.reader, self.analysis, regions, templates, norms, **options)
                 how = f"of {settings.model}: {getattr(model, 'choice_', None) or f'{len(model.history_)} rounds'}"
             self.models[branch] = model
@@ -180,7 +179,7 @@ class _Run(RunState):
             save(model, self.model_folder(branch))
         remove(checkpoint)
         files = sorted(path for path in (self.folder / "model").rglob("*") if path.is_file())
-        return files, {"model": said, "notes": notes}
+        return files, {"model": said, "notes": notes, "norms": norms}
 
     def score(self) -> _Result:
         """Score every entry of every tree."""
@@ -215,6 +214,15 @@ class _Run(RunState):
         together = worth(seen, analysis.chosen)
         by_region = {region["Name"]: worth(seen, [region]) for region in analysis.chosen}
         notes = list(together.notes())
+        now, then = (
+            ", ".join(f"{name} {'free' if width is None else f'{width:.2g}'}" for name, width in norms.items()) or "none"
+            for norms in (self.record["read"]["norms"], self.record["train"].get("norms", {}))
+        )
+        if analysis.profiled and now != then:
+            notes.append(
+                f"the model was trained with the NormFactors {then}, and their widths are now {now}: to train again, "
+                "use --only train --force"
+            )
         outside = sum(int((events.nominal.score >= edges[name][-1]).sum()) for name, events in self.events.items())
         if outside:
             notes.append(f"{outside:,} simulated events lie at or above the last edge and are in no category")
