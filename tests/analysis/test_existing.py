@@ -71,12 +71,11 @@ def test_a_saved_model(small: Small, tmp_path: Path) -> None:
     for key in ("edges", "cross_fitted"):
         assert record["categorise"][key] == small.record["categorise"][key]
 
-
     # The number that makes its folds is known from the model.
     del given["Fivesigma"]["EventNumber"]
     assert run(given, tmp_path / "again")["categorise"]["edges"] == record["categorise"]["edges"]
     given["Fivesigma"]["EventNumber"] = "entry"
-    with pytest.raises(InputError, match="the Model has folds by 'eventNumber': leave out EventNumber, which is 'entry"):
+    with pytest.raises(InputError, match=r"the Model has folds by 'eventNumber': leave out EventNumber, which is 'en"):
         run(given, tmp_path / "entry", only="read")
 
 
@@ -109,8 +108,12 @@ def test_negative_weights_matter_only_where_something_is_trained(small: Small, t
 def test_edges_of_an_earlier_round(small: Small, tmp_path: Path) -> None:
     given = copy.deepcopy(small.config)
     given["Fivesigma"]["Categories"] = {"Edges": [0.1, 0.4, 0.8]}
-    found = run(given, tmp_path / "out")["categorise"]
+    said: list[str] = []
+    found = analyse(given, tmp_path / "out", n_jobs=1, say=said.append)["categorise"]
     assert found["edges"] == {"Signal_region": [0.1, 0.4, 0.8]}
+    assert any(" in the given edges: " in line for line in said)
+    assert not [line for line in said if "cross-fitted" in line]
+    assert "in sample" not in (tmp_path / "out" / "report.html").read_text()
     assert found["cross_fitted"] == found["in_sample"]
     assert len(found["s"]["Signal_region"]) == 2
     assert any("at or above the last edge" in note for note in found["notes"])

@@ -62,10 +62,10 @@ def test_figures_of_a_blinded_analysis(small: Small, seen: Seen, tmp_path: Path)
     said: list[str] = []
     record = analyse(given, tmp_path / "out", n_jobs=1, say=said.append)
     names = {path.stem for path in (tmp_path / "out" / "figures").iterdir()}
-    assert {"Signal_region_prefit", "Control_region_postfit", "pulls", "overtraining"} <= names
+    assert {"Signal_region_prefit", "Control_region_postfit", "pulls", "overtraining", "importance"} <= names
     assert {"Signal_region_feature_x", "Signal_region_feature_pt"} <= names
     page = (tmp_path / "out" / "report.html").read_text()
-    assert page.count("data:image/png;base64") == len(names)
+    assert page.count("data:image/png;base64") == len(names) - 1  # the page draws the importance itself
     # The first category is below the score from which on data are hidden, and holds the data of that score.
     shown = seen.data["Signal_region, before the fit category of the score"]
     data = branches("data", 600)

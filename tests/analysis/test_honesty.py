@@ -124,6 +124,9 @@ def test_many_notes_of_one_kind_are_one_line() -> None:
     ]  # fmt: skip
     wide = [f"SR/tt{k} has errors above its content in {k} of 9 bins, 1 +- 2 in bin {k}: merge bins" for k in range(6)]
     assert condensed(wide) == [f"{wide[0]} (and 5 more like this, in analysis.json)"]
+    bins = [f"'X' has no yield in bin{'s 1, 2' if k % 2 else ' 7'} of region 'F{k}'{' (3 templates)' * (k > 2)}"
+            for k in range(6)]  # fmt: skip
+    assert condensed(bins) == [f"{bins[0]} (and 5 more like this, in analysis.json)"]
     few = ["sample 'a' is odd", "sample 'b' is odd"]
     assert condensed(few) == few
 

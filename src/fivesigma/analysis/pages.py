@@ -23,6 +23,7 @@ from fivesigma.analysis.step_record import same_bins
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
+from fivesigma.plot import importance
 from fivesigma.reporting import Section, report
 from fivesigma.scored.scored_events import ScoredEvents
 
@@ -31,9 +32,8 @@ __all__ = ["FITTED", "SHOWN", "VALIDATION", "tables_for_note", "write_pages"]
 FITTED, VALIDATION = "workspace.json", "validation.json"  # workspaces; the second with the regions that are not fitted
 SHOWN = "shown.npz"  # histograms of data of blinded regions, of low scores
 _AID = (
-    "Systematic uncertainties and the statistics of the simulation are profiled. The first number is from edges that "
-    "were chosen without the fold of the events that fill them. The number in sample is from the edges of the fit on "
-    "the events that chose them, and tends to be too high. The sections below show the model at one cut."
+    "The first number is from edges that were chosen without the fold of the events that fill them. The number in "
+    "sample is from the edges of the fit on the events that chose them, and tends to be too high. "
 )
 
 
@@ -55,12 +55,16 @@ def write_pages(run: RunState) -> tuple[list[Path], dict[str, Any]]:
                 advance(1, "features")
         said = (*run.record["train"].get("notes", ()), *notes)
         section = replace(_expectation(run), notes=said, figures=tuple(album.shown))
-        files = [*album.files]
+        files: list[Path] = []
         for name, region_events in run.events.items():
             ending = "" if len(run.events) == 1 else f"_{names.regions[name]}"
             page = _page(run, name, read.get(name, region_events.nominal), section)
             files.append(page.write(run.folder / f"report{ending}.html"))
+            if run.settings.figures and page.data.importance is not None:
+                drawn = importance(page, album.axes()).figure
+                album.add(drawn, f"importance{ending}", "Importance")  # the page has its own
             advance(1, name)
+    files += album.files
     if album.impacts:
         files.append(write_csv(run.folder / "impacts.csv", album.impacts))
     waterfall = run.record["categorise"]["cross_fitted"]["waterfall"]
@@ -134,13 +138,15 @@ def _expectation(run: RunState) -> Section:
     data = "expected data in the chosen regions" if run.hidden else "data"
     other = found["plain"]
     plain = () if other is None else (f"The plain score has {other[what]:.3f}, by cross-fitted edges of its own.",)
+    aid, in_sample = (_AID, f", in sample {seen:.3f}") if run.settings.edges is None else ("", "")
+    profiled = "Systematic uncertainties and the statistics of the simulation are profiled."
     unit, of_mu = ("σ ", "") if what == "significance" else ("", " of the signal strength")
     return Section(
         "expectation",
         "Expectation",
-        headline=(f"{quoted:.3f}", f"{unit}expected {what}{of_mu} of {many}, in sample {seen:.3f}"),
+        headline=(f"{quoted:.3f}", f"{unit}expected {what}{of_mu} of {many}{in_sample}"),
         text=(
-            _AID,
+            f"{profiled} {aid}The sections below show the model at one cut.",
             *plain,
             f"The workspace of all regions has an expected {what} of {fit[what]:.3f}; {same_bins(found)}.",
             f"Fit to {data}: signal strength {fit['mu']:.3f} ± {fit['error']:.3f}.",

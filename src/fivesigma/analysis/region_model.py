@@ -21,7 +21,6 @@ from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.estimators.make import MODELS, make_model
-from fivesigma.estimators.significance_classifier import warn_of_training_events
 from fivesigma.learners.libraries import check_library, installed_library
 from fivesigma.likelihood.shifts import Normalisation
 from fivesigma.significance import AMS2
@@ -122,14 +121,6 @@ def make_region_model(settings: AnalysisSettings, *, checkpoint: Path | None, n_
     ours |= {"goal": settings.goal} if model == "profiled" else {}
     given = {"random_state": 0, "utility": "ams2", **settings.model_options, **ours}
     return make_model(model, checkpoint=checkpoint, **given)
-
-
-def notes_on_training_events(model: Any, events: Events) -> list[str]:
-    """What is to be said of events on which a saved model was trained."""
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        warn_of_training_events(model, events)
-    return [str(one.message) for one in heard]
 
 
 class GivenScore(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -49,7 +49,7 @@ class RunState:
         self.saved: dict[str, Any] = {}  # models that exist already
         features, number = settings.features, settings.event_number
         for branch in self.analysis.models if settings.saved is not None else ():
-            model = self.saved[branch] = load(self.model_folder(branch, Path(settings.saved)))
+            model = self.saved[branch] = load(self.model_folder(branch, Path(str(settings.saved))))
             features, by = features or tuple(Columns.of_model(model).features or ()), getattr(model, "by", None)
             if by not in (None, number or by):
                 raise InputError(f"the Model has folds by {by!r}: leave out EventNumber, which is {number!r}")

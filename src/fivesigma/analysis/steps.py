@@ -22,6 +22,7 @@ from fivesigma.analysis.step_record import STEPS, Record
 from fivesigma.categories.datacard import to_combine
 from fivesigma.categories.review import prune, template_notes, write_hepdata
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.estimators.significance_classifier import warn_of_training_events
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.store import save
 
@@ -162,7 +163,7 @@ class _Run(RunState):
         for branch, regions in self.analysis.models.items():
             model, how, names = self.saved.get(branch), f"from {settings.model}", [region["Name"] for region in regions]
             if model is not None:
-                notes += region_model.notes_on_training_events(model, self.read_events(*names))
+                notes += step_record.warned(warn_of_training_events, model, self.read_events(*names))
             else:
                 own = checkpoint / branch if settings.each else checkpoint
                 own.parent.mkdir(exist_ok=True)
@@ -215,7 +216,7 @@ class _Run(RunState):
         by_region = {region["Name"]: worth(seen, [region]) for region in analysis.chosen}
         notes = list(together.notes())
         now, then = (
-            ", ".join(f"{name} {'free' if width is None else f'{width:.2g}'}" for name, width in norms.items()) or "none"
+            ", ".join(f"{name} {'free' if size is None else f'{size:.2g}'}" for name, size in norms.items()) or "none"
             for norms in (self.record["read"]["norms"], self.record["train"].get("norms", {}))
         )
         if analysis.profiled and now != then:
@@ -280,7 +281,8 @@ class _Run(RunState):
                 )
                 files.append(write_csv(self.folder / PRUNED, [row._asdict() for row in pruned.dropped]))
             if settings.combine:
-                to_combine(cab.names_for_combine(workspace), self.folder / COMBINE, force=True)
+                card = cab.names_for_combine(workspace)
+                said += step_record.warned(to_combine, card, self.folder / COMBINE, force=True)
                 files += sorted((self.folder / COMBINE).iterdir())
             if settings.hepdata:
                 title = self.analysis.config["General"]["Measurement"]
