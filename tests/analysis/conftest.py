@@ -6,13 +6,14 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from fivesigma.analysis import Record, analyse
+from fivesigma.analysis import Record, analyse, figures
 from tests.analysis.ntuples import config, make
 from tests.test_examples import load
 
-pytest.importorskip("cabinetry")
+cabinetry = pytest.importorskip("cabinetry")
 pytest.importorskip("uproot")
 pytest.importorskip("xgboost")
 
@@ -33,6 +34,14 @@ class Small(NamedTuple):
     out: Path
     record: Record
     said: list[str]
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ranking, which takes longer than all else, but in analyses that run once and in tests of figures."""
+    if request.module.__name__.rpartition("_")[2] not in ("figures", "configurations"):
+        nothing = cabinetry.fit.results_containers.RankingResults(*[np.empty(0)] * 2, [], *[np.empty(0)] * 4)
+        monkeypatch.setattr(figures, "_rank", lambda *_: (nothing, []))
 
 
 @pytest.fixture(scope="package")

@@ -208,7 +208,7 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "a variation path": (
         lambda c: systematic(c, {"VariationPath": "_x"}),
-        r"systematic 'Modeling' Up has the VariationPath '_x', but InputPath .* does not contain \{VariationPath\}",
+        r"systematic 'Modeling' Up has the VariationPath '_x' .*, but InputPath .* does not contain \{VariationPath\}",
     ),
     "a region path": (
         lambda c: c["General"].update(InputPath=c["General"]["InputPath"] + "{RegionPath}"),
@@ -261,6 +261,14 @@ CASES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "data of the blinded region 'Signal_region' are in region 'SRcopy' too",
     ),
     "the same filter": (lambda c: c["Regions"][1].update(Filter="lep_charge>0"), "have the same Filter"),
+    "a forgotten placeholder": (
+        lambda c: c["General"].update(InputPath=c["General"]["InputPath"].replace("{SamplePath}", "ntuples.root")),
+        r"sample 'Data' has the SamplePath .* but InputPath .* does not contain \{SamplePath\}",
+    ),
+    "a path of a region that changes nothing": (
+        lambda c: c["Regions"][1].update(RegionPath="foo"), r"'foo' \(region 'Control_region'\), but .*\{RegionPath\}"
+    ),
+    "signal as background": (sample(2, Tree="signal"), "'Signal' and 'Background' .* are the same events of tree"),
     "a long condition": (
         lambda c: c["Regions"][1].update(Filter=" || ".join(["n_jets > 99"] * 600)), "no simulated event is in region"
     ),
@@ -284,6 +292,14 @@ def test_one_sentence(file: Path, tmp_path: Path, name: str) -> None:
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 1500
     assert not (tmp_path / "out" / "yields.csv").exists()
+
+
+def test_two_backgrounds_of_the_same_events_are_said(file: Path, tmp_path: Path) -> None:
+    twice = given(file)
+    twice["Samples"].append(twice["Samples"][2] | {"Name": "Again"})
+    notes = analyse(twice, tmp_path / "out", say=None, only="read")["read"]["notes"]
+    same = "samples 'Background' and 'Again' of region {!r} are the same events of tree 'background'"
+    assert {same.format(name) for name in ("Signal_region", "Control_region")} <= set(notes)
 
 
 def test_an_infinite_feature_is_refused_only_where_it_is_used(file: Path, tmp_path: Path) -> None:

@@ -132,6 +132,39 @@ def test_a_step_runs_again_only_if_its_inputs_changed(small: Small, tmp_path: Pa
     assert observed[0]["data"] == [round(n) for n in observed[0]["data"]]
 
 
+def test_the_default_model_is_trained_again_only_if_its_events_changed(small: Small, tmp_path: Path) -> None:
+    """Neither a norm factor nor a control region trains or scores again; it is said what the model does not know."""
+    out, given = tmp_path / "out", copy.deepcopy(small.config)
+    del given["Fivesigma"]["Model"]
+    given["Fivesigma"]["ModelOptions"] = {"n_trees": 4}
+    for sample in given["Samples"][1:]:
+        sample["DisableStaterror"] = True  # fewer parameters to fit
+
+    def again() -> tuple[list[str], list[str]]:
+        record = run(given, out)
+        notes = [note for note in record["categorise"]["notes"] if "trained" in note]
+        return [name for name, step in record.steps.items() if step.ran], notes
+
+    rest, done = ["read", "categorise", "workspace", "report"], again()
+    assert done == (["read", "train", "score", *rest[1:]], [])
+    given["NormFactors"].append({"Name": "norm", "Samples": "Background"})
+    ran, notes = again()
+    assert ran == rest
+    assert len(notes) == 1
+    assert notes[0].startswith("the model was trained with the NormFactors none, and their widths are now norm 0.")
+    other = {"Name": "Other_region", "Variable": "x", "Binning": [-3, 0, 3], "Filter": "lep_charge < 0 && n_jets > 4"}
+    given["Regions"][1] |= {"Filter": "lep_charge < 0 && n_jets <= 4", "Binning": [30, 60, 600]}
+    given["Regions"].append(other)
+    given["Systematics"].append(given["Systematics"][0] | {"Name": "of_other", "Regions": "Other_region"})
+    assert again()[0] == rest
+    run(given, out, only="train", force=True)
+    ran, notes = again()
+    assert "categorise" in ran
+    assert not notes
+    given["Systematics"][2]["Up"]["Weight"] = "1.3*weight"
+    assert again()[0][:3] == ["read", "train", "score"]
+
+
 def test_friends_have_the_new_branches_alone(small: Small, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(small.out, out)

@@ -71,12 +71,49 @@ def test_a_saved_model(small: Small, tmp_path: Path) -> None:
     for key in ("edges", "cross_fitted"):
         assert record["categorise"][key] == small.record["categorise"][key]
 
+    # The number that makes its folds is known from the model.
+    del given["Fivesigma"]["EventNumber"]
+    assert run(given, tmp_path / "again")["categorise"]["edges"] == record["categorise"]["edges"]
+    given["Fivesigma"]["EventNumber"] = "entry"
+    with pytest.raises(InputError, match=r"the Model has folds by 'eventNumber': leave out EventNumber, which is 'en"):
+        run(given, tmp_path / "entry", only="read")
+
+
+def test_a_saved_model_without_folds_that_has_seen_these_events(small: Small, tmp_path: Path) -> None:
+    """It needs no event numbers, and what it gives is not to be quoted."""
+    files = {name: f"{small.file}:{name.lower()}" for name in ("Signal", "Background")}
+    events = fivesigma.load_events(files, signal=["Signal"], weight="weight", features=["x", "pt = jet_pt"])
+    model = fivesigma.GrownCascadeClassifier(n_trees=8, random_state=0, n_jobs=1).fit(events)
+    fivesigma.save(model, tmp_path / "model")
+    given = with_score(small, Model=str(tmp_path / "model"), Folds=2)
+    del given["Fivesigma"]["Score"]
+    said: list[str] = []
+    analyse(given, tmp_path / "out", n_jobs=1, say=said.append)
+    assert any(line.startswith("note: the model was trained on") and "too high" in line for line in said)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "quote this one" not in page
+    assert "the model was trained on" in page
+
+
+def test_negative_weights_matter_only_where_something_is_trained(small: Small, tmp_path: Path) -> None:
+    given = with_score(small, Folds=2)
+    given["Samples"][2]["Weight"] = "weight * (1 - 2 * (n_jets == 1 && jet_pt > 80))"
+    del given["Systematics"][2]
+    assert run(given, tmp_path / "out")["workspace"]["significance"] > 0
+    given["Fivesigma"] = small.config["Fivesigma"]
+    with pytest.raises(InputError, match="have negative weights: say in ModelOptions"):
+        run(given, tmp_path / "trained", only="read")
+
 
 def test_edges_of_an_earlier_round(small: Small, tmp_path: Path) -> None:
     given = copy.deepcopy(small.config)
     given["Fivesigma"]["Categories"] = {"Edges": [0.1, 0.4, 0.8]}
-    found = run(given, tmp_path / "out")["categorise"]
+    said: list[str] = []
+    found = analyse(given, tmp_path / "out", n_jobs=1, say=said.append)["categorise"]
     assert found["edges"] == {"Signal_region": [0.1, 0.4, 0.8]}
+    assert any(" in the given edges: " in line for line in said)
+    assert not [line for line in said if "cross-fitted" in line]
+    assert "in sample" not in (tmp_path / "out" / "report.html").read_text()
     assert found["cross_fitted"] == found["in_sample"]
     assert len(found["s"]["Signal_region"]) == 2
     assert any("at or above the last edge" in note for note in found["notes"])

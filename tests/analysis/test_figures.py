@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from fivesigma.analysis import analyse
-from fivesigma.analysis.figures import Album
+from fivesigma.analysis.cabinetry_workspace import listening
+from fivesigma.analysis.figures import Album, draw_fit
 from tests.analysis.conftest import Small
 from tests.analysis.ntuples import branches
 
@@ -60,10 +62,10 @@ def test_figures_of_a_blinded_analysis(small: Small, seen: Seen, tmp_path: Path)
     said: list[str] = []
     record = analyse(given, tmp_path / "out", n_jobs=1, say=said.append)
     names = {path.stem for path in (tmp_path / "out" / "figures").iterdir()}
-    assert {"Signal_region_prefit", "Control_region_postfit", "pulls", "overtraining"} <= names
+    assert {"Signal_region_prefit", "Control_region_postfit", "pulls", "overtraining", "importance"} <= names
     assert {"Signal_region_feature_x", "Signal_region_feature_pt"} <= names
     page = (tmp_path / "out" / "report.html").read_text()
-    assert page.count("data:image/png;base64") == len(names)
+    assert page.count("data:image/png;base64") == len(names) - 1  # the page draws the importance itself
     # The first category is below the score from which on data are hidden, and holds the data of that score.
     shown = seen.data["Signal_region, before the fit category of the score"]
     data = branches("data", 600)
@@ -77,6 +79,35 @@ def test_figures_of_a_blinded_analysis(small: Small, seen: Seen, tmp_path: Path)
     assert any(note.startswith("overtraining: area under the ROC curve") for note in record["report"]["notes"])
     assert any("overtraining: area" in line for line in said)
     assert low < high
+
+
+def test_a_shifted_fit_that_fails_costs_one_parameter(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cabinetry = pytest.importorskip("cabinetry")
+    workspace = json.loads((small.out / "workspace.json").read_text())
+    for channel, observed in zip(workspace["channels"], workspace["observations"], strict=True):
+        observed["data"] = np.sum([sample["data"] for sample in channel["samples"]], axis=0).tolist()
+        for sample in channel["samples"]:  # errors of the simulation are many
+            sample["modifiers"] = [m for m in sample["modifiers"] if m["type"] != "staterror"]
+    with listening():
+        ranked = cabinetry.fit.ranking(*cabinetry.model_utils.model_and_data(workspace))
+    fit = cabinetry.fit.fit
+
+    def failing(model: Any, data: Any, *, fix_pars: Any = None, **options: Any) -> Any:
+        if fix_pars is not None and fix_pars[model.config.par_names.index("Modeling")]:
+            raise RuntimeError("it failed")
+        return fit(model, data, fix_pars=fix_pars, **options)
+
+    monkeypatch.setattr(cabinetry.fit, "fit", failing)
+    album = Album(tmp_path / "a", "")
+    notes = draw_fit(album, workspace, workspace, channels={}, signal=[])
+    assert notes == ["'Modeling' is not ranked: a fit with it shifted failed (RuntimeError: it failed)"]
+    found = {row["parameter"]: row["postfit_up"] for row in album.impacts}
+    theirs = dict(zip(ranked.labels, ranked.postfit_up, strict=True))
+    assert theirs.pop("Modeling")
+    assert found == pytest.approx(theirs)
+    assert (small.out / "impacts.csv").read_text().startswith("parameter,prefit_up")  # also without figures
 
 
 def test_nothing_of_a_blinded_region_is_drawn_unless_asked_for(small: Small, seen: Seen, tmp_path: Path) -> None:

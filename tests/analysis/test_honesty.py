@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fivesigma.analysis import Record, analyse
-from fivesigma.analysis.cabinetry_workspace import fit_workspace
+from fivesigma.analysis.cabinetry_workspace import fit_workspace, listening
 from fivesigma.analysis.histograms import Filled, notes_on_bins
 from fivesigma.analysis.step_record import condensed
 from fivesigma.errors import InputError
@@ -124,6 +124,9 @@ def test_many_notes_of_one_kind_are_one_line() -> None:
     ]  # fmt: skip
     wide = [f"SR/tt{k} has errors above its content in {k} of 9 bins, 1 +- 2 in bin {k}: merge bins" for k in range(6)]
     assert condensed(wide) == [f"{wide[0]} (and 5 more like this, in analysis.json)"]
+    bins = [f"'X' has no yield in bin{'s 1, 2' if k % 2 else ' 7'} of region 'F{k}'{' (3 templates)' * (k > 2)}"
+            for k in range(6)]  # fmt: skip
+    assert condensed(bins) == [f"{bins[0]} (and 5 more like this, in analysis.json)"]
     few = ["sample 'a' is odd", "sample 'b' is odd"]
     assert condensed(few) == few
 
@@ -141,6 +144,24 @@ def test_a_fit_that_fails_says_why() -> None:
     with pytest.raises(InputError, match=r"the fit of workspace\.json (failed|gave)"):
         fit_workspace(workspace, "discovery")
     assert pyhf.get_backend()[1] is optimizer
+
+
+def test_minuit_writes_nothing_to_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its lines come from C++, past sys.stdout; cabinetry asks for them."""
+    iminuit = pytest.importorskip("iminuit")
+    before = iminuit.Minuit.print_level
+
+    def fit() -> str:
+        minuit = iminuit.Minuit(lambda x: np.nan * x, 1.0)
+        minuit.print_level = 1
+        minuit.migrad()
+        return capfd.readouterr().out
+
+    with listening():
+        assert not fit()
+    assert iminuit.Minuit.print_level is before
+    assert "NaN" in fit()
+    iminuit.Minuit(lambda x: x, 1.0).print_level = 0
 
 
 def test_factors_of_the_luminosity_are_said(small: Small, tmp_path: Path) -> None:

@@ -89,6 +89,14 @@ def test_a_model_for_each_region(small: Small, tmp_path: Path) -> None:
     by_hand, _ = np.histogram(many[rows], edges, weights=events["weight"][rows])
     np.testing.assert_allclose(record["categorise"]["s"][MANY], by_hand, rtol=1e-9)
     assert sorted(path.name for path in (tmp_path / "out" / "model").iterdir()) == sorted(scores)
+    given = two(small, Model=str(tmp_path / "out" / "model"))
+    for key in ("Features", "ModelOptions"):
+        del given["Fivesigma"][key]
+    saved = run(given, tmp_path / "saved")
+    assert saved["categorise"]["edges"] == record["categorise"]["edges"]
+    given["Fivesigma"] |= {"Region": MANY, "Categories": {"Number": 1}}
+    del given["Regions"][0]
+    assert "SR-many" in run(given, tmp_path / "one")["train"]["model"][0]
     together = run(two(small, Train="together"), tmp_path / "out")
     assert len(together["train"]["model"]) == 1
     assert not (tmp_path / "out" / "model" / "fivesigma_score_SR_few" / "model.json").exists()
@@ -99,8 +107,10 @@ def test_a_region_of_validation_is_not_fitted(
 ) -> None:
     given = two(small, Validation="VR", Combine=True)
     given["Regions"].append({"Name": "VR", "Filter": "lep_charge < 0", "Variable": "x", "Binning": [-3, 0, 3]})
+    given["Regions"][2]["Binning"] = [0, *given["Regions"][2]["Binning"]]  # no jet is below 30
     record = run(given, tmp_path / "out")
-    assert record["workspace"]["mu"] == both["workspace"]["mu"]
+    assert any("so 2 got 1e-06: Control_region/Signal in bin 0" in note for note in record["workspace"]["notes"])
+    assert record["workspace"]["mu"] == pytest.approx(both["workspace"]["mu"], abs=1e-3)
     assert "VR" in {row["region"] for row in record["read"]["yields"]}
     fitted, shown = (
         json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in ("workspace", "validation")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from fivesigma import Normalisation, categorise, discovery_significance, to_combine, to_pyhf
-from fivesigma.categories.datacard import FLOOR
+from fivesigma.categories.datacard import FLOOR, _lnn
 from fivesigma.errors import InputError
 
 uproot = pytest.importorskip("uproot")
@@ -282,6 +282,7 @@ def test_other_modifiers(tmp_path: Path) -> None:
     ]
     card = Card.read(to_combine(found, tmp_path / "card"))
     assert card.lines["lumi"] == ("lnN", ["-", "-", "1.02", "-", "-", "1.02"])
+    assert _lnn((0.7 - 2e-16, 1.1 + 0.2)) == "0.7/1.3"
     assert card.lines["odd"][1][1] == "0.9/1.3"
     assert {"fakes_bin1", "fakes_bin2"} <= card.lines.keys()
     assert not {"off", "fixed", "fakes_bin0"} & card.lines.keys()

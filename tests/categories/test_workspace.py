@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,6 +126,22 @@ def test_observed_events() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
+def test_where_scipy_fails_minuit_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = to_pyhf(filled(3))
+    expected = discovery_significance(workspace)
+    fit = pyhf.infer.mle.fixed_poi_fit
+
+    def failing(*args: Any, **options: Any) -> Any:
+        if pyhf.get_backend()[1].name == "scipy":
+            raise pyhf.exceptions.FailedMinimization({"message": "Inequality constraints incompatible"})
+        return fit(*args, **options)
+
+    monkeypatch.setattr(pyhf.infer.mle, "fixed_poi_fit", failing)
+    pytest.importorskip("iminuit")
+    assert discovery_significance(workspace) == pytest.approx(expected, rel=1e-3)
+    assert pyhf.get_backend()[1].name == "scipy"
+
+
 def test_what_cannot_be_fitted_is_refused() -> None:
     score, y, weight, process = events()
     categories = filled(2)

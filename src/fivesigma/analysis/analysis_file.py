@@ -19,7 +19,7 @@ from typing import Any
 
 from fivesigma._tools.extras import need
 from fivesigma._tools.files import read_text
-from fivesigma.analysis.configuration import DIRECTIONS, Analysis, acts, listed, modifier_of, name_of_data
+from fivesigma.analysis.configuration import DIRECTIONS, SCORE, Analysis, acts, listed, modifier_of, name_of_data
 from fivesigma.analysis.settings import BLOCK, AnalysisSettings
 from fivesigma.analysis.templates import found_systematics
 from fivesigma.errors import InputError, did_you_mean, shortened
@@ -52,7 +52,9 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
         _let_cabinetry_check(rest, where)
     names = [region["Name"] for region in rest["Regions"]]
     validation = dict.fromkeys(name for text in settings.validation for name in fnmatch.filter(names, text) or [text])
-    analysis = Analysis(rest, replace(settings, validation=tuple(validation)))
+    by_region = settings.saved is not None and any(Path(settings.saved).glob(f"{SCORE}_*"))  # models of `Train: each`
+    train = "each" if by_region else settings.train
+    analysis = Analysis(rest, replace(settings, validation=tuple(validation), train=train))
     _check_names(analysis)
     _check_regions(analysis)
     _check_samples(analysis)

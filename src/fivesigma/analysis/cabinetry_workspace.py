@@ -273,8 +273,8 @@ def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:
             heard = [text for text in said if "fit" in text or "minim" in text]
             why = shortened(" ".join([type(err).__name__, *str(err).split(), *heard[:1]]), 300)
             raise InputError(
-                f"the fit of workspace.json failed ({why}); look for empty bins and for parameters that no region "
-                "constrains"
+                f"the fit of workspace.json failed ({why}); look for bins without background and for parameters "
+                "that no region constrains"
             ) from err
     odd = [f"{name} = {value}" for name, value in out.items() if not np.isfinite(value)]
     if odd:
@@ -286,10 +286,11 @@ def fit_workspace(workspace: dict[str, Any], goal: str) -> dict[str, float]:
 def listening() -> Iterator[list[str]]:
     """Collect warnings of cabinetry and pyhf in place of printing them, and give pyhf its optimizer back.
 
-    cabinetry sets its own, and leaves it when a fit fails.
+    cabinetry sets its own, which writes to the terminal by itself, and leaves it when a fit fails.
     """
     pyhf, said = need("pyhf"), list[str]()
-    backend = pyhf.get_backend()
+    backend, minuit = pyhf.get_backend(), need("iminuit").Minuit
+    level, minuit.print_level = minuit.print_level, property(lambda _: 0, lambda *_: None)
     handler, loggers = logging.Handler(logging.WARNING), [logging.getLogger(name) for name in ("cabinetry", "pyhf")]
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     before = [logger.propagate for logger in loggers]
@@ -301,6 +302,7 @@ def listening() -> Iterator[list[str]]:
             warnings.simplefilter("ignore")
             yield said
     finally:
+        minuit.print_level = level
         pyhf.set_backend(*backend)
         for logger, propagate in zip(loggers, before, strict=True):
             logger.removeHandler(handler)

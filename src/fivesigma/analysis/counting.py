@@ -6,8 +6,9 @@ that need no score are filled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class RegionCounts:
             self.filled[template.key] = filled if before is None else before + filled
         if template.region in settings.region and template.systematic is None and not template.is_data:
             n = int(np.sum(weight < 0))
-            if n and "negative_weights" not in settings.model_options:
+            if n and settings.trains and "negative_weights" not in settings.model_options:
                 raise InputError(
                     f"{n:,} events of sample {template.sample!r} in region {template.region!r} have negative weights: "
                     "say in ModelOptions what the learner sees of them, such as negative_weights: zero (yields keep "
@@ -140,7 +141,18 @@ def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: Reg
                 f"fold {k} of {settings.folds} ({settings.event_number} modulo {settings.folds}) has no "
                 f"{'signal' if is_signal else 'background'} in region {inside}: check EventNumber, or change Folds"
             )
+    for first, second, sentence in _same_events(templates):
+        if first.signal is not second.signal:
+            raise InputError(f"{sentence}, and one of them is signal: check SamplePath and Tree, or filter each")
     check_relative(templates, {key: found[1] for key, found in sums.items()}, "")
+
+
+def _same_events(templates: Sequence[Template]) -> Iterator[tuple[Template, Template, str]]:
+    """Pairs of simulated samples of one region that are the same events."""
+    for first, second in combinations([t for t in _nominal(templates) if t.histogram is None], 2):
+        if (first.region, first.condition) == (second.region, second.condition) and {*first.trees} & {*second.trees}:
+            both = f"{first.sample!r} and {second.sample!r} of region {first.region!r}"
+            yield first, second, f"samples {both} are the same events of tree {first.tree!r}"
 
 
 def check_relative(templates: Sequence[Template], totals: Mapping[Key, float], within: str) -> None:
@@ -188,7 +200,7 @@ def notes_on(counts: RegionCounts, templates: Sequence[Template]) -> list[str]:
     if counts.shared:
         notes.append(f"{counts.shared:,} simulated events are in several regions: a fit counts them twice")
     by_key = {template.key: template for template in templates}
-    odd: list[str] = []
+    odd = [sentence for _, _, sentence in _same_events(templates)]
     for template in templates:
         if template.systematic is None:
             continue

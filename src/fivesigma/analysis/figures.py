@@ -100,14 +100,22 @@ def draw_fit(
     channels: Mapping[str, tuple[Array, str, Array]],
     signal: Collection[str],
 ) -> list[str]:
-    """Draw every region of a workspace before and after the fit of another one, and pulls and ranking of that.
+    """Rank the parameters of a workspace, and draw that, its pulls, and the regions of another one before and after.
 
-    `channels` have their edges, the name of their axis and their data, NaN where these are hidden.
+    `channels` have their edges, the name of their axis and their data, NaN where these are hidden; without any nothing
+    is drawn.
     """
     cabinetry = need("cabinetry")
     with listening():
         model, data = cabinetry.model_utils.model_and_data(workspace)
         found = cabinetry.fit.fit(model, data)
+        ranked, notes = _rank(model, data, found)
+        album.impacts = [
+            dict(zip(("parameter", *_IMPACTS), (label, *map(float, values)), strict=True))
+            for label, *values in zip(ranked.labels, *(getattr(ranked, side) for side in _IMPACTS), strict=True)
+        ]
+        if not channels:
+            return notes
         all_regions, _ = cabinetry.model_utils.model_and_data(shown)
         after = cabinetry.model_utils.match_fit_results(all_regions, found)
         for text, results in (("before the fit", None), ("after the fit", after)):
@@ -126,18 +134,32 @@ def draw_fit(
         if all(name in free or name.startswith("staterror") for name in found.labels):
             free = []
         album.add(cabinetry.visualize.pulls(found, exclude=free, **options), "pulls", "Pulls of the fit")
+        if ranked.labels:
+            drawn = cabinetry.visualize.ranking(ranked, max_pars=_MOST_RANKED, **options)
+            album.add(drawn, "ranking", "Impact of the parameters on the signal strength")
+        return notes
+
+
+def _rank(model: Any, data: Any, found: Any) -> tuple[Any, list[str]]:
+    """The ranking of cabinetry, without those parameters of which a shifted fit fails; these are noted."""
+    cabinetry, poi = need("cabinetry"), model.config.poi_index
+    before, rows, notes = cabinetry.model_utils.prefit_uncertainties(model), [], []
+    for i, label in enumerate(found.labels):
+        impacts = []
         try:
-            ranked = cabinetry.fit.ranking(model, data, fit_results=found)
+            for shift in (before[i], -before[i], found.uncertainty[i], -found.uncertainty[i]) if i != poi else ():
+                start, fixed = model.config.suggested_init(), model.config.suggested_fixed()  # as cabinetry
+                start[i], fixed[i] = found.bestfit[i] + shift, True
+                moved = cabinetry.fit.fit(model, data, init_pars=start, fix_pars=fixed) if shift else found
+                impacts.append(moved.bestfit[poi] - found.bestfit[poi])
         except Exception as err:  # of pyhf, where a parameter is at the edge of its range
             why = shortened(" ".join(str(err).split()), 200)
-            return [f"there is no ranking, because a fit with a shifted parameter failed ({type(err).__name__}: {why})"]
-        drawn = cabinetry.visualize.ranking(ranked, max_pars=_MOST_RANKED, **options)
-        album.add(drawn, "ranking", "Impact of the parameters on the signal strength")
-        album.impacts = [
-            dict(zip(("parameter", *_IMPACTS), (label, *map(float, values)), strict=True))
-            for label, *values in zip(ranked.labels, *(getattr(ranked, side) for side in _IMPACTS), strict=True)
-        ]
-        return []
+            notes.append(f"{label!r} is not ranked: a fit with it shifted failed ({type(err).__name__}: {why})")
+        if len(impacts) == len(_IMPACTS):
+            rows.append((found.bestfit[i], found.uncertainty[i], label, *impacts))
+    value, error, labels, *sides = list(zip(*rows, strict=True)) or [()] * 7
+    columns = np.array(value), np.array(error), list(labels), *map(np.array, sides)
+    return cabinetry.fit.results_containers.RankingResults(*columns), notes
 
 
 def draw_features(  # noqa: PLR0917 - what there is of a region

@@ -23,6 +23,7 @@ from fivesigma.analysis.step_record import same_bins
 from fivesigma.cut.best_cut import scan
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
+from fivesigma.plot import importance
 from fivesigma.reporting import Section, report
 from fivesigma.scored.scored_events import ScoredEvents
 
@@ -31,9 +32,8 @@ __all__ = ["FITTED", "SHOWN", "VALIDATION", "tables_for_note", "write_pages"]
 FITTED, VALIDATION = "workspace.json", "validation.json"  # workspaces; the second with the regions that are not fitted
 SHOWN = "shown.npz"  # histograms of data of blinded regions, of low scores
 _AID = (
-    "Systematic uncertainties and the statistics of the simulation are profiled. The first number is from edges that "
-    "were chosen without the fold of the events that fill them. The number in sample is from the edges of the fit on "
-    "the events that chose them, and tends to be too high. The sections below show the model at one cut."
+    "The first number is from edges that were chosen without the fold of the events that fill them. The number in "
+    "sample is from the edges of the fit on the events that chose them, and tends to be too high. "
 )
 
 
@@ -41,12 +41,11 @@ def write_pages(run: RunState) -> tuple[list[Path], dict[str, Any]]:
     """Draw the figures, and write the pages and the tables: their files, and what is to be noted."""
     names = cabinetry_config(run.analysis, run.binning)[1]
     album = figures.Album(run.folder / "figures", run.settings.label)
-    notes: list[str] = []
     with run.bar(2 * len(run.events) + 1, "report") as advance:
         read = {name: run.read_events(name) for name in run.events} if run.models else {}
+        notes = _draw_fit(run, album, names)
+        advance(1, "figures")
         if run.settings.figures:
-            notes = _draw_fit(run, album, names)
-            advance(1, "figures")
             for branch, model in run.models.items():
                 own = Events.concatenate([read[region["Name"]] for region in run.analysis.models[branch]])
                 suffix, by = branch.removeprefix(SCORE), run.settings.event_number
@@ -54,13 +53,18 @@ def write_pages(run: RunState) -> tuple[list[Path], dict[str, Any]]:
             for name, events in read.items():
                 _draw_features(run, album, name, names.regions[name], events)
                 advance(1, "features")
-        section = replace(_expectation(run), notes=tuple(notes), figures=tuple(album.shown))
-        files = [*album.files]
+        said = (*run.record["train"].get("notes", ()), *notes)
+        section = replace(_expectation(run), notes=said, figures=tuple(album.shown))
+        files: list[Path] = []
         for name, region_events in run.events.items():
             ending = "" if len(run.events) == 1 else f"_{names.regions[name]}"
             page = _page(run, name, read.get(name, region_events.nominal), section)
             files.append(page.write(run.folder / f"report{ending}.html"))
+            if run.settings.figures and page.data.importance is not None:
+                drawn = importance(page, album.axes()).figure
+                album.add(drawn, f"importance{ending}", "Importance")  # the page has its own
             advance(1, name)
+    files += album.files
     if album.impacts:
         files.append(write_csv(run.folder / "impacts.csv", album.impacts))
     waterfall = run.record["categorise"]["cross_fitted"]["waterfall"]
@@ -70,7 +74,7 @@ def write_pages(run: RunState) -> tuple[list[Path], dict[str, Any]]:
 
 
 def _draw_fit(run: RunState, album: figures.Album, names: SafeNames) -> list[str]:
-    """Draw all regions before and after the fit; of blinded ones those data that may be looked at."""
+    """Rank parameters, and draw all regions before and after the fit; of blinded ones data that may be looked at."""
     settings = run.settings
     workspace, shown = (
         json.loads((run.folder / name).read_text(encoding="utf-8"))
@@ -79,7 +83,7 @@ def _draw_fit(run: RunState, album: figures.Album, names: SafeNames) -> list[str
     observed = {item["name"]: np.array(item["data"]) for item in shown["observations"]}
     below = {key[0]: filled for key, filled in read_histograms(run.folder / SHOWN).items()}
     channels = {}
-    for region in run.analysis.regions:
+    for region in run.analysis.regions if settings.figures else ():
         name, edges, axis = region["Name"], run.binning[region["Name"]], region.get("Variable", "")
         data = observed[names.regions[name]]
         if name in run.record["workspace"]["expected_data"]:
@@ -118,7 +122,8 @@ def _page(run: RunState, name: str, shown_events: Events | ScoredEvents, section
         model.cut_ = found["edges"][name][0]
     elif settings.edges is None:
         shown["categories"] = run.chosen[name]
-        if len(run.events) == 1 and settings.goal == "discovery":
+        # The significance of events on which a model was trained is not to be quoted.
+        if len(run.events) == 1 and settings.goal == "discovery" and not run.record["train"].get("notes"):
             shown["cross_fitted"] = found["cross_fitted"]["significance"]
     title = f"{run.analysis.config['General']['Measurement']}, region {name}"
     return report(model, shown_events, title=title, sections=[section], **shown)
@@ -133,13 +138,15 @@ def _expectation(run: RunState) -> Section:
     data = "expected data in the chosen regions" if run.hidden else "data"
     other = found["plain"]
     plain = () if other is None else (f"The plain score has {other[what]:.3f}, by cross-fitted edges of its own.",)
+    aid, in_sample = (_AID, f", in sample {seen:.3f}") if run.settings.edges is None else ("", "")
+    profiled = "Systematic uncertainties and the statistics of the simulation are profiled."
     unit, of_mu = ("σ ", "") if what == "significance" else ("", " of the signal strength")
     return Section(
         "expectation",
         "Expectation",
-        headline=(f"{quoted:.3f}", f"{unit}expected {what}{of_mu} of {many}, in sample {seen:.3f}"),
+        headline=(f"{quoted:.3f}", f"{unit}expected {what}{of_mu} of {many}{in_sample}"),
         text=(
-            _AID,
+            f"{profiled} {aid}The sections below show the model at one cut.",
             *plain,
             f"The workspace of all regions has an expected {what} of {fit[what]:.3f}; {same_bins(found)}.",
             f"Fit to {data}: signal strength {fit['mu']:.3f} ± {fit['error']:.3f}.",

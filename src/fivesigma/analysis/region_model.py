@@ -135,7 +135,7 @@ class GivenScore(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
 def check_model(settings: AnalysisSettings) -> None:
     """Refuse parameters that the training would refuse when it begins."""
-    if settings.score is not None or settings.model not in MODELS:
+    if not settings.trains:
         return
     model = make_region_model(settings, checkpoint=None, n_jobs=None, verbose=0)
     model.__fivesigma_check__()

@@ -20,13 +20,12 @@ from fivesigma.analysis.histograms import read_filled
 from fivesigma.analysis.ntuple_reader import Reader, texts_of
 from fivesigma.analysis.region_model import training_events
 from fivesigma.analysis.scoring import Scored, Scorer, ntuple_names
-from fivesigma.analysis.settings import AnalysisSettings
+from fivesigma.analysis.settings import ENTRY, AnalysisSettings
 from fivesigma.analysis.step_record import Record, digest
 from fivesigma.analysis.templates import Template, by_tree, templates_of
 from fivesigma.datasets.columns import Columns
 from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
-from fivesigma.estimators.make import MODELS
 from fivesigma.store import load
 
 __all__ = ["RunState"]
@@ -47,12 +46,17 @@ class RunState:
 
     def __post_init__(self) -> None:
         self.folder, settings = self.record.folder, self.analysis.settings
-        self.saved: Any = None  # a model that exists already
-        if settings.score is None and settings.model not in MODELS:
-            self.saved = load(str(settings.model))
-            features = settings.features or tuple(Columns.of_model(self.saved).features or ())
-            self.analysis = replace(self.analysis, settings=replace(settings, features=features))
-        self.settings: AnalysisSettings = self.analysis.settings
+        self.saved: dict[str, Any] = {}  # models that exist already
+        features, number = settings.features, settings.event_number
+        for branch in self.analysis.models if settings.saved is not None else ():
+            model = self.saved[branch] = load(self.model_folder(branch, Path(str(settings.saved))))
+            features, by = features or tuple(Columns.of_model(model).features or ()), getattr(model, "by", None)
+            if by not in (None, number or by):
+                raise InputError(f"the Model has folds by {by!r}: leave out EventNumber, which is {number!r}")
+            number = by or number
+        settings = replace(settings, features=features, event_number=number or ENTRY)
+        self.analysis = replace(self.analysis, settings=settings)
+        self.settings: AnalysisSettings = settings
         self.templates = templates_of(self.analysis, unblind=self.unblind)
         self.hidden = [template.region for template in self.templates if template.hidden]  # data are not looked at
         self.n_trees = sum(map(len, by_tree(self.templates).values()))
@@ -84,12 +88,14 @@ class RunState:
             return digest(reading, self._described(self.templates), shown)
         if name == "train":
             model = of("model_options", "score", "goal", "model")
-            if self.saved is not None:
+            if self.saved:
                 files = sorted(path for path in Path(settings["model"]).rglob("*") if path.is_file())
                 model["model"] = [(path.name, record.file_digest(path)) for path in files]
             known: list[Any] = [self._described(self.nominal(*settings["region"]))]
             if analysis.profiled:
-                known = [self._described(self.region_templates), analysis.varied, record["read"]["norms"]]
+                # The widths of norm factors change with every control region: that is noted, and not trained again.
+                places = [t.key[:2] for t in self.region_templates if t.systematic is None]
+                known = [self._described(self.region_templates), analysis.variations(analysis.chosen, places)]
             return digest(reading, model, known)
         if name == "score":
             trees = [(record.file_digest(file), list(own)) for file, own in by_tree(self.templates).items()]
@@ -100,7 +106,7 @@ class RunState:
             wanted = of("goal", "number", "edges", "min_effective", "min_background", "blind_above")
             own = [template for template in self.templates if template.needs_score]
             chosen = [wanted, analysis.regions, analysis.systematics, self.unblind, normed]
-            return digest(chosen, self._described(own), record.outputs("read", "score"))
+            return digest(chosen, self._described(own), record.outputs("read", "score"), record["train"].get("norms"))
         if name == "workspace":
             shown = [of("validation", "combine", "prune", "hepdata"), record["categorise"]]
             return digest(analysis.config, record.outputs("read", "categorise"), shown)
@@ -149,9 +155,10 @@ class RunState:
             return {}
         return {branch: load(self.model_folder(branch)) for branch in self.analysis.models}
 
-    def model_folder(self, branch: str) -> Path:
+    def model_folder(self, branch: str, folder: Path | None = None) -> Path:
         """Where a model is saved."""
-        return self.folder / "model" / branch if self.settings.each else self.folder / "model"
+        folder = folder or self.folder / "model"
+        return folder / branch if self.analysis.settings.each else folder
 
     @cached_property
     def scorer(self) -> Scorer:

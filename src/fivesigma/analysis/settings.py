@@ -31,7 +31,7 @@ class AnalysisSettings:
 
     region: tuple[str, ...]  # whose categories are made
     features: tuple[str, ...] = ()  # names, patterns or definitions, as in `load_events`
-    event_number: str = ENTRY  # branch, or the number of the entry; a fold is this number modulo `folds`
+    event_number: str = ""  # branch, or the number of the entry; a fold is this number modulo `folds`
     validation: tuple[str, ...] = ()  # regions that are shown and not fitted
     systematics: tuple[str, ...] = ()  # patterns of branches that hold some, as in `load_variations`
     preselection: str | None = None
@@ -60,7 +60,17 @@ class AnalysisSettings:
     @property
     def each(self) -> bool:
         """Whether there is a model for each region."""
-        return self.train == "each" and len(self.region) > 1
+        return self.train == "each" and (len(self.region) > 1 or self.saved is not None)
+
+    @property
+    def saved(self) -> str | None:
+        """Folder of a model that exists already."""
+        return None if self.score is not None or self.model in (None, *MODELS) else self.model
+
+    @property
+    def trains(self) -> bool:
+        """Whether a model is trained."""
+        return self.score is None and self.saved is None
 
     @property
     def quantity(self) -> str:
@@ -108,7 +118,7 @@ def _check_what_is_trained(block: Mapping[str, Any]) -> None:
             raise InputError(f"{BLOCK} has both {exists} and {key}; nothing is trained, so leave {key} out")
     if "Features" not in block and exists is None:
         raise InputError(f"{BLOCK} needs the key 'Features'")
-    if "EventNumber" not in block and score is None:
+    if "EventNumber" not in block and exists is None:
         raise InputError(
             f"{BLOCK} needs the key 'EventNumber': a branch of integers, or '{ENTRY}' where the trees have none (the "
             "number of the entry)"

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -195,7 +196,7 @@ def lines(step: str, record: Record, what: str, blind: Sequence[str]) -> list[st
         table = Summary("", ("region", "sample", "entries", "yield", "effective"), rows)
         return [*found["normalisation"], table.text(), *hidden, *notes]
     if step == "train":
-        return list(found["model"])
+        return [*found["model"], *notes]
     if step == "categorise":
         quoted, seen, other = found["cross_fitted"], found["in_sample"][what], found["plain"]
         path = " -> ".join(f"{value:.3f} ({name})" for name, value in quoted["waterfall"])
@@ -204,10 +205,12 @@ def lines(step: str, record: Record, what: str, blind: Sequence[str]) -> list[st
         for name, edges in found["edges"].items():
             where = f" of {name}" if len(found["edges"]) > 1 else ""
             out.append(f"edges{where} {', '.join(f'{edge:.4g}' for edge in edges)}")
-        out.append(f"expected {what} {quoted[what]:.3f} by cross-fitted edges ({seen:.3f} in sample): {path}")
+        how = "in the given edges" if quoted == found["in_sample"] else f"by cross-fitted edges ({seen:.3f} in sample)"
+        out.append(f"expected {what} {quoted[what]:.3f} {how}: {path}")
         if other is not None:
             out.append(f"with the plain score {other[what]:.3f} by cross-fitted edges of its own")
-        return [*out, f"with all regions {together['cross_fitted']:.3f} ({together['in_sample']:.3f} in sample)"]
+        seen_too = "" if quoted == found["in_sample"] else f" ({together['in_sample']:.3f} in sample)"
+        return [*out, f"with all regions {together['cross_fitted']:.3f}{seen_too}"]
     if step == "score":
         return [f"ntuples in {folder / 'ntuples'}"]
     if step == "workspace":
@@ -223,6 +226,15 @@ def lines(step: str, record: Record, what: str, blind: Sequence[str]) -> list[st
     return [*notes, *(f"report in {folder / name}" for name in pages)]
 
 
+def warned(work: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
+    """Do something, and give its warnings as notes."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        work(*args, **options)
+    return [str(one.message) for one in heard]
+
+
 def condensed(notes: Sequence[str]) -> list[str]:
     """Notes, of which many of one kind are one line; they are of one kind if only names and numbers differ.
 
@@ -233,7 +245,8 @@ def condensed(notes: Sequence[str]) -> list[str]:
     """
     kinds: dict[str, list[str]] = {}
     for note in notes:
-        kind = re.sub(r"^\S+ (up|down)\b|^[^ /]+/[^:]+?(?=:| has )|'[^']*'|[-+]?\d[\d.,e+-]*", "*", note)
+        note_of_bins = re.sub(r"bins? \d+(, \d+)*| \(\d+ templates\)$", "", note)
+        kind = re.sub(r"^\S+ (up|down)\b|^[^ /]+/[^:]+?(?=:| has )|'[^']*'|[-+]?\d[\d.,e+-]*", "*", note_of_bins)
         kinds.setdefault(kind, []).append(note)
     return [
         line

@@ -22,6 +22,7 @@ from fivesigma.analysis.step_record import STEPS, Record
 from fivesigma.categories.datacard import to_combine
 from fivesigma.categories.review import prune, template_notes, write_hepdata
 from fivesigma.errors import InputError, did_you_mean
+from fivesigma.estimators.significance_classifier import warn_of_training_events
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.store import save
 
@@ -158,16 +159,16 @@ class _Run(RunState):
         for other in self.folder.glob(".train-*"):
             if other != checkpoint:
                 remove(other)
-        said, self.models = [], {}
+        said, self.models, notes, norms = [], {}, list[str](), self.record["read"]["norms"]
         for branch, regions in self.analysis.models.items():
-            model, how = self.saved, f"from {settings.model}"
-            if model is None:
+            model, how, names = self.saved.get(branch), f"from {settings.model}", [region["Name"] for region in regions]
+            if model is not None:
+                notes += step_record.warned(warn_of_training_events, model, self.read_events(*names))
+            else:
                 own = checkpoint / branch if settings.each else checkpoint
                 own.parent.mkdir(exist_ok=True)
-                names = [region["Name"] for region in regions]
                 templates = [template for template in self.region_templates if template.region in names]
                 options = {"checkpoint": own, "n_jobs": self.n_jobs, "verbose": self.verbose}
-                norms = self.record["read"]["norms"]
                 model = region_model.train_model(self.reader, self.analysis, regions, templates, norms, **options)
                 how = f"of {settings.model}: {getattr(model, 'choice_', None) or f'{len(model.history_)} rounds'}"
             self.models[branch] = model
@@ -178,7 +179,8 @@ class _Run(RunState):
             self.model_folder(branch).parent.mkdir(exist_ok=True)
             save(model, self.model_folder(branch))
         remove(checkpoint)
-        return sorted(path for path in (self.folder / "model").rglob("*") if path.is_file()), {"model": said}
+        files = sorted(path for path in (self.folder / "model").rglob("*") if path.is_file())
+        return files, {"model": said, "notes": notes, "norms": norms}
 
     def score(self) -> _Result:
         """Score every entry of every tree."""
@@ -213,6 +215,15 @@ class _Run(RunState):
         together = worth(seen, analysis.chosen)
         by_region = {region["Name"]: worth(seen, [region]) for region in analysis.chosen}
         notes = list(together.notes())
+        now, then = (
+            ", ".join(f"{name} {'free' if size is None else f'{size:.2g}'}" for name, size in norms.items()) or "none"
+            for norms in (self.record["read"]["norms"], self.record["train"].get("norms", {}))
+        )
+        if analysis.profiled and now != then:
+            notes.append(
+                f"the model was trained with the NormFactors {then}, and their widths are now {now}: to train again, "
+                "use --only train --force"
+            )
         outside = sum(int((events.nominal.score >= edges[name][-1]).sum()) for name, events in self.events.items())
         if outside:
             notes.append(f"{outside:,} simulated events lie at or above the last edge and are in no category")
@@ -270,7 +281,8 @@ class _Run(RunState):
                 )
                 files.append(write_csv(self.folder / PRUNED, [row._asdict() for row in pruned.dropped]))
             if settings.combine:
-                to_combine(cab.names_for_combine(workspace), self.folder / COMBINE, force=True)
+                card = cab.names_for_combine(workspace)
+                said += step_record.warned(to_combine, card, self.folder / COMBINE, force=True)
                 files += sorted((self.folder / COMBINE).iterdir())
             if settings.hepdata:
                 title = self.analysis.config["General"]["Measurement"]

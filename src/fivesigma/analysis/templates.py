@@ -220,10 +220,12 @@ class _Resolver:
                 raise InputError(
                     f"{at.who} has no {key}, which InputPath {pattern!r} needs (region {at.region['Name']!r})"
                 )
-            if key in at.varied and f"{{{key}}}" not in pattern:
+            # That of a region or a sample may be meant for the histograms of the other regions.
+            read = pattern if key in at.varied else pattern + str(self.analysis.config["General"]["InputPath"])
+            if at.get(key) and f"{{{key}}}" not in read:
                 raise InputError(
-                    f"{at.who} has the {key} {value!r}, but InputPath {pattern!r} does not contain {{{key}}}, so that "
-                    "it would change nothing"
+                    f"{at.who} has the {key} {at.get(key)!r} (region {at.region['Name']!r}), but InputPath {pattern!r} "
+                    f"does not contain {{{key}}}, so that it would change nothing"
                 )
         for key in ("RegionPath", "VariationPath"):
             pattern = pattern.replace(f"{{{key}}}", given[key] or "")

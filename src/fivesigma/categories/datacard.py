@@ -326,7 +326,7 @@ def _lnn(sides: tuple[float, float] | None) -> str:
     if sides is None:
         return "-"
     down, up = sides
-    return f"{up!r}" if np.isclose(down * up, 1.0, rtol=1e-12) else f"{down!r}/{up!r}"
+    return f"{up:.9g}" if np.isclose(down * up, 1.0, rtol=1e-12) else f"{down:.9g}/{up:.9g}"
 
 
 def _histogram(name: str, values: Array, errors: Array) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -344,11 +344,17 @@ def discovery_significance(
         other[where] = (np.asarray(other[where]) + pull).tolist()
     bounds, fixed = model.config.suggested_bounds(), model.config.suggested_fixed()
     # The expected data fit best where they come from, so that only the fit without signal is needed.
-    fitted = [
-        pyhf.infer.mle.fixed_poi_fit(
-            0.0, expected, model, init, bounds, fixed, return_fitted_val=True, tolerance=_TOLERANCE
-        )[1]
-        for init in ([start] if not pulls else [start, other][len(start) > _MANY :])
-    ]
+    fitted = []
+    for init in [start] if not pulls else [start, other][len(start) > _MANY :]:
+        fit = partial(pyhf.infer.mle.fixed_poi_fit, 0.0, expected, model, init, bounds, fixed, return_fitted_val=True)
+        try:
+            fitted.append(fit(tolerance=_TOLERANCE)[1])
+        except pyhf.exceptions.FailedMinimization:  # of scipy, where Minuit may find a way
+            tensors, optimizer = pyhf.get_backend()
+            try:
+                pyhf.set_backend(tensors, pyhf.optimize.minuit_optimizer())
+                fitted.append(fit()[1])
+            finally:
+                pyhf.set_backend(tensors, optimizer)
     at_start = pyhf.infer.mle.twice_nll(np.asarray(start), expected, model)
     return float(np.sqrt(max(0.0, float(np.min(fitted)) - float(np.squeeze(at_start)))))
