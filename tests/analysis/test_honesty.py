@@ -157,10 +157,11 @@ def test_minuit_writes_nothing_to_the_terminal(capfd: pytest.CaptureFixture[str]
         minuit.migrad()
         return capfd.readouterr().out
 
-    with listening():
-        assert not fit()
-    assert iminuit.Minuit.print_level is before
-    assert "NaN" in fit()
+    for _ in range(2):  # at first no fit has been loud, then one has
+        with listening():
+            assert not fit()
+        assert iminuit.Minuit.print_level is before
+        assert "NaN" in fit()
     iminuit.Minuit(lambda x: x, 1.0).print_level = 0
 
 

@@ -125,7 +125,6 @@ def test_observed_events() -> None:
         to_pyhf(categories, data=[1, 2, 3])
 
 
-@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_where_scipy_fails_minuit_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = to_pyhf(filled(3))
     expected = discovery_significance(workspace)
@@ -142,6 +141,7 @@ def test_where_scipy_fails_minuit_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pyhf.get_backend()[1].name == "scipy"
 
 
+@pytest.mark.filterwarnings("ignore::fivesigma.errors.SmallSampleWarning")
 def test_what_cannot_be_fitted_is_refused() -> None:
     score, y, weight, process = events()
     categories = filled(2)

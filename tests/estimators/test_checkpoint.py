@@ -367,11 +367,8 @@ def test_other_settings_have_another_fingerprint(a: Any, b: Any) -> None:
 
 
 def test_settings_that_cannot_be_compared_are_refused() -> None:
-    around: list[Any] = []
-    around.append(around)
-    for value, words in (((k for k in "ab"), "which a builtins.generator cannot be"), (around, "contain themselves")):
-        with pytest.raises(InputError, match=words):
-            fingerprint(GrownCascadeClassifier(params={"x": value}))
+    with pytest.raises(InputError, match=r"which a builtins\.generator cannot be"):
+        fingerprint(GrownCascadeClassifier(params={"x": (k for k in "ab")}))
 
 
 def test_other_versions_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -291,6 +291,8 @@ def listening() -> Iterator[list[str]]:
     pyhf, said = need("pyhf"), list[str]()
     backend, minuit = pyhf.get_backend(), need("iminuit").Minuit
     level, minuit.print_level = minuit.print_level, property(lambda _: 0, lambda *_: None)
+    loud = level.fget(None)  # the level of all fits, which cabinetry raises
+    level.fset(None, 0)
     handler, loggers = logging.Handler(logging.WARNING), [logging.getLogger(name) for name in ("cabinetry", "pyhf")]
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     before = [logger.propagate for logger in loggers]
@@ -303,6 +305,7 @@ def listening() -> Iterator[list[str]]:
             yield said
     finally:
         minuit.print_level = level
+        level.fset(None, loud)
         pyhf.set_backend(*backend)
         for logger, propagate in zip(loggers, before, strict=True):
             logger.removeHandler(handler)
