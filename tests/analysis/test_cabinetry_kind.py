@@ -165,6 +165,17 @@ def test_the_default_model_is_trained_again_only_if_its_events_changed(small: Sm
     assert again()[0][:3] == ["read", "train", "score"]
 
 
+def test_the_first_norm_factor_without_systematics_does_not_train_again(small: Small, tmp_path: Path) -> None:
+    out, given = tmp_path / "out", changed(small.config, ModelOptions={"fast": True, "n_trees": 4, "net": False})
+    del given["Fivesigma"]["Model"], given["Systematics"]
+    run(given, out)
+    given["NormFactors"].append({"Name": "norm", "Samples": "Background"})
+    record = run(given, out)
+    ran = [name for name, step in record.steps.items() if step.ran]
+    assert ran == ["read", "categorise", "workspace", "report"]
+    assert "the training knows nothing of the NormFactors norm: Model: profiled does" in record["read"]["notes"]
+
+
 def test_friends_have_the_new_branches_alone(small: Small, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(small.out, out)

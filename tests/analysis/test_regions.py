@@ -188,7 +188,7 @@ def test_the_model_knows_the_systematics_by_default(small: Small, tmp_path: Path
     given["Systematics"] = []
     assert read_analysis(given).settings.model == "auto"
     given["NormFactors"].append({"Name": "norm", "Samples": "Background"})
-    assert read_analysis(given).settings.model == "profiled"
+    assert read_analysis(given).settings.model == "auto"  # what has no systematics is not trained again for it
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,9 @@ def read_analysis(config: str | os.PathLike[str] | Mapping[str, Any]) -> Analysi
     _check_samples(analysis)
     if analysis.settings.model is None:
         places = [(r["Name"], s["Name"]) for r in analysis.chosen for s in analysis.samples_in(r)]
-        uncertain = analysis.variations(analysis.chosen, places) or any(map(analysis.free_factors, analysis.chosen))
-        analysis = Analysis(rest, replace(analysis.settings, model="profiled" if uncertain else "auto"))
+        # NormFactors do not decide, so that a new one does not train again.
+        model = "profiled" if analysis.variations(analysis.chosen, places) else "auto"
+        analysis = Analysis(rest, replace(analysis.settings, model=model))
     _check_cross_sections(analysis)
     _check_systematics(analysis)
     return analysis

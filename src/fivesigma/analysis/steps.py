@@ -147,6 +147,8 @@ class _Run(RunState):
             for region in self.analysis.chosen
             if "Variable" in region
         ]
+        if norms and self.settings.trains and self.settings.model == "auto":
+            notes.append(f"the training knows nothing of the NormFactors {', '.join(norms)}: Model: profiled does")
         notes += counting.notes_on(found, self.templates) + notes_on_bins(found.filled)
         return files, {"yields": rows, "normalisation": list(normalised), "norms": norms, "notes": notes}
 
