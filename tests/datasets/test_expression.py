@@ -69,6 +69,11 @@ def test_conditions(text: str, expected: list[int]) -> None:
         ("max(jet)", [50, np.nan, 10, 70]),
         ("min(jet)", [30, np.nan, 10, 20]),
         ("count(jet)", [2, 0, 1, 3]),
+        ("len(jet) + len(fixed)", [4, 2, 3, 5]),
+        ("sort(jet)[0] + sort(jet)[-1]", [80, np.nan, 20, 90]),
+        ("sort(where(jet == 50, sqrt(-jet), jet))[0]", [30, np.nan, 10, 20]),  # what is missing is last
+        ("sort(-fixed)[0]", [-1, -3, -5, -7]),
+        ("round(eta) + round(eta + 1)", [-5, 2, 5, 3]),  # a half goes to the even number
         ("sum(jet > 25)", [2, 0, 0, 2]),
         ("sum(jet[jet > 25])", [80, 0, 0, 130]),
         ("sum(jet[tight])", [50, 0, 0, 130]),
@@ -134,6 +139,7 @@ def test_definitions() -> None:
         ("(count_ << 70) > 1", "bits from 0 to 62"),
         ("n > 1" + "0" * 400, "cannot be computed .OverflowError"),
         ("count_[count_ > 1] > 1", "needs one"),
+        ("sort(eta) > 1", "sort does not take these arguments"),
         ("eta[count_] > 1", "there is only one"),
         ("eta[0] > 1", "there is only one"),
         ("sum(eta) > 1", "there is only one"),

@@ -38,6 +38,17 @@ def _where(condition: Any, yes: Any, no: Any) -> Any:
     return library.where(condition, yes, no)
 
 
+def _sort(values: Any) -> Any:
+    """The numbers of each event from the smallest to the largest, the missing ones in the end."""
+    if not is_jagged(values):
+        if np.ndim(values) != 2:
+            raise ValueError(np.ndim(values))
+        return np.sort(values, axis=1)
+    awkward = need("awkward")
+    missing = np.isnan(values)
+    return awkward.concatenate([awkward.sort(values[~missing], axis=1), values[missing]], axis=1)
+
+
 _NUMPY = ["abs", "exp", "log", "log10", "sqrt", "floor", "ceil", "sign", "hypot", "isnan", "maximum", "minimum"]
 _NUMPY += [f"{arc}{name}{h}" for arc in ("", "arc") for name in ("sin", "cos", "tan") for h in ("", "h")]
 #: Names as users of C++ and of ROOT write them.
@@ -45,6 +56,7 @@ _OTHER_NAMES = {
     "fabs": "abs",
     "pow": "power",
     "atan2": "arctan2",
+    "len": "count",
     "deltaPhi": "deltaphi",
     "deltaR": "deltar",
     **{f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
@@ -57,6 +69,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in (*_NUMPY, "arctan2")},
     "power": lambda base, exponent: np.power(base * 1.0, exponent),
     "pi": lambda: np.float64(np.pi),
+    "round": np.rint,
+    "sort": _sort,
     "sq": lambda value: value * value,
     "where": _where,
     "alt": lambda value, other: _where(np.isnan(value), other, value),
