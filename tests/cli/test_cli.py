@@ -571,3 +571,26 @@ class TestDemo:
         difference, error = sum(interval) / 2, (interval[1] - interval[0]) / 2
         pair = Paired(3.0, 3.0 + difference, difference, (2.9, 3.1), (2.9, 3.1), interval, error)
         assert verdict in compare_models(pair)
+
+
+def test_a_weight_and_a_cut_for_each_process(tmp_path: Path) -> None:
+    """PROCESS=TEXT is for one process, and any other text for all, also with an equals sign in it."""
+    events = make_htautau(6_000)
+    for name, rows in (("H", events.is_signal), ("Z", ~events.is_signal)):
+        write_events(events[rows], tmp_path / f"{name}.parquet")
+    samples = [word for name in "HZ" for word in ("--sample", f"{name}={tmp_path / name}.parquet")]
+    words = [*samples, "--signal", "H", "--features", "PRI_tau_pt", "--model", "plain", "--trees", 3, "--jobs", 1]
+    own = ["--weight", "H=Weight * 2", "--weight", "Z=Weight", "--where", "H=PRI_jet_num == 1", "--where", "Z=none"]
+    good("train", *words, *own, "-o", tmp_path / "model")
+    model = fivesigma.load(tmp_path / "model")
+    assert model.columns_["weight"] == {"H": "Weight * 2", "Z": "Weight"}
+    assert model.columns_["cut"] == {"H": "PRI_jet_num == 1", "Z": None}
+    good("predict", tmp_path / "model", *samples, "-o", tmp_path / "s.parquet")
+    scored = fivesigma.ScoredEvents.read(tmp_path / "s.parquet", signal="signal")
+    one_jet = events.is_signal & (events.column("PRI_jet_num") == 1)
+    assert scored.signal.sum() == one_jet.sum()
+    np.testing.assert_allclose(scored.weight[scored.signal].sum(), 2 * events.weight[one_jet].sum())
+    good("train", *words, "--where", "PRI_jet_num >= 0", "-o", tmp_path / "all")
+    assert fivesigma.load(tmp_path / "all").columns_["cut"] == "PRI_jet_num >= 0"
+    both = cli("train", *words, "--where", "H=PRI_jet_num == 1", "--where", "PRI_jet_num == 1", "-o", tmp_path / "no")
+    assert "as PROCESS=TEXT for each process of --sample" in both.stderr

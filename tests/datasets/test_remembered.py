@@ -67,6 +67,22 @@ def test_other_processes_and_plain_files(files: dict[str, Path], model: Any) -> 
     assert "In training processes were normalised; without processes weights are as they stand." in plain.notes
 
 
+def test_a_weight_and_a_cut_of_each_process(files: dict[str, Path]) -> None:
+    asked: dict[str, Any] = SETTINGS | {"weight": {"H": "Weight", "Z": "3 * Weight"}}
+    asked["cut"] = {"H": "PRI_jet_num >= 1", "Z": None}
+    wanted = load_events(files, signal="H", **asked)
+    model = GrownCascadeClassifier(n_trees=3, random_state=0, n_jobs=1).fit(wanted)
+    found = EventStream.like(model, files, rows=None).load()
+    np.testing.assert_array_equal(found.weight, wanted.weight)
+    assert "cut {'H': 'PRI_jet_num >= 1', 'Z': None}" in found.notes[0]
+    assert len(EventStream.like(model, {"Z": files["Z"]}, rows=None).load()) == (wanted.process == "Z").sum()
+    with pytest.raises(InputError, match="cut has no entry for process 'W'"):
+        EventStream.like(model, {"H": files["H"], "W": files["Z"]}, cross_section={"W": None}, weight="Weight")
+    with pytest.raises(InputError, match="the training had a cut for each process"):
+        EventStream.like(model, files["H"])
+    assert len(EventStream.like(model, list(files.values()), cut=None, rows=None).load()) == 3_000
+
+
 def test_a_file_that_lacks_a_column_of_the_cut(tmp_path: Path, model: Any) -> None:
     pl = pytest.importorskip("polars")
     path = write_events(make_htautau(100), tmp_path / "x.parquet")

@@ -136,8 +136,12 @@ def test_varied_columns(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        ({"weight": {"VH": "w"}}, "weight must be text, one for all events, got dict"),
-        ({"cut": ["w"]}, "cut must be text, one for all events, got list"),
+        ({"weight": {"VH": "w"}}, "weight has no entry for process 'tt'; give one, or None for no weight"),
+        ({"weight": {"VH": "w", "ttb": "w", "tt": "w"}}, "weight names the process 'ttb'.*; did you mean 'tt'"),
+        ({"weight": {"VH": 2, "tt": "w"}}, "weight must be text or {process: text}, got int"),
+        ({"cut": ["w"]}, "cut must be text or {process: text}, got list"),
+        ({"tree": 3}, "tree must be text, got int"),
+        ({"cut": {"VH": "zz > 1", "tt": None}}, "no column 'zz' in VH_0.root.*process 'VH'"),
         (
             {"features": ["a = x_NOSYS"], "keep": ["a = y_NOSYS"]},
             "is a feature and a kept column with other values",
@@ -147,6 +151,18 @@ def test_varied_columns(folder: Path) -> None:
 def test_what_is_of_another_kind(folder: Path, asked: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         loaded(folder, **asked)
+
+
+def test_a_weight_and_a_cut_for_each_process(folder: Path) -> None:
+    events = loaded(folder, weight={"VH": "w", "tt": "2 * w"}, cut={"VH": "x_NOSYS > 4", "tt": None}, features=None)
+    np.testing.assert_array_equal(events.weight, np.where(events.is_signal, 0.5, 1.0))
+    assert events.is_signal.sum() == 15  # five of the first file, all of the second
+    assert (~events.is_signal).sum() == 10
+    assert events.feature_names == ("number", "y_NOSYS")  # none that a weight or a cut uses
+    assert any("5 of 30 events fail the cut {'VH': 'x_NOSYS > 4', 'tt': None}" in note for note in events.notes)
+    assert (loaded(folder, weight={"VH": None, "tt": "w"}).weight[:20] == 1).all()
+    with pytest.raises(InputError, match=r"needs \{process: files\}; give one for all events"):
+        load_events(folder / "VH_0.root", tree="Events", weight={"VH": "w"})
 
 
 def test_constants(folder: Path) -> None:

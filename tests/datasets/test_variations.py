@@ -63,6 +63,18 @@ def test_a_whole_ntuple_in_one_line(paths: dict[str, str]) -> None:
     np.testing.assert_allclose(less, np.where(signal, 0.5, 1.0) * events.weight)
 
 
+def test_weights_of_each_process(paths: dict[str, str], tmp_path: Path) -> None:
+    """A varied weight stands for its factor of the weight of each process."""
+    write_trees(tmp_path / "WH.root", [("t", columns("WH"))])
+    some = {"VH": paths["VH"], "WH": str(tmp_path / "WH.root")}
+    events = load_events(some, **ASKED | {"weight": {"VH": "mc * weight_pu", "WH": "mc"}})
+    found: dict[str, Any] = load_variations(some, events, "weight_*_up")
+    up, down = found["pu"]
+    # A factor of the one, which is 3 or 1 in place of 2; all of the other.
+    np.testing.assert_allclose(up, np.where(events.is_signal, 1.5 * events.weight, 3.0))
+    np.testing.assert_allclose(down, np.where(events.is_signal, 0.5 * events.weight, 1.0))
+
+
 def test_a_fit_takes_them_and_commands_find_them(paths: dict[str, str], tmp_path: Path) -> None:
     events = load_events(paths, **ASKED)
     found = load_variations(paths, events, ["*_NOSYS", "weight_*_up"])

@@ -202,6 +202,16 @@ def _number_or_name(text: str) -> float | str:
         return text
 
 
+def _by_process(texts: tuple[str, ...], source: dict[str, Any]) -> str | dict[str, Any] | None:
+    """One text for all events; or, as PROCESS=TEXT of processes of --sample, one for each."""
+    pairs = [text.partition("=") for text in texts]
+    if texts and all(process in source["path"] and text[:1] != "=" for process, _, text in pairs):
+        return {process: column_or_none(text) for process, _, text in pairs}
+    if len(texts) > 1:
+        raise click.UsageError("Give --weight and --where once, or as PROCESS=TEXT for each process of --sample.")
+    return texts[0] if texts else None
+
+
 def event_files(metavar: str, signal: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Files of events, or of processes with their normalisation, which reach the command as one `source`.
 
@@ -241,6 +251,11 @@ def event_files(metavar: str, signal: str) -> Callable[[Callable[..., None]], Ca
                 source["path"] = {process: [] for process, _ in samples}
                 for process, some in samples:
                     source["path"][process] += some
+            for texts in (given, given.get("reading", {})):
+                for name in [name for name in ("weight", "cut") if name in texts]:
+                    texts[name] = _by_process(texts[name], source)
+                    if isinstance(texts[name], dict):
+                        source[name], texts[name] = texts[name], None
             for name, value in normalised.items():
                 several = isinstance(value, tuple)
                 source[name] = {k: column_or_none(v) for k, v in value} if several else column_or_none(value)
@@ -257,18 +272,18 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--label", metavar="COLUMN",
                   help="Read labels from this column, or no labels with the word none; by default from the column of "
                   "the training, if it is there.")  # fmt: skip
-    @click.option("--weight", metavar="COLUMN",
+    @click.option("--weight", multiple=True, metavar="COLUMN",
                   help="Read weights from this column, or no weights with the word none; by default from the column "
-                  "of the training, if it is there.")  # fmt: skip
+                  "of the training, if it is there. PROCESS=COLUMN for each process of --sample.")  # fmt: skip
     @click.option("--process", metavar="COLUMN",
                   help="Read processes from this column, or no processes with the word none; by default from the "
                   "column of the training, if it is there.")  # fmt: skip
     @click.option("--missing", type=NumberOr("none"), metavar="CODE",
                   help="Read this number as a missing value; by default the code of the training; none if no number "
                   "means that.")  # fmt: skip
-    @click.option("--where", "cut", metavar="CUT",
+    @click.option("--where", "cut", multiple=True, metavar="CUT",
                   help="Read only the events that pass this condition, by default that of the training; none reads "
-                  "all events.")  # fmt: skip
+                  "all events. PROCESS=CUT for each process of --sample.")  # fmt: skip
     @functools.wraps(command)
     def run(**given: Any) -> None:
         command(reading={name: given.pop(name) for name in ("label", "weight", "process", "missing", "cut")}, **given)

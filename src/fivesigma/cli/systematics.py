@@ -112,7 +112,7 @@ def narrow_source(source: dict[str, Any], path: Any) -> dict[str, Any]:
     if not isinstance(path, dict):
         return {"path": path, **{name: value for name, value in source.items() if name == "signal"}}
     out = dict(source) | {"path": path}
-    for key in ("cross_section", "sum_of_weights"):
+    for key in ("cross_section", "sum_of_weights", "weight", "cut"):
         if key in out:
             out[key] = {name: value for name, value in out[key].items() if name in path}
     if "signal" in out:

@@ -106,16 +106,17 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="Carry this column beside the features in its own type, such as an event number; may be "
               "repeated.")  # fmt: skip
-@click.option("--weight", default="Weight", metavar="COLUMN",
+@click.option("--weight", multiple=True, default=("Weight",), metavar="COLUMN",
               help="Read the expected yield of each event from this column, or from an expression of columns such as "
-              "'mcWeight * sf'; none means that each is one.")  # fmt: skip
+              "'mcWeight * sf'; none means that each is one. PROCESS=COLUMN for each process of --sample.")  # fmt: skip
 @click.option("--process", metavar="COLUMN",
               help="Read from this column what each event was simulated as; splits are stratified by it.")  # fmt: skip
 @click.option("--missing", type=NumberOr("none"), default=f"{MISSING:g}", metavar="CODE",
               help="Read this number as a missing value; none if no number means that.")  # fmt: skip
 @tree_option
-@click.option("--where", "cut", metavar="CUT",
-              help='Read only the events that pass this condition, such as "PRI_jet_num >= 2".')  # fmt: skip
+@click.option("--where", "cut", multiple=True, metavar="CUT",
+              help='Read only the events that pass this condition, such as "PRI_jet_num >= 2". PROCESS=CUT for each '
+              "process of --sample.")  # fmt: skip
 @click.option("--negative-weights", type=click.Choice(["error", "zero", "abs"]), default="error",
               help="Refuse negative weights, or show the learner zero or their absolute value instead.")  # fmt: skip
 @click.option("--memory", type=click.Choice(["all", "bins", "disk"]), default="all",
@@ -167,12 +168,12 @@ def train(source: dict[str, Any], output: Path, systematics: Asked, resume: bool
     columns["features"] = list(asked.features) or None
     columns["keep"] = tuple(dict.fromkeys((*asked.keep, *([] if asked.by is None else [asked.by]))))
     read: Any = fivesigma.load_events if in_memory else EventStream
-    events = read(**source, **columns, **({} if in_memory else {"ids": None}))
+    events = read(**columns | source, **({} if in_memory else {"ids": None}))
     if in_memory:
         print_notes(events.notes)
 
     def read_varied(files: dict[str, Any]) -> Any:
-        return read(**{"signal": events.signal, **files, **columns})
+        return read(**{"signal": events.signal, **columns, **files})
 
     try:
         with _cluster(asked.dask) as client:

@@ -22,6 +22,7 @@ from fivesigma.yields import KNOWN_PAIRS
 #: for expressions: numbers in their own type, text, or several numbers per event.
 Kind = Literal["float32", "float64", "value", "raw"]
 
+BY_PROCESS = ("weight", "cut")  # what may be a mapping of processes
 _MAPPINGS = ("varied", "cross_section", "sum_of_weights", "factors")
 _CHALLENGE = ("EventId", "Label", "Weight", "Process", "Kaggle*")
 #: Patterns that are no features unless they are asked for by name; those without capitals ignore case.
@@ -83,13 +84,13 @@ class Columns:
     features: Sequence[str] | None = None
     label: str | None = "Label"
     signal: Any = None
-    weight: str | None = "Weight"
+    weight: str | Mapping[str, str | None] | None = "Weight"  # one for all events, or one for each process
     process: str | None = None
     ids: str | None = "auto"
     keep: Sequence[str] = ()
     missing: float | None = MISSING
     tree: str | None = None
-    cut: str | None = None
+    cut: str | Mapping[str, str | None] | None = None  # likewise
     varied: Mapping[str, str] = field(default_factory=dict)
     luminosity: float | None = None
     cross_section: Mapping[str, float | None] = field(default_factory=dict)
@@ -105,10 +106,13 @@ class Columns:
         }
         for name, value in listed.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen
-        for name in ("label", "weight", "process", "ids", "tree", "cut"):
+        for name in ("label", *BY_PROCESS, "process", "ids", "tree"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                raise InputError(f"{name} must be text, one for all events, got {type(value).__name__}")
+            several = name in BY_PROCESS and isinstance(value, Mapping)
+            for text in value.values() if several else (value,):
+                if text is not None and not isinstance(text, str):
+                    by_process = " or {process: text}" if name in BY_PROCESS else ""
+                    raise InputError(f"{name} must be text{by_process}, got {type(text).__name__}")
 
     @classmethod
     def of_model(cls, model: Any) -> Columns:
@@ -126,8 +130,14 @@ class Columns:
     @property
     def named(self) -> dict[str, str]:
         """Columns of label, weight, process and identifier, those that there are, with their roles."""
-        roles = {"label": self.label, "weight": self.weight, "process": self.process, "identifier": self.ids}
-        return {name: role for role, name in roles.items() if name is not None}
+        roles = [("label", self.label), ("process", self.process), ("identifier", self.ids)]
+        roles += [("weight", text) for text in _texts(self.weight)]
+        return {name: role for role, name in roles if name is not None}
+
+    def of_process(self, process: str | None) -> Columns:
+        """The same with the weight and the cut of one process."""
+        several = {name: getattr(self, name) for name in BY_PROCESS if isinstance(getattr(self, name), Mapping)}
+        return replace(self, **{name: texts[process] for name, texts in several.items()}) if several else self
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -144,7 +154,7 @@ class Columns:
         """Expressions of defined features and kept columns, by the name of their value."""
         return _definitions(self.features or (), "feature") | _definitions(self.keep, "kept column")
 
-    def settle(self, source: Source) -> tuple[Columns, tuple[str, ...], tuple[str, ...]]:
+    def settle(self, source: Source, process: str | None = None) -> tuple[Columns, tuple[str, ...], tuple[str, ...]]:
         """Decide which column is what from the first source; which columns cannot be features, and which could.
 
         The last are number columns that are no features because of their names or because they are used otherwise; the
@@ -156,11 +166,13 @@ class Columns:
             require(self.label, source, _IF_UNLABELLED)
         known = replace(self, ids=ids, features=(), keep=_expand(self.keep, source, source.names))
         taken = known.named
-        others = known.reading(source)  # which refuses what the source lacks
+        others = known.of_process(process).reading(source)  # which refuses what the source lacks
         left_out: tuple[str, ...] = ()
         held_back: tuple[str, ...] = ()
         if self.features is None:
             reserved = others.kinds.keys() | others.raw
+            for text in (*_texts(self.weight), *_texts(self.cut)):  # of all processes
+                reserved |= {text} if text in there else Expression(text, "weight or cut").columns
             free = [name for name in source.names if name not in reserved and not matches(name, NEVER_FEATURES)]
             features = tuple(name for name in free if name in numbers)
             left_out = tuple(name for name in free if name not in numbers)
@@ -240,6 +252,11 @@ def _parse(text: str) -> Expression | None:
 
 #: Under which a weight that is an expression is read; no column can be called so.
 WEIGHT = "weight\0"
+
+
+def _texts(value: str | Mapping[str, str | None] | None) -> list[str]:
+    """One text for all events, or those of all processes."""
+    return [text for text in (value.values() if isinstance(value, Mapping) else (value,)) if text is not None]
 
 
 def name_of(text: str) -> str:

@@ -45,9 +45,9 @@ def load_events(path: Paths | Mapping[str, Paths], columns: Columns) -> Events:
         The label that means signal.  It must be given unless the labels are s/b, sig/bkg, signal/background
         (in any case), true/false, 1/0 or 1/-1. With a mapping of processes, one process or a list of them; an empty
         list if none is, as in a varied sample of some backgrounds.
-    weight : str, optional
+    weight : str or mapping of str to str, optional
         Column of expected yields, or an expression such as ``"mcWeight * puWeight"``; None gives every event the weight
-        one.
+        one. With a mapping of processes it may be a mapping too: ``{"VH": "w * sf", "QCD": None}``.
     process : str, optional
         Column that names what each event was simulated as.
     ids : str, optional
@@ -59,9 +59,9 @@ def load_events(path: Paths | Mapping[str, Paths], columns: Columns) -> Events:
         Code that means missing in feature columns and becomes NaN; None if there is no such code.
     tree : str, optional
         TTree or RNTuple of a ROOT file; needed only if a file has more than one.
-    cut : str, optional
+    cut : str or mapping of str to str, optional
         Condition on columns that events must pass, such as ``"passSel && jet_pt[0] > 45"``, applied to the values as
-        they stand in the file.
+        they stand in the file; or one for each process, as with `weight`.
     varied : mapping of str to str, optional
         Columns to read in place of others, such as ``{"jet_pt": "jet_pt_up"}``. A pattern such as ``{"*_NOSYS":
         "*_JET_up"}`` stands for all names that match it and have such a counterpart; others are read as they are.

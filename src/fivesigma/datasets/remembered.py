@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fivesigma.datasets.columns import Columns, can_be_read
+from fivesigma.datasets.columns import BY_PROCESS, Columns, can_be_read
 from fivesigma.datasets.expression import Expression, split_definition
 from fivesigma.datasets.sources import Paths, Target, find_targets
 from fivesigma.errors import InputError
@@ -35,7 +35,7 @@ def as_in_training(
     by_process = isinstance(trained.signal, list | tuple)
     said, notes = [], []
     if isinstance(path, Mapping):
-        used["weight"] = trained.weight
+        used |= {name: _of_processes(getattr(trained, name), path) for name in BY_PROCESS}
         normalised = _normalisation(trained, path, asked)
         used |= normalised
         if by_process:
@@ -50,14 +50,18 @@ def as_in_training(
         # The usual names are tried, and what the file lacks has no role.
         for role, usual in (("label", "Label"), ("weight", "Weight"), ("process", "Process")):
             known = getattr(trained, role)
-            used[role] = known if can_be_read(known, names) else usual if usual in names else None
+            several = isinstance(known, Mapping)  # a weight of each process
+            used[role] = known if not several and can_be_read(known, names) else usual if usual in names else None
         if asked.get("label", used["label"]) is not None:
             # Of a model that was trained with files of processes, no label of a file is known.
             used["signal"] = None if by_process else np.asarray(model.classes_).tolist()[1]
         if any(factor != 1.0 for factor in trained.factors.values()):
             notes.append("In training processes were normalised; without processes weights are as they stand.")
     if used["cut"] is not None and "cut" not in asked:
-        lacking = sorted(Expression(used["cut"], "cut").columns - names) if names else []
+        several = isinstance(used["cut"], Mapping)
+        if several and not isinstance(path, Mapping):
+            raise InputError("the training had a cut for each process; give {process: files}, or a cut, or cut=None")
+        lacking = sorted(Expression(used["cut"], "cut").columns - names) if names and not several else []
         if lacking:
             raise InputError(
                 f"the training took the events that pass {used['cut']!r}, and {first.name} has no column "
@@ -74,6 +78,11 @@ def as_in_training(
 
 
 _MERGED = ("keep", "luminosity", "cross_section", "sum_of_weights")
+
+
+def _of_processes(value: Any, path: Mapping[str, Any]) -> Any:
+    """A weight or a cut of the training, of each process that is there if it was one for each."""
+    return {name: text for name, text in value.items() if name in path} if isinstance(value, Mapping) else value
 
 
 def _normalisation(trained: Columns, path: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

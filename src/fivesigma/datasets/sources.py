@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fivesigma._tools.files import DIGEST, check_digest
-from fivesigma.datasets.columns import Columns, Kind, Source, require
+from fivesigma.datasets.columns import BY_PROCESS, Columns, Kind, Source, require
 from fivesigma.datasets.remote import File, RemoteFile, find_remote, is_remote
 from fivesigma.datasets.root import RootTree, stored_sum
 from fivesigma.datasets.tables import CsvFile, ParquetFile
@@ -158,11 +158,16 @@ def _find_processes(paths: Mapping[str, Paths], columns: Columns) -> tuple[list[
         raise InputError("name the processes that are signal with signal= or --signal")
     signals = (columns.signal,) if isinstance(columns.signal, str) else tuple(columns.signal)
     given = {"signal": signals, "cross_section": columns.cross_section, "sum_of_weights": columns.sum_of_weights}
+    several = {name: getattr(columns, name) for name in BY_PROCESS if isinstance(getattr(columns, name), Mapping)}
+    given |= several
     for kind, names in given.items():
         for name in names:
             if name not in paths:
                 hint = did_you_mean(str(name), paths) or f"; there are {', '.join(map(repr, paths))}"
                 raise InputError(f"{kind} names the process {name!r}, which has no files{hint}")
+    for kind, texts in several.items():
+        for name in (name for name in paths if name not in texts):
+            raise InputError(f"{kind} has no entry for process {name!r}; give one, or None for no {kind}")
     _refuse_unnormalised(list(paths), columns)
     inputs: list[Input] = []
     targets: list[Target] = []

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fivesigma._types import AnyArray, BoolArray, IntArray
 from fivesigma.datasets.blocks import Block, FeatureTable, check_values, finite_weights, read_blocks, refuse_duplicates
-from fivesigma.datasets.columns import WEIGHT, Columns, Source, find_signal, join_parts, some
+from fivesigma.datasets.columns import BY_PROCESS, WEIGHT, Columns, Source, find_signal, join_parts, some
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.folds import hash_rows
 from fivesigma.datasets.remembered import as_in_training
@@ -100,15 +100,18 @@ class EventStream:
             raise InputError(f"rows must be an integer of at least 1, got {rows!r}")
         self._rows = None if rows is None else int(rows)
         self._inputs, self._asked = list(inputs), columns
+        if not self._by_process and any(isinstance(getattr(columns, name), Mapping) for name in BY_PROCESS):
+            raise InputError("a weight or a cut for each process needs {process: files}; give one for all events")
         self._notes = list(notes)
         self._states = [item.state() for item in self._inputs]
         self._own = list(range(len(self._inputs)))  # positions of the files that are read
         self._sources: dict[int, Source] = {}
         with self._of(0):
-            self.columns, self._left_out, self._held_back = columns.settle(self._open(0))
+            self.columns, self._left_out, self._held_back = columns.settle(self._open(0), self._inputs[0].process)
         for at in self._own:
             with self._of(at):
-                self.columns.reading(self._open(at))  # which refuses a file that lacks a column
+                # Which refuses a file that lacks a column.
+                self.columns.of_process(self._inputs[at].process).reading(self._open(at))
         self.feature_names = self.columns.feature_names
         self.files = tuple(item.name for item in self._inputs)
         self.counts: dict[int, tuple[int, int]] = {}  # events read and kept, by the position of files read to their end
@@ -214,11 +217,12 @@ class EventStream:
         for at in self._own:
             n_read = n_rows = 0
             ids: list[tuple[AnyArray, IntArray | None]] = []
+            own = columns.of_process(self._inputs[at].process)
             with self._of(at):
                 source = self._open(at)
                 self._refuse_change(at)
-                for block in read_blocks(source, columns.reading(source), self._rows):
-                    self._check(at, block, columns)
+                for block in read_blocks(source, own.reading(source), self._rows):
+                    self._check(at, block, own)
                     if columns.ids is not None and columns.features:  # without features no event is looked up by it
                         ids.append((block.columns[columns.ids], block.passed))
                     n_read, n_rows = n_read + block.n_read, n_rows + block.n_rows

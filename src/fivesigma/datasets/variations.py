@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fivesigma._types import Array
-from fivesigma.datasets.columns import Columns, Source, some
+from fivesigma.datasets.columns import Columns, Source, can_be_read, some
 from fivesigma.datasets.events import Events
 from fivesigma.datasets.expression import Expression
 from fivesigma.datasets.sources import Input, Paths, Renamed, find_inputs
@@ -152,19 +153,25 @@ def load_variations(
     if asked is None:
         raise InputError("the nominal events were not read from files, so that no variations of them can be read")
     inputs, asked, _ = find_inputs(path, asked)
-    sources = [item.open() for item in inputs]
-    names = dict.fromkeys(name for source in sources for name in source.names)
-    found = find_variations(list(names), patterns, asked.weight)
-    nominals = list(zip(inputs, sources, strict=True))
+    nominals = [(item, item.open(), asked.of_process(item.process)) for item in inputs]
+    names = list(dict.fromkeys(name for _, source, _ in nominals for name in source.names))
+    # The same systematics for every weight: what differs is what stands for it.
+    found = {own.weight: find_variations(names, patterns, own.weight) for _, _, own in nominals}
 
-    def read(change: dict[str, Any]) -> Events | Array:
+    def read(k: int, side: str) -> Events | Array:
+        changes = {weight: getattr(variations[k], side) for weight, variations in found.items()}
+        change = next(iter(changes.values()))
         if "weight" in change:
-            return _weights(nominals, replace(asked, **change), asked, len(nominal))
+            varied = [replace(own, weight=changes[own.weight]["weight"]) for _, _, own in nominals]
+            return _weights(nominals, varied, len(nominal))
         new = change["varied"]
-        varied = [item._replace(varied=new if _varies(source, new) else {}) for item, source in nominals]
-        return EventStream.of_inputs(varied, asked).load()
+        moved = [item._replace(varied=new if _varies(source, new) else {}) for item, source, _ in nominals]
+        return EventStream.of_inputs(moved, asked).load()
 
-    return {one.name: (read(one.up), None if one.down is None else read(one.down)) for one in found}
+    return {
+        one.name: (read(k, "up"), None if one.down is None else read(k, "down"))
+        for k, one in enumerate(next(iter(found.values())))
+    }
 
 
 def _varies(source: Source, varied: Mapping[str, str]) -> bool:
@@ -176,14 +183,19 @@ def _varies(source: Source, varied: Mapping[str, str]) -> bool:
     return True
 
 
-def _weights(inputs: Sequence[tuple[Input, Source]], varied: Columns, nominal: Columns, n: int) -> Array:
+def _weights(nominals: Sequence[tuple[Input, Source, Columns]], varied: Sequence[Columns], n: int) -> Array:
     """Varied weights of all events; nominal ones where files lack a column that the varied weight needs."""
-    needed = Expression(str(varied.weight), "weight").columns if varied.weight else frozenset()
+    read = [
+        (item, new if can_be_read(new.weight, source.names) else own)
+        for (item, source, own), new in zip(nominals, varied, strict=True)
+    ]
     parts = []
-    for has, group in groupby(inputs, key=lambda pair: varied.weight in pair[1].names or needed <= {*pair[1].names}):
-        stream = EventStream.of_inputs([item for item, _ in group], varied if has else nominal)
+    for columns, group in groupby(read, key=itemgetter(1)):
+        stream = EventStream.of_inputs([item for item, _ in group], columns)
         parts += [chunk.events.weight for chunk in stream.described()]
     weights = np.concatenate(parts)
     if weights.size != n:
-        raise InputError(f"{weights.size:,} events have the weight {varied.weight!r}, and there are {n:,} nominal ones")
+        raise InputError(
+            f"{weights.size:,} events have the weight {varied[0].weight!r}, and there are {n:,} nominal ones"
+        )
     return weights
