@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 INK, BLUE, RED, GREEN, PURPLE, GREY = "#222832", "#1f5a96", "#c1440e", "#4b8b3b", "#7b4fa0", "#667788"
@@ -340,7 +340,7 @@ def which_estimator():
 
 
 def _boxes(label, boxes, arrows, height, width=7.0):
-    """Boxes at (x, y, width) with a title and a line of text, and arrows between them, to the right or downwards."""
+    """Boxes at (x, y, width) with a title and a line of text, and arrows between them: to the right, left or down."""
     figure, ax = _figure(label, width, height)
     ax.set(xlim=(0, 100 * width / 7), ylim=(0, 12 * height))
     ax.axis("off")
@@ -354,6 +354,8 @@ def _boxes(label, boxes, arrows, height, width=7.0):
         (x0, y0, w0), (x1, y1, w1) = places[start], places[end]
         if x1 > x0 + w0:
             a, b = (x0 + w0 + 0.6, y0 + 4), (x1 - 0.6, y1 + 4)
+        elif x0 > x1 + w1:
+            a, b = (x0 - 0.6, y0 + 4), (x1 + w1 + 0.6, y1 + 4)
         else:
             a, b = (x0 + w0 / 2, y0 - 0.6), (x1 + w1 / 2, y1 + 8.6)
         ax.annotate("", b, a, arrowprops={"arrowstyle": "-|>", "color": GREY, "shrinkA": 0, "shrinkB": 0})
@@ -425,4 +427,208 @@ def events_for_what():
         },
         [("fit", "u"), ("u", "cut"), ("cut", "quote")],
         2.0,
+    )
+
+
+def profiled_gains():
+    """Significance against the number of categories: plain score with both kinds of edges, and t."""
+    from benchmarks.studies.profiled_tables import column
+
+    results = _read("profiled")
+    figure, axes = _figure("Significance against the number of categories, by training sample", 8.6, 3.2, columns=3)
+    for ax, part in zip(axes, ("pythia-8000", "pythia-25000", "pythia-125000"), strict=True):
+        for label, key, style, colour in (
+            ("known background", "plain limit", ":", GREY),
+            ("t", "t knowing", "o-", BLUE),
+            ("plain score, edges with systematics", "plain knowing", "s-", GREEN),
+            ("plain score, naive edges", "plain naive", "^--", RED),
+        ):
+            rows = [column(results, part, f"{key} {k}") for k in (6, 10, 20)]
+            errors = [row.std(ddof=1) / np.sqrt(row.size) if row.size > 1 else 0.0 for row in rows]
+            ax.errorbar(range(3), [row.mean() for row in rows], errors, fmt=style, color=colour, label=label)
+        ax.set_xticks(range(3), (6, 10, 20))
+        ax.set(title=f"{int(part.partition('-')[2]):,} training events", xlabel="categories", ylim=(2.0, 4.6))
+    axes[0].set_ylabel("profiled significance")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
+    return figure
+
+
+def limits():
+    """Each figure of the benchmarks that has a limit, as a share of it."""
+    rows = json.loads((BENCHMARKS / "results.json").read_text())
+    shares = {
+        name: [f["value"] / f["limit"] for f in row["figures"] if f["limit"]]
+        for name, row in sorted(rows.items(), reverse=True)
+    }
+    shares = {name.replace("_", " ").replace(".", ": "): found for name, found in shares.items() if found}
+    figure, ax = _figure("Results of the benchmarks as shares of their limits", height=0.7 + 0.19 * len(shares))
+    for place, found in enumerate(shares.values()):
+        ax.plot(found, [place] * len(found), "o", color=BLUE, markersize=5)
+    ax.axvline(1, color=RED, linestyle=":")
+    ax.set_yticks(range(len(shares)), shares, fontsize=8)
+    ax.set(xlim=(0, 1.05), xlabel="result as a share of its limit")
+    return figure
+
+
+def growth():
+    """Time of the search for several signals against events, classes and categories."""
+    rows = json.loads((BENCHMARKS / "results.json").read_text())["several_signals.growth"]["figures"]
+    found = {"events": {}, "classes": {}, "categories": {}}
+    for row in rows:
+        words = row["name"].replace(",", "").split()
+        if words[1] == "/":
+            found[words[-1]][int(words[0])] = float(row["note"].split()[0])
+        else:  # the unit: 100,000 events, 3 classes, 10 categories
+            for what, at in (("events", 0), ("classes", 2), ("categories", 4)):
+                found[what][int(words[at])] = float(row["note"].split()[0])
+    figure, axes = _figure("Time of the search for several signals", height=2.8, columns=3)
+    for ax, (what, values) in zip(axes, found.items(), strict=True):
+        n = sorted(values)
+        ax.plot(n, [values[k] for k in n], "o-", color=BLUE)
+        ax.set(xlabel=what, ylim=(0, None))
+    axes[0].set_xscale("log")
+    axes[0].set_ylabel("seconds")
+    return figure
+
+
+def waterfalls(shifts):
+    """Significance as systematics are added, for choices of edges by name that lose most by the same ones."""
+    figure, ax = _figure("What the systematics cost, by choice of the edges", height=2.8)
+    steps = {words: dict(found.waterfall()) for words, found in shifts.items()}
+    (names,) = {tuple(found) for found in steps.values()}
+    for (words, found), colour in zip(steps.items(), (RED, BLUE), strict=True):
+        ax.plot(range(len(names)), found.values(), "o-", color=colour, label=words)
+    ax.set_xticks(range(len(names)), [names[0], *(f"+ {name}" for name in names[1:])])
+    ax.set(ylabel="significance", ylim=(0, None))
+    ax.legend(fontsize=8, loc="lower left")
+    return figure
+
+
+def folds():
+    """Which fit trains on which fold, and which one scores it."""
+    figure, ax = _figure("Five folds by event number", height=2.6)
+    for fit in range(5):
+        for fold in range(5):
+            scores = fit == fold
+            colour, alpha = (RED, 0.35) if scores else (BLUE, 0.15)
+            ax.add_patch(Rectangle((fold + 0.04, 4.06 - fit), 0.92, 0.88, facecolor=colour, alpha=alpha))
+            word, weight = ("scores", "bold") if scores else ("trains", "normal")
+            ax.text(fold + 0.5, 4.5 - fit, word, ha="center", va="center", fontsize=8, weight=weight, color=INK)
+    ax.set(xlim=(0, 5), ylim=(0, 5), xlabel="event number modulo 5, the same for data and varied events")
+    ax.set_xticks(np.arange(5) + 0.5, range(5))
+    ax.set_yticks(np.arange(5) + 0.5, [f"fit {4 - k}" for k in range(5)])
+    ax.tick_params(length=0)
+    for side in ax.spines.values():
+        side.set_visible(False)
+    return figure
+
+
+def steps():
+    """The steps of an analysis."""
+    return _boxes(
+        "Steps of fivesigma analyse",
+        {
+            "read": (1, 14, 26, "read", "trees, yields, regions"),
+            "train": (37, 14, 26, "train", "one model per fold"),
+            "score": (73, 14, 26, "score", "all entries of all trees"),
+            "categorise": (73, 1, 26, "categorise", "edges, profiled"),
+            "workspace": (37, 1, 26, "workspace", "templates and fit"),
+            "report": (1, 1, 26, "report", "page, figures, tables"),
+        },
+        [
+            ("read", "train"),
+            ("train", "score"),
+            ("score", "categorise"),
+            ("categorise", "workspace"),
+            ("workspace", "report"),
+        ],
+        2.0,
+    )
+
+
+def commands():
+    """Which command writes what the next one reads."""
+    return _boxes(
+        "The commands and their files",
+        {
+            "train": (1, 24, 27, "train", "events to a model"),
+            "predict": (37, 24, 27, "predict", "model and events to scores"),
+            "scan": (73, 24, 26, "scan, score", "the cut, its significance"),
+            "categorise": (73, 13, 26, "categorise", "edges, a workspace"),
+            "report": (37, 13, 27, "report", "model and events to a page"),
+            "export": (1, 13, 27, "export", "ONNX, XGBoost's JSON"),
+            "analyse": (1, 2, 27, "analyse", "all of it, from ntuples"),
+            "rebin": (73, 2, 26, "rebin", "a workspace, fewer bins"),
+        },
+        [
+            ("train", "predict"),
+            ("predict", "scan"),
+            ("predict", "categorise"),
+            ("train", "export"),
+            ("train", "report"),
+        ],
+        2.9,
+    )
+
+
+def saved_model():
+    """What happens between save and load."""
+    return _boxes(
+        "From save to load",
+        {
+            "save": (1, 2, 20, "save", "plain files, no code"),
+            "digests": (28, 2, 20, "load: digests", "damage is refused"),
+            "types": (55, 2, 20, "types", "only those on a list"),
+            "scores": (82, 2, 17, "16 scores", "as when saved"),
+        },
+        [("save", "digests"), ("digests", "types"), ("types", "scores")],
+        1.0,
+    )
+
+
+def exports():
+    """Which file for which program."""
+    return _boxes(
+        "Formats of an exported model",
+        {
+            "model": (1, 8, 22, "model", "compared on events"),
+            "onnx": (33, 14, 27, "model.onnx", "score and selection"),
+            "json": (33, 2, 27, "model.json", "one XGBoost booster"),
+            "runtime": (70, 14, 29, "onnxruntime", "Python, C++"),
+            "root": (70, 2, 29, "ROOT's RBDT, Treelite", "no missing values in RBDT"),
+        },
+        [("model", "onnx"), ("model", "json"), ("onnx", "runtime"), ("json", "root")],
+        2.0,
+    )
+
+
+def jobs():
+    """A run on a batch system that is killed and resumed."""
+    return _boxes(
+        "A job that is killed and resumed",
+        {
+            "train": (1, 2, 20, "train", "job of one seed"),
+            "checkpoint": (28, 2, 20, "checkpoint", "every 50 trees"),
+            "resume": (55, 2, 20, "train --resume", "after a kill"),
+            "model": (82, 2, 17, "the same model", "to the last bit"),
+        },
+        [("train", "checkpoint"), ("checkpoint", "resume"), ("resume", "model")],
+        1.0,
+    )
+
+
+def cluster():
+    """Who holds what when a cluster trains."""
+    return _boxes(
+        "A cluster that trains one booster",
+        {
+            "client": (1, 13.5, 24, "client", "fit, checkpoint, model"),
+            "scheduler": (38, 13.5, 24, "scheduler", "and XGBoost's tracker"),
+            "first": (75, 25, 24, "worker", "files 1, 4, 7, ..."),
+            "second": (75, 13.5, 24, "worker", "files 2, 5, 8, ..."),
+            "third": (75, 2, 24, "worker", "files 3, 6, 9, ..."),
+        },
+        [("client", "scheduler"), ("scheduler", "first"), ("scheduler", "second"), ("scheduler", "third")],
+        2.9,
     )

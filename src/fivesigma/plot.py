@@ -324,7 +324,7 @@ def draw_overlay(ax: Any, found: Overtraining, seen: str, unseen: str) -> float:
 
 
 def systematics(report: Report | ReportData, ax: Any = None, **label: Unpack[Label]) -> Any:
-    """Draw significance against the cut with all systematics, and beside it the curve that ignores them."""
+    """Draw significance against the cut, with all systematics and without any."""
     data, ax = _data(report), axes_or_current(ax)
     cuts = data.cuts
     if cuts.profiled is None or cuts.known is None:

@@ -234,7 +234,7 @@ def test_a_grid_of_tree_parameters() -> None:
     for model in (GrownCascadeClassifier(n_trees=3, random_state=0), AutoClassifier(fast=True, cv=2, n_trees=3)):
         found = GridSearchCV(model, grid, scoring=scorer, cv=2, error_score="raise").fit(X, Y, sample_weight=W)
         assert len(set(found.cv_results_["mean_test_score"].round(9))) > 2
-    with pytest.raises(InputError, match=r"max_depth=3 stands beside params\['max_depth'\]=4; give one of them"):
+    with pytest.raises(InputError, match=r"max_depth=3 is given with params\['max_depth'\]=4; give one of them"):
         GrownCascadeClassifier(max_depth=3, params={"max_depth": 4}).fit(X, Y, W)
     own = GrownCascadeClassifier(n_trees=3, max_depth=2, learning_rate=0.3, random_state=0).fit(X, Y, W)
     params = GrownCascadeClassifier(n_trees=3, params={"max_depth": 2, "eta": 0.3}, random_state=0).fit(X, Y, W)

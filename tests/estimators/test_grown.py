@@ -382,7 +382,7 @@ def test_progress_bar_shows_tree_u_and_significance(capfd: pytest.CaptureFixture
         ({"utility": "s_over_root_sb", "u_bounds": (0.1, 0.7)}, "domain"),
         ({"u_init": -1.0}, "domain"),
         ({"early_stopping": 0}, "early_stopping must be an integer of at least 1"),
-        ({"utility": AMS2(), "b_reg": 10.0}, "stands beside AMS2"),
+        ({"utility": AMS2(), "b_reg": 10.0}, "is given with AMS2"),
         ({"checkpoint": "somewhere", "random_state": None}, "needs an integer random_state"),
         ({"cut": "best"}, "cut='best' is not one of"),
     ],

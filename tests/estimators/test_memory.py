@@ -206,7 +206,7 @@ def test_what_does_not_go_together(files: str, settings: dict[str, Any], sentenc
 
 
 def test_labels_beside_a_stream(files: str) -> None:
-    with pytest.raises(InputError, match="y is given beside an EventStream, which reads it from its files"):
+    with pytest.raises(InputError, match="y is given with an EventStream, which reads it from its files"):
         GrownCascadeClassifier(memory="bins").fit(EventStream(files), [1, 0])
 
 

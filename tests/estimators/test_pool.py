@@ -352,7 +352,7 @@ def test_progress_tells_member_round_u_and_significance(
         ({"keep": True}, "keep must be an integer of at least 1, got True"),
         ({"n_repeats": 0}, "n_repeats must be an integer of at least 1"),
         ({"cv": 1.5}, "cv=1.5 is not between 0 and 1"),
-        ({"utility": AMS2(), "b_reg": 1.0}, "stands beside AMS2"),
+        ({"utility": AMS2(), "b_reg": 1.0}, "is given with AMS2"),
         ({"cut": "zero"}, "cut='zero' is the sign of a margin and blend='rank' has none"),
         ({"estimators": [("a", grown(update="cross-fit"))]}, "member 'a' has update='cross-fit'"),
         ({"estimators": [("../a", GaussianNB())]}, "'../a' cannot name a member"),

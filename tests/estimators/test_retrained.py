@@ -531,7 +531,7 @@ class NoWeights(ClassifierMixin, BaseEstimator):
         (CascadeClassifier(small_lgbm(is_unbalance=True)), "is_unbalance=True weights the classes"),
         (CascadeClassifier(small_xgb(early_stopping_rounds=3)), "early_stopping_rounds=3 needs an evaluation set"),
         (CascadeClassifier("xgboost"), "must be a scikit-learn classifier"),
-        (CascadeClassifier(small_xgb(), utility=AMS2(), b_reg=10.0), "b_reg=10.0 stands beside AMS2"),
+        (CascadeClassifier(small_xgb(), utility=AMS2(), b_reg=10.0), "b_reg=10.0 is given with AMS2"),
         (CascadeClassifier(small_xgb(), utility="ams4"), "did you mean 'ams"),
         (CascadeClassifier(small_xgb(), u_init=-0.1), "u of AMS2 must be in"),
         (CascadeClassifier(small_xgb(), u_init="big"), "u_init must be 'auto' or a number"),

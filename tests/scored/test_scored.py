@@ -260,7 +260,7 @@ def test_both_or_half_of_the_arrays_are_refused(scored: ScoredEvents) -> None:
     score, signal, weight = scored.arrays()
     for given in ({"y": signal}, {"sample_weight": weight}, {"pos_label": 1}):
         name = next(iter(given))
-        sentence = f"{name} is given beside ScoredEvents, which know labels and weights; leave it out"
+        sentence = f"{name} is given with ScoredEvents, which know labels and weights; leave it out"
         for act in (scan, categorise, categorise(scored, n_categories=1).evaluate):
             with pytest.raises(InputError, match=sentence):
                 act(scored, **given)
@@ -333,7 +333,7 @@ def test_arrays_become_scored_events_that_know_their_labels() -> None:
         (([1.0, 2.0], [0, 1]), "np.ones(len(y)) if every event counts as one"),
         (([0, 1, 1], [0.1, 0.2, 0.3], np.ones(3)), "y has 3 labels: 0.1, 0.2, 0.3; the scores have two values only"),
         (([1.0, 2.0, 3.0], [0, 1], [1.0, 1.0]), "score has shape (3,) for 2 events"),
-        ((as_scored([1.0, 2.0], [0, 1], [1.0, 1.0]), [0, 1]), "y is given beside ScoredEvents"),
+        ((as_scored([1.0, 2.0], [0, 1], [1.0, 1.0]), [0, 1]), "y is given with ScoredEvents"),
         (
             (ScoredEvents(np.arange(2.0), np.array([True, True]), np.ones(2)),),
             "are all signal; signal and background are both needed",

@@ -93,7 +93,7 @@ def test_what_needs_every_cut_is_refused(tmp_path: Path) -> None:
         scan(files, rule="smooth")
     with pytest.raises(InputError, match="systematics need all events in memory"):
         scan(files, systematics={"a": (Varied(weight=np.ones(3)), None)})
-    with pytest.raises(InputError, match="y is given beside ScoredFiles, which read it from their files; leave it out"):
+    with pytest.raises(InputError, match="y is given with ScoredFiles, which read it from their files; leave it out"):
         scan(files, np.ones(3))
     with pytest.raises(InputError, match="systematics needs all events in memory"):
         categorise(files, n_categories=2, systematics={})

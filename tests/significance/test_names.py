@@ -53,7 +53,7 @@ def test_wrong_names_are_answered(name: str, sentence: str) -> None:
 def test_an_object_is_itself_and_has_its_own_b_reg() -> None:
     utility = AMS2(b_reg=3.0)
     assert resolve_utility(utility) is utility
-    with pytest.raises(InputError, match=re.escape("b_reg=1.0 stands beside AMS2(b_reg=3.0)")):
+    with pytest.raises(InputError, match=re.escape("b_reg=1.0 is given with AMS2(b_reg=3.0)")):
         resolve_utility(utility, b_reg=1.0)
 
 

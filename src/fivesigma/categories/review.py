@@ -163,7 +163,7 @@ def _notes(place: str, sample: Mapping[str, Any]) -> Iterator[str]:
 
 
 def write_hepdata(workspace: Mapping[str, Any], folder: str | Path, *, comment: str = "", force: bool = False) -> Path:
-    """Write a submission folder for HEPData: a table of yields for each channel, and the workspace beside them.
+    """Write a submission folder for HEPData: a table of yields for each channel, and the workspace.
 
     Tables have the expected events of each sample with the errors of the simulation (staterror), and the observed ones.
     The files are YAML of HEPData's format, written without `hepdata_lib`, which rounds numbers and packs its files into

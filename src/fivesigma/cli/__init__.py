@@ -123,7 +123,7 @@ def orderly_end() -> Iterator[None]:
               help="Show the Python traceback of an error; so does FIVESIGMA_DEBUG=1.")  # fmt: skip
 @click.version_option(fivesigma.__version__, prog_name="fivesigma", message="%(prog)s %(version)s")
 def main(debug: bool) -> None:
-    """Train weighted classifiers to maximise discovery significance.
+    """Choose cuts and categories for discovery significance, and train for it.
 
     Results go to stdout, all else to stderr. The exit code is 0, 1 after an error that one line explains, 2 after wrong
     usage, 130 after an interruption, 143 after SIGTERM.

@@ -21,7 +21,7 @@ STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 @click.option("--only", type=click.Choice(STEPS), metavar="STEP",
               help=f"Do this step alone, one of {', '.join(STEPS)}; those before it must be done.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Do the steps even if nothing changed.")
-@click.option("--unblind", is_flag=True, help="Look at the data of the region whose categories are made.")
+@click.option("--unblind", is_flag=True, help="Count and fill the data of the regions whose categories are made.")
 @jobs_option
 @click.option("--friends", is_flag=True, help="Write the new branches alone to the ntuples.")
 def analyse(config: Path, output: Path, **settings: Any) -> None:

@@ -21,7 +21,7 @@ from fivesigma.cli.options import PATH, jobs_option, seed_option
 @seed_option
 @jobs_option
 def demo(output: Path, **settings: int) -> None:
-    """See it work on simulated events.
+    """Compare a model and a cascade on simulated events.
 
     A plain model and a cascade with equal budget are trained and compared. Needs no network and no files.
     """

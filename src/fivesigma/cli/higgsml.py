@@ -95,7 +95,7 @@ def score(submission: Path, data: Path, *, as_json: bool, **settings: Any) -> No
               metavar="NAME",
               help="Train this recipe, one of those above.")  # fmt: skip
 @click.option("-o", "--output", type=PATH, required=True, metavar="FOLDER",
-              help="Write results.json, table.md and submission.csv to this folder; a run that broke off there "
+              help="Write results.json, table.md and submission.csv to this folder; an interrupted run there "
               "resumes.")  # fmt: skip
 @sample_option
 @click.option("--seeds", type=click.IntRange(1), default=1, metavar="N",

@@ -30,13 +30,13 @@ from fivesigma.errors import InputError
               help="Add the branches score and selected to the trees of FILE... in place of -o; a copy gets them and "
               "then takes the name of the file, so that no file is ever half-written.")  # fmt: skip
 @click.option("--branch", default="score", metavar="NAME",
-              help="With --in-place: call the branch of the score so, and the other NAME_selected.")  # fmt: skip
+              help="With --in-place: name the branch of the score so, and the other NAME_selected.")  # fmt: skip
 @reading_options
 @click.option("--tree", "trees", multiple=True, metavar="NAME",
               help="Read this TTree or RNTuple of ROOT files; needed if a file has several. May be repeated if SCORES "
               "ends in .root: each tree gets one of the same name.")  # fmt: skip
 @click.option("--keep", multiple=True, metavar="COLUMN",
-              help="Write this column beside the scores, in its own type; may be repeated.")  # fmt: skip
+              help="Write this column too, in its own type; may be repeated.")  # fmt: skip
 @event_files("[FILE...]", "Take these processes of --sample as signal, separated by commas, or none of them with the "
              "word none; by default those of the training.")  # fmt: skip
 @click.option("--friend", is_flag=True, help="Write to .root the new branches alone, score and selected.")

@@ -51,7 +51,7 @@ def _n_bins(_: click.Context, option: click.Parameter, text: str) -> int | dict[
               help="Find the varied templates of a ROOT file by names of this form.")  # fmt: skip
 @click.option("--smooth", is_flag=True, help="Choose the bins on templates that are averaged along the bins.")
 @click.option("--plot", "picture", type=OutputFile(), metavar="FILE",
-              help="Draw the fine bins, and where they went, to this .png, .pdf or .svg file.")  # fmt: skip
+              help="Draw the fine bins and the new ones to this .png, .pdf or .svg file.")  # fmt: skip
 @click.option("--report", "page", type=OutputFile(), metavar="FILE", help="Write a page (HTML) to this file.")
 @combine_option
 @click.option("--hepdata", type=PATH, metavar="FOLDER", help="Write a submission for HEPData to this folder.")
@@ -76,8 +76,8 @@ def rebin(
     """Merge the fine bins of a workspace.
 
     The new bins are those with the best profiled significance. WORKSPACE is a HistFactory workspace of pyhf (JSON) or a
-    ROOT file of templates. Observations are merged and not looked at. The edges are printed for a cabinetry file:
-    numbers of the axis, or of the fine bins.
+    ROOT file of templates. Observations are merged and do not influence the choice. The edges are printed for a
+    cabinetry file: numbers of the axis, or of the fine bins.
     """
     from fivesigma.categories.review import template_notes
 

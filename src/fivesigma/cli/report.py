@@ -60,7 +60,7 @@ def report_command(
     untrusted: bool,
     **settings: Any,
 ) -> None:
-    """Write a page on a model.
+    """Write a report on a model.
 
     EVENTS are labelled, and were used for nothing else. The page is one file that works offline: verdict, significance
     against the cut with a slider, progress of the cascade, scores, efficiencies, features, yields, systematics,

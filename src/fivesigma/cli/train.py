@@ -69,7 +69,7 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
 @click.option("-o", "--output", required=True, type=PATH, metavar="MODEL",
               help="Save the model here, as a folder or as a .zip file.")  # fmt: skip
 @click.option("--model", type=click.Choice(MODELS), default="auto",
-              help="Blend a plain model, a cascade and a decomposed one as held-out events advise; or train one of "
+              help="Blend a plain model, a cascade and a decomposed one chosen on held-out events; or train one of "
               "them: the plain model, a booster that is grown or retrained along the cascade, or an unweighted one "
               "with a model of the weights; or the score that knows the systematics, which --systematic makes the "
               "default.")  # fmt: skip
@@ -104,7 +104,7 @@ def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> N
               help="Read the labels of signal and background from this column.")  # fmt: skip
 @event_files("[FILE...]", "Take this label as signal; needed if it is not a known one such as s.")
 @click.option("--keep", multiple=True, metavar="COLUMN",
-              help="Carry this column beside the features in its own type, such as an event number; may be "
+              help="Keep this column in its own type, not as a feature, such as an event number; may be "
               "repeated.")  # fmt: skip
 @click.option("--weight", multiple=True, default=("Weight",), metavar="COLUMN",
               help="Read the expected yield of each event from this column, or from an expression of columns such as "

@@ -100,7 +100,7 @@ def scan(
     if isinstance(score, ScoredFiles):
         given = {"y": y, "sample_weight": sample_weight, "process": process, "pos_label": pos_label}
         for name in (name for name, value in given.items() if value is not None):
-            raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
+            raise InputError(f"{name} is given with ScoredFiles, which read it from their files; leave it out")
         if systematics is not None:
             raise InputError("systematics need all events in memory; read the files with ScoredEvents.read")
         return scan_binned(BinnedRanking(score), utility, rule, min_effective)

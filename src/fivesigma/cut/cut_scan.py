@@ -212,7 +212,7 @@ class CutScan:
     def plot(self, ax: Any = None, **label: Unpack[Label]) -> Any:
         """Draw the curve, its band of one standard error (simulation statistics), and the cut.
 
-        With systematics the curve that ignores them is beside it.
+        With systematics, the curve that ignores them is drawn too.
 
         Parameters
         ----------

@@ -49,7 +49,7 @@ def place(
 ) -> tuple[list[tuple[Member, Any]], Any]:
     """Have the partitions computed and kept where Dask puts them; who has which, and what tells them from others."""
     if y is None:
-        raise InputError("y is needed beside a Dask collection of features")
+        raise InputError("a Dask collection of features needs y")
     blocks = _aligned(X=X, y=y, sample_weight=sample_weight)
     n, n_features = len(blocks["X"]), int(X.shape[1])
     named = hasattr(X, "columns")

@@ -155,9 +155,9 @@ class GrownCascadeClassifier(Ordinary):
         if isinstance(X, EventStream | str | PathLike | Mapping | list | tuple):
             for name, given in (("y", y), ("sample_weight", sample_weight)):
                 if given is not None:
-                    raise InputError(f"{name} is given beside files, which bring it along; name its column instead")
+                    raise InputError(f"{name} is given with files, which bring it along; name its column instead")
             if isinstance(X, EventStream) and reading:
-                raise InputError(f"{next(iter(reading))} is given beside an EventStream, which is read already")
+                raise InputError(f"{next(iter(reading))} is given with an EventStream, which is read already")
             stream = X if isinstance(X, EventStream) else EventStream(X, **reading)
             if not stream.labelled:
                 raise InputError("the events of the files have no labels; name their column with label= or --label")

@@ -39,7 +39,7 @@ KEEP_ON, STOP, GIVE_UP = 0, 1, 2
 
 @dataclass(frozen=True)
 class Job:
-    """What a group is asked to do."""
+    """Settings of a training that all workers of a group share."""
 
     parameters: dict[str, Any]  # of `fivesigma.GrownCascadeClassifier`
     split_seed: int
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Channel:
-    """How the first worker of a group speaks with whoever asked; by default it does not."""
+    """Connection of the first worker of a group to its caller; by default there is none."""
 
     heard: Callable[[Round], None] = lambda _: None  # called with each round
     kept: Callable[[dict[str, Any], dict[str, bytes]], None] = lambda _, __: None  # with state and files to be kept
@@ -68,7 +68,7 @@ SILENT = Channel()
 
 @dataclass(frozen=True)
 class Trained:
-    """What a group has trained."""
+    """Fitted attributes of the model that a group has trained."""
 
     fitted: dict[str, Any]  # fitted attributes of `fivesigma.GrownCascadeClassifier`
     warnings: list[str] = field(default_factory=list)  # what was said on the way

@@ -41,7 +41,7 @@ class Events(Shown):
     ids : array of shape (n_events,), optional
         Unique identifiers.
     kept : mapping of str to array of shape (n_events,)
-        Columns that are carried beside the features in their own type.
+        Columns that are kept in their own type, not as features.
     columns : Columns, optional
         How the events were read; None if they were not read from columns.
     notes : tuple of str

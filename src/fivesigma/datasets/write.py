@@ -23,9 +23,9 @@ def write_events(events: Events, path: str | os.PathLike[str], *, missing: float
     """Write events as .csv, .parquet or .root (a TTree called ``events``).
 
     The columns are EventId, the features, Weight, Label and Process, those that the events have, and what is kept
-    beside the features (`load_events` reads that back with ``keep=``).  The file appears complete or not at all; one
-    that is there already is replaced. Its SHA-256 stands beside it, in a file of the same name with ``.sha256`` added,
-    and `load_events` checks it.
+    (`load_events` reads that back with ``keep=``).  The file appears complete or not at all; one that is there already
+    is replaced. Its SHA-256 is written next to it, in a file of the same name with ``.sha256`` added, and `load_events`
+    checks it.
 
     Parameters
     ----------

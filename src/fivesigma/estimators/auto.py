@@ -57,7 +57,7 @@ def _net_choice(name: str, value: Any) -> None:
 
 @dataclass(repr=False, eq=False)
 class AutoClassifier(BlendedClassifier):
-    """Train, blend and tune a classifier with no settings to choose.
+    """Blend of several models with a tuned cut, with no settings to choose.
 
     On the same folds a plain model, a grown cascade, a decomposed learner and, where torch is installed, a net are
     trained; each event is scored by models that did not see it. The number of trees is 1.5 times the one with which the

@@ -177,7 +177,7 @@ class GrownCascadeClassifier(SignificanceClassifier):
             return
         for name, given in (("y", y), ("sample_weight", sample_weight), ("process", process), ("groups", groups)):
             if given is not None:
-                raise InputError(f"{name} is given beside an EventStream, which reads it from its files; leave it out")
+                raise InputError(f"{name} is given with an EventStream, which reads it from its files; leave it out")
         self._fit_stream(X)
 
     @with_callbacks

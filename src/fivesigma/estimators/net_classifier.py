@@ -44,7 +44,7 @@ _STATE = "training"  # name of the file in a checkpoint
 
 @dataclass(repr=False, eq=False)
 class NetClassifier(ClassifierMixin, BaseEstimator):
-    """A small densely connected net that knows the symmetries of a collision.
+    """A small densely connected net that uses the rotation and mirror symmetries of a collision.
 
     Each layer sees the inputs and all layers before it. The loss is the weighted cross-entropy, the optimiser Adam with
     decoupled weight decay, its rate follows one cycle. Columns are standardised, those with a heavy tail after a

@@ -75,7 +75,7 @@ class ProfiledRound:
 
 @dataclass(repr=False, eq=False)
 class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
-    """The one score that a discovery, or a measurement, with systematics needs.
+    """Classifier whose score takes the systematics of a discovery, or of a measurement, into account.
 
     With systematics the hypothesis without signal is a background b + theta.Delta, where Delta_j is the shift of the
     j-th one and theta are its pulls. The best categories are intervals of t = ln (s + b)/(b + theta.Delta) at the

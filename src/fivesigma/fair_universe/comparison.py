@@ -127,7 +127,7 @@ def equal_edges(score: Array, weight: Array, n: int) -> Array:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the intervals of each model are worth.
+    """Width, coverage and score of the intervals of each model.
 
     Attributes
     ----------

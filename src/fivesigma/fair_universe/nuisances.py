@@ -152,7 +152,7 @@ def from_higgsml(events: Events) -> Events:
 
 
 def load(data: str | os.PathLike[str], *, luminosity: float = 1.0, random_state: int = 0) -> Events:
-    """Read events of the challenge, or such as can stand for them.
+    """Read events of the challenge, or of its look-alikes.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ def tree_parameters(estimator: Any) -> dict[str, Any]:
         if value is None:
             continue
         if name in given:
-            raise InputError(f"{name}={value!r} stands beside params[{name!r}]={given[name]!r}; give one of them")
+            raise InputError(f"{name}={value!r} is given with params[{name!r}]={given[name]!r}; give one of them")
         given[name] = value
     return given
 

@@ -34,7 +34,7 @@ _LARGE = 0.5  # share of the yield of a process by which one standard deviation 
 
 @dataclass(frozen=True)
 class Varied:
-    """The events one standard deviation away: other scores, other weights, or both, or a sample of its own.
+    """Events one standard deviation up or down: other scores, other weights, or both, or another sample.
 
     Attributes
     ----------

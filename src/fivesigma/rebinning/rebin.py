@@ -201,7 +201,7 @@ def rebin(
 
     The likelihood is that of pyhf: all parameters that bins share are profiled together, those of single bins
     (staterror, shapesys) in each new bin. The search is exact up to `Rebinned.gap`. The observations are merged like
-    the templates and are not looked at.
+    the templates and do not influence the choice.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def rebin(
         ``histosys`` for each variation and a ``staterror`` where the histograms have variances; ``data_obs`` is the
         observation.
     n_bins : int or mapping of str to int
-        New bins in all, which the channels share by what each is worth; or of each channel.
+        New bins in all, which the channels share by what each gains; or of each channel.
     channels : sequence of str, optional
         Channels to merge, by default all with more than one bin, or those that `n_bins` names. Others count in the
         likelihood and stay as they are.

@@ -151,7 +151,7 @@ def report(
     yields : (float, float), optional
         Expected signal and background that the events stand for; by default the sums of their weights.
     utilities : sequence of Utility, optional
-        Those to show beside the model's own. By default all, with its ``b_reg``: `OnOff` with tau = 1,
+        Those to show in addition to the model's own. By default all, with its ``b_reg``: `OnOff` with tau = 1,
         `RelativeBackground` with 10 %, `GaussianBackground` with 10 % of the background at the cut.
     systematics : mapping of str to (up, down), optional
         The events one standard deviation up and down: tables or weights of the same events, `Events` of their own, or

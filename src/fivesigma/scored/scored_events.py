@@ -194,7 +194,7 @@ class ScoredEvents:
         ----------
         path : path
             Ends in .csv or .parquet. The file appears whole or not at all, and one that is there is replaced. Its
-            SHA-256 stands beside it, with ``.sha256`` added to the name, and `read` checks it.
+            SHA-256 is written next to it, with ``.sha256`` added to the name, and `read` checks it.
 
         Returns
         -------
@@ -249,7 +249,7 @@ def as_scored(
     if isinstance(score, ScoredEvents):
         for name, given in (("y", y), ("sample_weight", sample_weight), ("pos_label", pos_label)):
             if given is not None:
-                raise InputError(f"{name} is given beside ScoredEvents, which know labels and weights; leave it out")
+                raise InputError(f"{name} is given with ScoredEvents, which know labels and weights; leave it out")
         _, signal, _ = score.arrays()
         if signal.all() or not signal.any():
             kind = "signal" if signal.all() else "background"

@@ -62,7 +62,7 @@ def resolve_utility(utility: str | Utility, b_reg: float | None = None) -> Utili
     """
     if isinstance(utility, Utility):
         if b_reg is not None:
-            raise InputError(f"b_reg={b_reg!r} stands beside {utility!r}, which has its own; give it there")
+            raise InputError(f"b_reg={b_reg!r} is given with {utility!r}, which has its own; give it there")
         return utility
     written, _, number = str(utility).strip().lower().removesuffix(")").partition("(")
     known = {name.replace("_", ""): name for name in UTILITIES}

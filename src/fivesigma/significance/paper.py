@@ -120,7 +120,7 @@ class SOverRootSB(VariationalUtility):
 
 @dataclass(frozen=True)
 class FDivergence(VariationalUtility):
-    """The paper's general form h(b f(s/b)) for a convex, differentiable f of the user's.
+    """The paper's general form h(b f(s/b)) for a convex, differentiable f of your own.
 
     Parameters
     ----------

@@ -164,7 +164,7 @@ def categorise(  # noqa: PLR0917 - the limits may be given in order, as document
         for name in (name for name, given in (beside | whole).items() if given is not None):
             if name in whole:
                 raise InputError(f"{name} needs all events in memory; read the files with ScoredEvents.read")
-            raise InputError(f"{name} is given beside ScoredFiles, which read it from their files; leave it out")
+            raise InputError(f"{name} is given with ScoredFiles, which read it from their files; leave it out")
         ranking, events = BinnedRanking(score).cuts(), score
     else:
         scored = as_scored(score, y, sample_weight, process, pos_label)

@@ -31,7 +31,7 @@ _BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue, as the 
 
 
 class Bound(NamedTuple):
-    """What could be had at best.
+    """Upper bounds of the goal.
 
     Attributes
     ----------

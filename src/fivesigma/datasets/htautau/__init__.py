@@ -25,7 +25,7 @@ _FEATURES = (*DERIVED, *MEASURED)
 
 
 def make_htautau(n_events: int = 100_000, random_state: int = 0) -> Events:
-    """Simulate Higgs bosons decaying to two taus, and what looks like them.
+    """Simulate H → ττ and its backgrounds, with the columns of the 2014 challenge.
 
     A toy: it has the columns, the definitions, the missing pattern, the yields and about the difficulty of
     the 2014 challenge's events, but it is neither ATLAS data nor a full simulation.  Signal is gluon fusion
