@@ -588,6 +588,8 @@ def test_a_weight_and_a_cut_for_each_process(tmp_path: Path) -> None:
     good("predict", tmp_path / "model", *samples, "-o", tmp_path / "s.parquet")
     scored = fivesigma.ScoredEvents.read(tmp_path / "s.parquet", signal="signal")
     one_jet = events.is_signal & (events.column("PRI_jet_num") == 1)
+    assert scored.signal is not None
+    assert scored.weight is not None
     assert scored.signal.sum() == one_jet.sum()
     np.testing.assert_allclose(scored.weight[scored.signal].sum(), 2 * events.weight[one_jet].sum())
     good("train", *words, "--where", "PRI_jet_num >= 0", "-o", tmp_path / "all")

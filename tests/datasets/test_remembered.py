@@ -75,7 +75,7 @@ def test_a_weight_and_a_cut_of_each_process(files: dict[str, Path]) -> None:
     found = EventStream.like(model, files, rows=None).load()
     np.testing.assert_array_equal(found.weight, wanted.weight)
     assert "cut {'H': 'PRI_jet_num >= 1', 'Z': None}" in found.notes[0]
-    assert len(EventStream.like(model, {"Z": files["Z"]}, rows=None).load()) == (wanted.process == "Z").sum()
+    assert len(EventStream.like(model, {"Z": files["Z"]}, rows=None).load()) == np.sum(wanted.process == "Z")
     with pytest.raises(InputError, match="cut has no entry for process 'W'"):
         EventStream.like(model, {"H": files["H"], "W": files["Z"]}, cross_section={"W": None}, weight="Weight")
     with pytest.raises(InputError, match="the training had a cut for each process"):

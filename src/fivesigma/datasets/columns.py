@@ -84,13 +84,13 @@ class Columns:
     features: Sequence[str] | None = None
     label: str | None = "Label"
     signal: Any = None
-    weight: str | Mapping[str, str | None] | None = "Weight"  # one for all events, or one for each process
+    weight: Any = "Weight"  # text or None for all events, or a mapping of processes to such
     process: str | None = None
     ids: str | None = "auto"
     keep: Sequence[str] = ()
     missing: float | None = MISSING
     tree: str | None = None
-    cut: str | Mapping[str, str | None] | None = None  # likewise
+    cut: Any = None  # likewise
     varied: Mapping[str, str] = field(default_factory=dict)
     luminosity: float | None = None
     cross_section: Mapping[str, float | None] = field(default_factory=dict)
@@ -254,7 +254,7 @@ def _parse(text: str) -> Expression | None:
 WEIGHT = "weight\0"
 
 
-def _texts(value: str | Mapping[str, str | None] | None) -> list[str]:
+def _texts(value: Any) -> list[str]:
     """One text for all events, or those of all processes."""
     return [text for text in (value.values() if isinstance(value, Mapping) else (value,)) if text is not None]
 
