@@ -61,6 +61,31 @@ def _type(values: Any) -> Any:
     return "var * float64" if isinstance(values, ak.Array) else values.dtype
 
 
+@pytest.mark.parametrize("kind", ["ttree", "rntuple"])
+def test_friend_trees_of_one_file_are_read_together(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    branches = make("VH", 0)
+    friend = {name: branches[name] for name in ("puWeight", "phi2", "eventNumber")}
+    main = {name: values for name, values in branches.items() if name not in friend or name == "eventNumber"}
+    write(tmp_path / "one.root", {"Nominal": branches}, kind)
+    late = friend | {"eventNumber": np.zeros(N, dtype=np.int64)}  # the first tree's own is taken
+    write(tmp_path / "two.root", {"Nominal": main, "more": late}, kind)
+    write(tmp_path / "short.root", {"Nominal": main, "more": {name: v[:-1] for name, v in friend.items()}}, kind)
+    monkeypatch.setattr("fivesigma.datasets.root._ROWS", 37)
+
+    def read(name: str, tree: str) -> Events:
+        asked: dict[str, Any] = {"weight": WEIGHT, "cut": CUT, "features": FEATURES, "keep": ["eventNumber"]}
+        return load_events(tmp_path / name, tree=tree, label=None, **asked)
+
+    one, two = read("one.root", "Nominal"), read("two.root", "Nominal + more")
+    np.testing.assert_array_equal(one.X, two.X)
+    np.testing.assert_array_equal(one.weight, two.weight)
+    np.testing.assert_array_equal(one.kept["eventNumber"], two.kept["eventNumber"])
+    with pytest.raises(InputError, match=r"short.root that are read together .*'Nominal' 400, 'more' 399"):
+        read("short.root", "Nominal + more")
+    with pytest.raises(InputError, match=r"no tree 'mor' in two.root.*did you mean 'more'"):
+        read("two.root", "Nominal + mor")
+
+
 @pytest.fixture(scope="module", params=["ttree", "rntuple"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp(request.param)

@@ -41,6 +41,7 @@ class Album:
         self.files: list[Path] = []
         self.shown: list[tuple[str, bytes]] = []
         self.impacts: list[dict[str, Any]] = []  # of each parameter on the signal strength
+        self.fitted: dict[str, tuple[dict[str, Array], Array]] = {}  # of the bins of channels, as `_after_fit` says
         folder.mkdir(exist_ok=True)
 
     def axes(self) -> Any:
@@ -118,12 +119,17 @@ def draw_fit(
             return notes
         all_regions, _ = cabinetry.model_utils.model_and_data(shown)
         after = cabinetry.model_utils.match_fit_results(all_regions, found)
+        before: dict[str, dict[str, Array]] = {}
         for text, results in (("before the fit", None), ("after the fit", after)):
             prediction = cabinetry.model_utils.prediction(all_regions, fit_results=results)
             drawn_yields = prediction.model_yields, prediction.total_stdev_model_bins
             for channel, rows, errors in zip(all_regions.config.channels, *drawn_yields, strict=True):
                 (edges, axis, seen), error = channels[channel], np.array(errors[-1])
                 samples = dict(zip(all_regions.config.samples, np.array(rows), strict=True))
+                if results:
+                    album.fitted[channel] = _after_fit(before[channel], samples, error)
+                else:
+                    before[channel] = samples
                 title = f"{channel}, {text}"
                 drawn = album.stack(edges, samples, signal, error=error, data=seen, axis=axis, text=title)
                 when = "postfit" if results else "prefit"
@@ -162,10 +168,29 @@ def _rank(model: Any, data: Any, found: Any) -> tuple[Any, list[str]]:
     return cabinetry.fit.results_containers.RankingResults(*columns), notes
 
 
-def draw_features(  # noqa: PLR0917 - what there is of a region
-    album: Album, region: str, text: str, events: Events, data: Events | None, signal: Collection[str]
+def _after_fit(before: Mapping[str, Array], after: Mapping[str, Array], error: Array) -> tuple[dict[str, Array], Array]:
+    """Factors of each sample in each bin, and the relative errors of the bins."""
+
+    def ratio(above: Array, below: Array) -> Array:
+        return np.divide(above, below, out=np.ones_like(above), where=below != 0)
+
+    return {name: ratio(after[name], yields) for name, yields in before.items()}, ratio(error, sum(after.values()))
+
+
+def draw_features(
+    album: Album,
+    region: str,
+    text: str,
+    events: Events,
+    data: Events | None = None,
+    *,
+    signal: Collection[str],
+    relative: Array | None = None,
 ) -> None:
-    """Draw features of simulated events, and of those data events that may be looked at."""
+    """Draw features of simulated events, and of those data events that may be looked at.
+
+    After a fit the events have their weights of then, and the relative errors of their categories.
+    """
     for name in events.feature_names[:_MOST_FEATURES]:
         values = events.column(name).astype(np.float64)
         known = np.isfinite(values)
@@ -178,11 +203,15 @@ def draw_features(  # noqa: PLR0917 - what there is of a region
             sample: np.histogram(values[process == sample], edges, weights=events.weight[process == sample])[0]
             for sample in dict.fromkeys(process.tolist())
         }
-        error = np.sqrt(np.histogram(values, edges, weights=events.weight**2)[0])
+        if relative is None:
+            error = np.sqrt(np.histogram(values, edges, weights=events.weight**2)[0])
+        else:  # categories move together
+            error = np.abs(np.histogram(values, edges, weights=events.weight * relative)[0])
         seen = None if data is None else np.histogram(data.column(name), edges)[0].astype(np.float64)
         drawn = album.stack(edges, filled, signal, error=error, data=seen, axis=name, text=text)
         safe = "".join(letter if letter.isalnum() else "_" for letter in name)
-        album.add(drawn, f"{region}_feature_{safe}", f"Feature {name} in region {text}, before the fit")
+        ending = "prefit" if relative is None else "postfit"
+        album.add(drawn, f"{region}_feature_{safe}_{ending}", f"Feature {name} in region {text}")
 
 
 def draw_overtraining(album: Album, name: str, model: Any, events: Events, by: str) -> list[str]:

@@ -51,7 +51,7 @@ def write_pages(run: RunState) -> tuple[list[Path], dict[str, Any]]:
                 suffix, by = branch.removeprefix(SCORE), run.settings.event_number
                 notes += figures.draw_overtraining(album, suffix, model, own, by)
             for name, events in read.items():
-                _draw_features(run, album, name, names.regions[name], events)
+                _draw_features(run, album, name, names, events)
                 advance(1, "features")
         said = (*run.record["train"].get("notes", ()), *notes)
         section = replace(_expectation(run), notes=said, figures=tuple(album.shown))
@@ -98,16 +98,33 @@ def _draw_fit(run: RunState, album: figures.Album, names: SafeNames) -> list[str
     return figures.draw_fit(album, workspace, shown, channels=channels, signal=signal)
 
 
-def _draw_features(run: RunState, album: figures.Album, name: str, text: str, events: Events) -> None:
-    """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for."""
-    below, region, data = run.settings.blind_above, text, None
-    if run.analysis.data is not None and (name not in run.hidden or below is not None):
-        data = run.read_events(name, data=True)
-    if data is not None and name in run.hidden:
-        model = run.models[run.analysis.score_of(name)]
+def _draw_features(run: RunState, album: figures.Album, name: str, names: SafeNames, events: Events) -> None:
+    """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for.
+
+    The fit gives each sample a yield in each category, so that features after the fit are those of these events.
+    """
+    below, model, region = run.settings.blind_above, run.models[run.analysis.score_of(name)], names.regions[name]
+    with_data = run.analysis.data is not None and (name not in run.hidden or below is not None)
+    shown = [events, run.read_events(name, data=True)] if with_data else [events]
+    scores = [model.predict_proba(one)[:, 1] for one in shown]
+    text, edges = region, run.binning[name]
+    if with_data and name in run.hidden:
         text += f", score < {below:g}"
-        events, data = (one[np.flatnonzero(model.predict_proba(one)[:, 1] < below)] for one in (events, data))
-    figures.draw_features(album, region, text, events, data, run.analysis.signal)
+        low = [score < below for score in scores]
+        shown, scores = ([one[rows] for one, rows in zip(of, low, strict=True)] for of in (shown, scores))
+    figures.draw_features(album, region, f"{text}, before the fit", *shown, signal=run.analysis.signal)
+    if any((score < edges[0]).any() for score in scores):
+        text += f", score > {edges[0]:.3g}"
+    shown = [one[score >= edges[0]] for one, score in zip(shown, scores, strict=True)]
+    if not len(shown[0]):  # all are below the categories
+        return
+    category = np.searchsorted(edges, scores[0][scores[0] >= edges[0]], side="right") - 1
+    factors, errors = album.fitted[region]
+    samples, sample = np.unique(np.asarray(shown[0].process), return_inverse=True)
+    factor = np.stack([factors[names.samples[str(each)]] for each in samples])[sample, category]
+    shown[0] = replace(shown[0], weight=shown[0].weight * factor)
+    options = {"signal": run.analysis.signal, "relative": errors[category]}
+    figures.draw_features(album, region, f"{text}, after the fit", *shown, **options)
 
 
 def _page(run: RunState, name: str, shown_events: Events | ScoredEvents, section: Section) -> Any:

@@ -144,7 +144,7 @@ def ntuple_names(templates: Sequence[Template]) -> dict[File, str]:
 
 def tree_name(tree: Tree) -> str:
     """Tree in the ntuples; replaced branches make a tree of their own."""
-    return "__".join([tree.name, *(f"{old}_{new}" for old, new in tree.replaced)])
+    return "__".join([*tree.name.split(" + "), *(f"{old}_{new}" for old, new in tree.replaced)])
 
 
 def _names_of(reader: Reader, texts: Iterable[str]) -> list[str]:

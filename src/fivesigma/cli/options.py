@@ -85,7 +85,8 @@ jobs_option = click.option("--jobs", "n_jobs", type=click.IntRange(1), metavar="
                            callback=lambda _ctx, _option, value: -1 if value is None else value,
                            help="Use this many threads; all cores by default.")  # fmt: skip
 tree_option = click.option("--tree", metavar="NAME",
-                           help="Read this TTree or RNTuple of ROOT files; needed if a file has several.")  # fmt: skip
+                           help="Read this TTree or RNTuple of ROOT files; needed if a file has several. "
+                           "'nominal + scores' reads friend trees of one file together.")  # fmt: skip
 untrusted_option = click.option("--untrusted", is_flag=True,
                                 help="Try a model from an untrusted source in a child process first.")  # fmt: skip
 yields_option = click.option("--yields", nargs=2, type=float, metavar="S B",

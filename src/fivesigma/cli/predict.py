@@ -117,7 +117,7 @@ def _to_root(  # noqa: PLR0917 - as the command was called
             said.append(f"{len(events):,} entries of {name} scored")
             selected = "selected" if branch == "score" else f"{branch}_selected"
             columns: dict[str, Any] = {branch: np.asarray(found.score, dtype=np.float64), selected: found.selected}
-            yield name, columns | {key: events.kept[key] for key in keep}
+            yield name.split(" + ")[0], columns | {key: events.kept[key] for key in keep}
 
     if output is None:
         add_branches(Path(files[0]), scored())

@@ -58,7 +58,8 @@ def load_events(path: Paths | Mapping[str, Paths], columns: Columns) -> Events:
     missing : float, optional
         Code that means missing in feature columns and becomes NaN; None if there is no such code.
     tree : str, optional
-        TTree or RNTuple of a ROOT file; needed only if a file has more than one.
+        TTree or RNTuple of a ROOT file; needed only if a file has more than one. ``"nominal + scores"`` reads friend
+        trees of one file together, entry by entry.
     cut : str or mapping of str to str, optional
         Condition on columns that events must pass, such as ``"passSel && jet_pt[0] > 45"``, applied to the values as
         they stand in the file; or one for each process, as with `weight`.

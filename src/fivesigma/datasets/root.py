@@ -21,21 +21,32 @@ _NUMBERS = {"float", "double", "bool", "char", "short", "int", "long"}
 _NUMBERS |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 # How much of a tree is in memory before it is cut down to the wanted types.
 _STEP = "50 MB"
+_ROWS = 100_000  # likewise, of trees that are read together
 
 
 class RootTree:
-    """One TTree or RNTuple of a ROOT file."""
+    """One TTree or RNTuple of a ROOT file; ``"nominal + scores"`` joins friends of one file, entry by entry."""
 
     def __init__(self, path: File, tree: str | None) -> None:
         self.path, self.name = path, path.name
+        self._owner: dict[str, str] = {}  # the tree of each branch: the first that has it, as in ROOT
+        types: dict[str, str] = {}
         with _open(path) as file:
-            self.tree = self._choose(_trees_in(file), tree)
-            found = file[self.tree]
-            if "RNTuple" in type(found).__name__:  # its fields can be read by their names, and parts of fields cannot
-                types = {str(key): str(found[key].typename) for key in found.keys(recursive=False)}
-            else:
-                types = {str(key): str(kind) for key, kind in found.typenames().items()}
-            self.n_entries = int(found.num_entries)
+            trees = _trees_in(file)
+            asked = [tree] if tree is None or tree in trees else [part.strip() for part in tree.split(" + ")]
+            self.trees = [self._choose(trees, one) for one in asked]
+            for name in self.trees:
+                found = file[name]
+                if "RNTuple" in type(found).__name__:  # its fields can be read by their names, parts of fields cannot
+                    own = {str(key): str(found[key].typename) for key in found.keys(recursive=False)}
+                else:
+                    own = {str(key): str(kind) for key, kind in found.typenames().items()}
+                types = own | types
+                self._owner = dict.fromkeys(own, name) | self._owner
+            sizes = {name: int(file[name].num_entries) for name in self.trees}
+        if len(set(sizes.values())) > 1:
+            listed = ", ".join(f"{name!r} {size:,}" for name, size in sizes.items())
+            raise InputError(f"trees of {self.name} that are read together need as many entries; they have: {listed}")
         self.names = tuple(types)
         self.numbers = tuple(name for name, kind in types.items() if kind.removeprefix("std::") in _NUMBERS)
         self._numbers = frozenset(self.numbers)
@@ -43,18 +54,22 @@ class RootTree:
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
         """Read the chosen branches piece by piece."""
         several = [name for name, kind in kinds.items() if kind == "raw" and name not in self._numbers]
+        own = [(tree, [name for name in kinds if self._owner[name] == tree]) for tree in self.trees]
+        own = [(tree, names) for tree, names in own if names] or [(self.trees[0], [])]
         n_rows = 0
         with _open(self.path) as file:
-            tree = file[self.tree]
-            for piece in tree.iterate(list(kinds), step_size=rows or _STEP, library="ak" if several else "np"):
-                chunk = {name: piece[name] for name in kinds}
+            options = {"step_size": rows or (_STEP if len(own) == 1 else _ROWS), "library": "ak" if several else "np"}
+            pieces = (file[tree].iterate(names, **options) for tree, names in own)
+            for joined in zip(*pieces, strict=True):
+                chunk = {name: piece[name] for piece, (_, names) in zip(joined, own, strict=True) for name in names}
                 lengths = {len(column) for column in chunk.values()}
                 if len(lengths) > 1:
-                    raise InputError(f"branches of {self.tree!r} in {self.name} differ in their number of entries")
+                    raise InputError(f"branches of {own[0][0]!r} in {self.name} differ in their number of entries")
                 n_rows += lengths.pop()
                 yield chunk
-            if n_rows != int(tree.num_entries):
-                raise InputError(f"{self.name} gave {n_rows:,} of the {int(tree.num_entries):,} entries of its tree")
+            n_entries = int(file[own[0][0]].num_entries)
+            if n_rows != n_entries:
+                raise InputError(f"{self.name} gave {n_rows:,} of the {n_entries:,} entries of its tree")
 
     def _choose(self, trees: Sequence[str], tree: str | None) -> str:
         listed = ", ".join(map(repr, trees)) or "none"
