@@ -1,4 +1,4 @@
-"""Train any weighted classifier to maximise discovery significance."""
+"""Cuts, categories and classifiers for discovery significance, with systematics, from ntuples to the fit."""
 
 from __future__ import annotations
 
