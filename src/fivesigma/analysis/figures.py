@@ -203,10 +203,9 @@ def draw_features(
             sample: np.histogram(values[process == sample], edges, weights=events.weight[process == sample])[0]
             for sample in dict.fromkeys(process.tolist())
         }
-        if relative is None:
-            error = np.sqrt(np.histogram(values, edges, weights=events.weight**2)[0])
-        else:  # categories move together
-            error = np.abs(np.histogram(values, edges, weights=events.weight * relative)[0])
+        error = np.sqrt(np.histogram(values, edges, weights=events.weight**2)[0])
+        if relative is not None:  # as if the categories moved together
+            error = np.hypot(error, np.histogram(values, edges, weights=events.weight * relative)[0])
         seen = None if data is None else np.histogram(data.column(name), edges)[0].astype(np.float64)
         drawn = album.stack(edges, filled, signal, error=error, data=seen, axis=name, text=text)
         safe = "".join(letter if letter.isalnum() else "_" for letter in name)
