@@ -131,6 +131,7 @@ def test_trees_after_a_checkpoint_draw_other_columns(library: str, share: str, t
 
 
 def test_interrupt_says_what_is_left(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn.callback", reason="scikit-learn has callbacks since 1.9")
     run = start("xgboost", tmp_path / "run", tmp_path / "out.npy", interrupt_at=20)
     _, err = run.communicate(timeout=120)
     assert run.returncode != 0
@@ -143,6 +144,7 @@ class StopAt:
     """Interrupts a fit at the end of a task."""
 
     def __init__(self, name: str, number: int) -> None:
+        pytest.importorskip("sklearn.callback", reason="scikit-learn has callbacks since 1.9")
         self._name, self._number = name, number
 
     def setup(self, estimator: Any, context: Any) -> None: ...

@@ -171,6 +171,7 @@ class Stop:
     """Asks to stop at the end of a fit of the pool."""
 
     def __init__(self, number: int) -> None:
+        pytest.importorskip("sklearn.callback", reason="scikit-learn has callbacks since 1.9")
         self._number = number
 
     def setup(self, estimator: Any, context: Any) -> None: ...

@@ -44,6 +44,7 @@ EXTRA_OF = {
     "cramjam": "root",
     "requests": "higgsml",
 }
+_OLDEST = {"xgboost": (3, 1)}  # older ones score wrongly when the categories of a column come in another order
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 
 
@@ -75,12 +76,16 @@ def need(module: str) -> Any:
         refuse_after_fork("polars", "read and write files")
         threads_of.add("polars")
     try:
-        return importlib.import_module(module)
+        found = importlib.import_module(module)
     except ModuleNotFoundError as err:
         if err.name is None or err.name.partition(".")[0] != package:
             raise  # the package is there, something inside it is not
         msg = f"{package} is needed here. Install it with: pip install 'fivesigma[{EXTRA_OF[package]}]'"
         raise MissingExtraError(msg, name=package) from err
+    if package in _OLDEST and tuple(map(int, found.__version__.split(".")[:2])) < _OLDEST[package]:
+        oldest = ".".join(map(str, _OLDEST[package]))
+        raise InputError(f"{package} {oldest} or newer is needed here, and {found.__version__} is installed; update it")
+    return found
 
 
 # Libraries that decide what a model is: by the names that are imported, and by those that are installed.

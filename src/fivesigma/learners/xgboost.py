@@ -153,13 +153,7 @@ def batched_matrices(binding: Binding, options: dict[str, Any]) -> tuple[Any, An
     names = library_names(binding.X)
     if binding.cache is not None:
         binding.cache.mkdir()
-    kind = xgboost.QuantileDMatrix
-    if binding.memory == "disk":
-        kind = getattr(xgboost, "ExtMemQuantileDMatrix", None)
-        if kind is None:
-            raise InputError(
-                f"memory='disk' needs xgboost 3.0 or newer, and {xgboost.__version__} is installed; use memory='bins'"
-            )
+    kind = xgboost.ExtMemQuantileDMatrix if binding.memory == "disk" else xgboost.QuantileDMatrix
 
     def matrix(name: str, rows: Any, ref: Any) -> Any:
         prefix = None if binding.cache is None else str(binding.cache / name)
