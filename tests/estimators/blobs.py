@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
+import pytest
 
 from fivesigma._types import Array, IntArray
 
 YIELDS = (300.0, 3000.0)
+needs_callbacks = pytest.mark.skipif(not find_spec("sklearn.callback"), reason="scikit-learn has callbacks since 1.9")
 
 
 def make_blobs(

@@ -43,7 +43,7 @@ from fivesigma.datasets import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators import member_fits
 from fivesigma.store.checkpoint import Checkpoint, _rendered, fingerprint
-from tests.estimators.blobs import make_blobs
+from tests.estimators.blobs import make_blobs, needs_callbacks
 
 X, Y, W = make_blobs()
 
@@ -109,6 +109,7 @@ def grown(folder: Path, **options: Any) -> GrownCascadeClassifier:
     return GrownCascadeClassifier(checkpoint=folder, **settings | options)
 
 
+@needs_callbacks
 def test_resumes_after_the_last_written_tree(tmp_path: Path) -> None:
     whole = grown(tmp_path / "a").fit(X, Y, W)
 
@@ -130,8 +131,8 @@ def test_trees_after_a_checkpoint_draw_other_columns(library: str, share: str, t
     assert (model.feature_importances_ > 0).all(), "a tree of one column each, and the same one after every write"
 
 
+@needs_callbacks
 def test_interrupt_says_what_is_left(tmp_path: Path) -> None:
-    pytest.importorskip("sklearn.callback", reason="scikit-learn has callbacks since 1.9")
     run = start("xgboost", tmp_path / "run", tmp_path / "out.npy", interrupt_at=20)
     _, err = run.communicate(timeout=120)
     assert run.returncode != 0
@@ -144,7 +145,6 @@ class StopAt:
     """Interrupts a fit at the end of a task."""
 
     def __init__(self, name: str, number: int) -> None:
-        pytest.importorskip("sklearn.callback", reason="scikit-learn has callbacks since 1.9")
         self._name, self._number = name, number
 
     def setup(self, estimator: Any, context: Any) -> None: ...
@@ -165,6 +165,7 @@ class SignalAt(StopAt):
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # to this thread, not to the main one: the worst case
 
 
+@needs_callbacks
 def test_retrained_cascade_resumes_after_its_last_round(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def model(name: str) -> CascadeClassifier:
         learner = XGBClassifier(n_estimators=10, subsample=0.5, n_jobs=1)
@@ -182,6 +183,7 @@ def test_retrained_cascade_resumes_after_its_last_round(tmp_path: Path, capfd: p
     assert np.array_equal(whole.predict_proba(X), finished.predict_proba(X))
 
 
+@needs_callbacks
 def test_pool_resumes_after_its_last_fit(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def pool(name: str) -> CascadePool:
         members = [
@@ -252,6 +254,7 @@ def test_pool_killed_where_a_fit_ends_goes_on(tmp_path: Path, monkeypatch: pytes
     assert sorted(p.name for p in folder.iterdir()) == ["checkpoint.json", "grown-0", "retrained-0"]
 
 
+@needs_callbacks
 @pytest.mark.parametrize("kind", ["pool", "restarts"])
 def test_interrupt_ends_all_threads(tmp_path: Path, kind: str) -> None:
     model: Any

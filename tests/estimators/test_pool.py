@@ -29,7 +29,7 @@ from fivesigma._types import Array
 from fivesigma.blend import Blend, quantiles
 from fivesigma.errors import InputError
 from fivesigma.estimators import running
-from tests.estimators.blobs import YIELDS, make_blobs
+from tests.estimators.blobs import YIELDS, make_blobs, needs_callbacks
 from tests.estimators.test_retrained import optimal_significance
 
 X, Y, W = make_blobs()
@@ -171,7 +171,6 @@ class Stop:
     """Asks to stop at the end of a fit of the pool."""
 
     def __init__(self, number: int) -> None:
-        pytest.importorskip("sklearn.callback", reason="scikit-learn has callbacks since 1.9")
         self._number = number
 
     def setup(self, estimator: Any, context: Any) -> None: ...
@@ -181,6 +180,7 @@ class Stop:
         return bool(context.task_name == "fit" and context.task_id == self._number)
 
 
+@needs_callbacks
 @pytest.mark.parametrize(("number", "names"), [(0, ["a", "a"]), (2, ["a", "a"]), (3, ["a", "a", "b", "b"])])
 def test_callback_that_returns_true_stops_the_pool(number: int, names: list[str]) -> None:
     members = [(name, grown(n_trees=3)) for name in "abc"]
