@@ -51,6 +51,9 @@ def test_branches_are_added_and_all_else_stays(folder: Path, tmp_path: Path) -> 
     with uproot.open(file) as found:
         assert {"nn", "nn_selected", "score"} <= set(found["JES_up"].keys())
         assert "nn" not in found["Nominal"].keys()  # noqa: SIM118 - a tree, not a dict
+    run("predict", folder / "model", file, "--in-place", "--branch", "both", "--tree", "Nominal + JES_up")
+    with uproot.open(file) as found:  # friends: the first tree, which has all features, gets the branches
+        np.testing.assert_array_equal(found["Nominal"]["both"].array(), found["Nominal"]["score"].array())
 
 
 def test_a_digest_beside_the_file_is_renewed(tmp_path: Path) -> None:
