@@ -187,6 +187,23 @@ def test_friends_have_the_new_branches_alone(small: Small, tmp_path: Path) -> No
         np.testing.assert_array_equal(template_rows(out)[key], values)
 
 
+def test_friend_trees_are_read_with_their_trees(small: Small, tmp_path: Path) -> None:
+    with uproot.open(small.file) as file:
+        trees = {name: file[name].arrays(library="np") for name in ("signal", "background", "background_up")}
+        trees["pseudodata"] = file["pseudodata"].arrays(library="np")
+    for name in ("signal", "background"):
+        trees[f"{name}_x"] = {"x": trees[name].pop("x")}
+    path = write(tmp_path / "parts.root", trees, h_sumw=2000.0)
+    given = changed(small.config)
+    given["General"]["InputPath"] = str(path)
+    for sample in given["Samples"]:
+        sample["Tree"] += "" if "Data" in sample else f" + {sample['Tree']}_x"
+    found = run(given, tmp_path / "out")
+    assert found["categorise"] == small.record["categorise"]
+    with uproot.open(tmp_path / "out" / "ntuples" / "parts.root") as file:
+        assert "signal__signal_x" in {name.partition(";")[0] for name in file}
+
+
 def test_an_event_number_decides_the_fold(small: Small, tmp_path: Path) -> None:
     """One number changed moves the event to another fold, and to the model that did not see that one."""
     trees = {"signal": branches("signal"), "background": branches("background")}
