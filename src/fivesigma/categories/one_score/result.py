@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._tools.drawing import Label, axes_or_current, draw_data, draw_label, legend_above, panel_below
+from fivesigma._tools.extras import need
 from fivesigma._tools.summary import Summary, digits
 from fivesigma._types import AnyArray, Array, IntArray
 from fivesigma.categories.floors import Floors, effective_counts
@@ -466,7 +467,8 @@ class Categories(FilledCategories):
                 ax.bar(position, rows.sum_of_weights, bottom=floor, width=1.0, label=name)
                 floor = floor + rows.sum_of_weights
         edges = np.arange(len(self) + 1, dtype=np.float64) - 0.5
-        ax.stairs(self.s, edges, color="black", label="signal")
+        halo = need("matplotlib.patheffects").withStroke(linewidth=4, foreground="white")  # on dark colours too
+        ax.stairs(self.s, edges, color="black", linewidth=1.5, label="signal", path_effects=[halo])
         ax.set_yscale("log")
         ax.set_xticks(position, [f"≥ {edge:.3g}" for edge in self.edges[:-1]], rotation=45)
         ax.set_xlabel("score")
