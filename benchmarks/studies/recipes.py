@@ -1,19 +1,20 @@
 """The recipes of the challenge beside each other, on the same test events.
 
 ``python -m benchmarks.studies.recipes simulated|real EVENTS FOLDER`` trains what is missing in the folder and prints
-the tables
-of docs/validation/challenge.md. `simulated` trains on set t and quotes set b; `real` cross-fits the training events of
-the challenge. Measures and errors are those of `benchmarks.studies.protocol`; seconds are processor time of one core.
+the tables of docs/validation/challenge.md. `simulated` trains on set t and quotes set b; `real` cross-fits the training
+events of the challenge. Measures and errors are those of `benchmarks.studies.protocol`; seconds are processor time of
+one core.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
@@ -26,11 +27,20 @@ from fivesigma.datasets import Events
 from fivesigma.higgsml import ChallengeEvents, load
 from fivesigma.higgsml.reproduce import Recipe, find_recipe, fit_recipe, select
 
-RECIPES = ("plain", "paper-ten", "best")
 SEEDS = range(2)
 REPEATS, FOLDS = 2, 5
 
 Scores = dict[str, AnyArray]
+
+
+def _one_net(columns: Sequence[str], effort: float) -> Any:
+    """What the recipe `best` was before: its first net without focus, and its trees."""
+    net, *_, trees = find_recipe("best").members(columns, effort)
+    return [(net[0], net[1].set_params(focus=0.0)), trees]
+
+
+BEST = find_recipe("best")
+RECIPES = (find_recipe("plain"), find_recipe("paper-ten"), replace(BEST, name="one-net", members=_one_net), BEST)
 
 
 def run(recipe: Recipe, train: ChallengeEvents, test: ChallengeEvents, seed: int) -> Scores:
@@ -47,11 +57,11 @@ def simulated(data: ChallengeEvents, folder: Path) -> None:
     """Train on set t, quote set b."""
     train, test = data.subset("t"), data.subset("b")
     found = {
-        name: [
-            kept(folder / f"simulated-{name}-{seed}.npz", partial(run, find_recipe(name), train, test, seed))
+        recipe.name: [
+            kept(folder / f"simulated-{recipe.name}-{seed}.npz", partial(run, recipe, train, test, seed))
             for seed in SEEDS
         ]
-        for name in RECIPES
+        for recipe in RECIPES
     }
     show(found, as_measured(test))
 
@@ -59,11 +69,11 @@ def simulated(data: ChallengeEvents, folder: Path) -> None:
 def real(data: ChallengeEvents, folder: Path) -> None:
     """Cross-fit; scores of different folds are compared by their ranks within the fold."""
     found = {
-        name: [
-            kept(folder / f"real-{name}-{seed}.npz", partial(cross_fit, find_recipe(name), data, folder, seed))
+        recipe.name: [
+            kept(folder / f"real-{recipe.name}-{seed}.npz", partial(cross_fit, recipe, data, folder, seed))
             for seed in range(REPEATS)
         ]
-        for name in RECIPES
+        for recipe in RECIPES
     }
     show(found, as_measured(whole(data)))
 
@@ -109,6 +119,7 @@ def kept(path: Path, make: Callable[[], Scores]) -> Scores:
 def show(results: dict[str, list[Scores]], test: Events) -> None:
     """Print each blend of each recipe with its gain over the plain recipe."""
     rows: dict[str, list[tuple[Array, Array]]] = {}
+    measures: tuple[Steps, Steps] = (entering_steps, selection_steps)
     seconds = {}
     for recipe, found in results.items():
         seconds[recipe] = np.mean([f["seconds"] for f in found])
@@ -120,13 +131,16 @@ def show(results: dict[str, list[Scores]], test: Events) -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for name, values in rows.items():
         cells = []
-        measures: tuple[Steps, Steps] = (entering_steps, selection_steps)
         for column, steps in enumerate(measures):
             ours, theirs = ([v[column] for v in each] for each in (values, base))
             z = [significance(steps(v), test) for v in ours]
             gain, error = paired_gain(ours, theirs, test, steps)
             cells += [f"{np.mean(z):.3f}", "" if values is base else f"{gain:+.3f} ± {error:.3f}"]
         print(f"| {name} | {' | '.join(cells)} | {np.mean([v[1].mean() for v in values]):.1%} |", flush=True)
+    best, before = (next(rows[name] for name in rows if name.startswith(recipe)) for recipe in ("best", "one-net"))
+    for column, steps in enumerate(measures):
+        gain, error = paired_gain([v[column] for v in best], [v[column] for v in before], test, steps)
+        print(f"best over one-net, {('mean AMS at 10-20 %', 'AMS at the cut')[column]}: {gain:+.3f} ± {error:.3f}")
     print("seconds:", ", ".join(f"{name} {value:.0f}" for name, value in seconds.items()))
 
 
