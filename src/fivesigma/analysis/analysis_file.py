@@ -24,8 +24,6 @@ from fivesigma.analysis.settings import BLOCK, AnalysisSettings
 from fivesigma.analysis.templates import found_systematics
 from fivesigma.errors import InputError, did_you_mean, shortened
 
-__all__ = ["read_analysis", "read_yaml"]
-
 _MOST_BYTES = 1_000_000
 _MOST_ITEMS = 100_000  # aliases unfolded
 _MOST_MERGED = 1_000  # keys of one mapping after `<<`

@@ -22,8 +22,6 @@ from fivesigma.analysis.templates import Template, by_tree
 from fivesigma.datasets.folds import fold_numbers
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["RegionCounts", "check_relative", "count", "notes_on", "with_expected_data"]
-
 
 @dataclass(eq=False)
 class RegionCounts:

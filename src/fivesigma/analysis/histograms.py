@@ -17,18 +17,6 @@ from fivesigma._types import Array
 from fivesigma.analysis.configuration import Key
 from fivesigma.errors import InputError
 
-__all__ = [
-    "Filled",
-    "Histograms",
-    "fill_histogram",
-    "notes_on_bins",
-    "read_filled",
-    "read_histograms",
-    "table_of",
-    "write_csv",
-    "write_histograms",
-]
-
 
 class Filled(NamedTuple):
     """Sums of weights and of their squares, and entries, bin by bin."""

@@ -20,8 +20,6 @@ from fivesigma.analysis.settings import check_schema
 from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["STEPS", "Record", "StepRecord", "digest", "lines"]
-
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
 FOLDERS = ("model", "ntuples", "histograms", "figures", "combine", "hepdata")  # within that of the analysis

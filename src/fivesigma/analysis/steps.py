@@ -26,8 +26,6 @@ from fivesigma.estimators.significance_classifier import warn_of_training_events
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.store import save
 
-__all__ = ["analyse"]
-
 _Result = tuple[Iterable[Path], dict[str, Any]]
 COMBINE, HEPDATA, PRUNED = "combine", "hepdata", "pruned.csv"
 CONTROL, CHOSEN = "control.npz", "chosen.npz"  # histograms

@@ -17,8 +17,6 @@ from fivesigma.datasets.sources import Normalised, Target, counterparts, find_ta
 from fivesigma.datasets.variations import find_variations
 from fivesigma.errors import InputError
 
-__all__ = ["Template", "Tree", "by_tree", "found_systematics", "templates_of"]
-
 _PATHS = frozenset(("RegionPath", "SamplePath", "VariationPath"))
 
 

@@ -25,9 +25,6 @@ from fivesigma.cascade.rounds import ClassWeights, Round
 from fivesigma.errors import InputError, is_number
 from fivesigma.significance import Utility, VariationalUtility
 
-__all__ = ["Outcome", "Schedule", "Step", "cascade", "plain_round", "until_no_increase"]
-
-
 _LEAST_U = 1e-6  # halving stops here: at so small a u every event is selected
 
 

@@ -18,8 +18,6 @@ from fivesigma.categories import Categories
 from fivesigma.categories.workspace import read_workspace, to_pyhf
 from fivesigma.errors import InputError
 
-__all__ = ["to_combine"]
-
 FLOOR = 1e-6  # events in a bin that would have none, or fewer
 _LARGEST_CHANGE = 0.1  # of a template, by the floor
 _THRESHOLD = 10  # effective events of a bin above which combine gives it one Gaussian parameter

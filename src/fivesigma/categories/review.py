@@ -17,8 +17,6 @@ from fivesigma._tools.summary import Shown, Summary
 from fivesigma._types import Array
 from fivesigma.errors import InputError, is_number
 
-__all__ = ["Pruned", "prune", "write_hepdata"]
-
 _BOTH_SIDES = 1e-3  # of a bin: what moves less to the same side is not said
 
 

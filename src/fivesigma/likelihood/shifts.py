@@ -25,9 +25,6 @@ from fivesigma.yields import (
     process_yields,
 )
 
-__all__ = ["Normalisation", "Varied", "YieldShifts", "profiled_significance", "yield_shifts"]
-
-
 _CERTAIN = 5.0  # standard errors by which scores tell signal from background beyond doubt
 _LARGE = 0.5  # share of the yield of a process by which one standard deviation hardly moves it
 

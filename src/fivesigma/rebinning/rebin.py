@@ -27,8 +27,6 @@ from fivesigma.likelihood.profile import root_of, uncertainty_of
 from fivesigma.rebinning.fine_bins import FineBins, TemplateCells, merge_bins, read_model
 from fivesigma.rebinning.template_files import VARIATION, Source, workspace_of
 
-__all__ = ["Rebinned", "rebin"]
-
 GOALS = ("discovery", "measurement")
 MIN_EFFECTIVE = 10.0
 _REPEATED, _JUDGED = 10, 64  # candidates of the search

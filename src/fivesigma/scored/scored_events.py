@@ -19,8 +19,6 @@ from fivesigma.yields import check_weights, name_rows, rescale, split_labels
 if TYPE_CHECKING:
     from fivesigma.datasets.events import Events
 
-__all__ = ["ScoredEvents"]
-
 ENDINGS = (".csv", ".parquet")
 
 
