@@ -46,6 +46,15 @@ def written_whole(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
+@contextmanager
+def explained(path: object, what: str) -> Iterator[None]:
+    """Say in a sentence that something cannot be read, or written."""
+    try:
+        yield
+    except OSError as err:
+        raise InputError(f"{path} cannot be {what}: {err.strerror or err}") from err
+
+
 def refuse_special(path: Path) -> None:
     """Refuse a target that no file can be written to: no folder, no possible name, or something special is there."""
     if not path.parent.is_dir():
@@ -142,14 +151,12 @@ def digest_path(path: Path) -> Path:
 def check_digest(path: Path) -> None:
     """Refuse a file that differs from the digest beside it; without a digest every file passes."""
     beside = digest_path(path)
-    try:
+    with explained(beside, "read"):
         if not beside.is_file():
             return
         with beside.open("rb") as file:
             noted = re.match(rb"\s*([0-9a-fA-F]{64})\b", file.read(4096))
         same = noted is not None and noted[1].decode().lower() == _sha256(path)
-    except OSError as err:
-        raise InputError(f"{beside} cannot be read: {err.strerror or err}") from err
     if not same:
         why = "differs from its digest" if noted is not None else "has a digest file that holds no SHA-256"
         raise InputError(

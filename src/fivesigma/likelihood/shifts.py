@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._tools.summary import Shown, Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError, did_you_mean, require_known
 from fivesigma.likelihood.profile import CONSTRAINED, Counts, Derivatives, Freedom, OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.significance import AMS2, Utility
@@ -100,11 +100,8 @@ class Normalisation:
     def check(self, name: str, processes: Mapping[str, bool]) -> None:
         """Refuse processes that there are not, and a free signal; `processes` says which ones are signal."""
         for process in self.process:
-            if process not in processes:
-                hint = did_you_mean(process, list(processes)) or f"; there are {', '.join(map(repr, processes))}"
-                raise InputError(
-                    f"systematic {name!r} scales the process {process!r}, of which there are no events{hint}"
-                )
+            what = f"systematic {name!r} scales the process {process!r}, of which there are no events"
+            require_known(process, processes, what)
             if self.free and processes[process]:
                 raise InputError(
                     f"systematic {name!r} leaves the signal {process!r} free, which the strength of the signal does "
