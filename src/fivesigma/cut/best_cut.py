@@ -149,7 +149,14 @@ def _choose_cut(  # noqa: PLR0917 - what `scan` was asked for
     systematics: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> CutScan:
-    floor = _default_floor(cuts) if min_effective is None else min_effective
+    available = cuts.effective_background
+    floor = floor_for(available) if min_effective is None else min_effective
+    if min_effective is None and floor < MIN_EFFECTIVE:
+        warnings.warn(
+            f"the background has {available:.1f} effective events; cuts that keep as few as one of them are valid",
+            SmallSampleWarning,
+            stacklevel=3,
+        )
     z = by.curve(cuts, cuts.valid(floor))
     used, chosen = choose(rule, by.seen(cuts, z))
     return _warn_of_few(CutScan(cuts, z, chosen, utility, used, by, systematics, notes), rule, floor)
@@ -158,18 +165,6 @@ def _choose_cut(  # noqa: PLR0917 - what `scan` was asked for
 def floor_for(available: float) -> float:
     """Effective background count that a cut must keep, where all background together has so much."""
     return MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0
-
-
-def _default_floor(cuts: Cuts) -> float:
-    available = cuts.effective_background
-    floor = floor_for(available)
-    if floor < MIN_EFFECTIVE:
-        warnings.warn(
-            f"the background has {available:.1f} effective events; cuts that keep as few as one of them are valid",
-            SmallSampleWarning,
-            stacklevel=4,
-        )
-    return floor
 
 
 def _warn_of_few(found: CutScan, rule: str, floor: float) -> CutScan:
