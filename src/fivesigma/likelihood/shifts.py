@@ -522,8 +522,9 @@ def _notes_of(name: str, up: Array, down: Array) -> list[str]:
     return []
 
 
-def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_b: float) -> Systematics:
-    """Scale the weights of variations of the same events by a factor for each class."""
+def scaled(systematics: Systematics, signal: BoolArray, before: Array, after: Array) -> Systematics:
+    """Scale the weights of variations of the same events, class by class as the nominal ones were."""
+    factors = [float(after[members].sum() / before[members].sum()) for members in (signal, ~signal)]
 
     def scale(_: str, varied: Varied) -> Varied:
         if varied.weight is None:
@@ -532,7 +533,7 @@ def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_
             raise InputError("yields cannot scale a sample of its own; scale its weights like the nominal ones before")
         weight = np.asarray(varied.weight, dtype=np.float64)
         fits = weight.shape == signal.shape  # else it is refused where it is used
-        return replace(varied, weight=weight * np.where(signal, factor_s, factor_b) if fits else weight)
+        return replace(varied, weight=weight * np.where(signal, *factors) if fits else weight)
 
     return with_variations(systematics, scale)
 
