@@ -66,8 +66,7 @@ def known_parameters(library: str) -> frozenset[str]:
 def check_library(name: str, params: dict[str, Any] | None) -> dict[str, Any]:
     """Refuse a library that grows no trees one by one, and its parameters as `check_parameters` does."""
     if name not in LIBRARIES:
-        hint = did_you_mean(str(name), LIBRARIES)
-        raise InputError(f"library must be {' or '.join(LIBRARIES)}, got {name!r}{hint}")
+        raise InputError(f"library must be {' or '.join(LIBRARIES)}, got {name!r}{did_you_mean(str(name), LIBRARIES)}")
     return check_parameters(name, params)
 
 
