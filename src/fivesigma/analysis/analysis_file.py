@@ -133,7 +133,6 @@ def _check_plain(content: Any, where: str) -> None:
 
 
 def _let_cabinetry_check(rest: dict[str, Any], where: str) -> None:
-    """Let cabinetry say whether it takes its part."""
     given, samples = dict(rest), rest.get("Samples")
     named = isinstance(samples, list) and all(isinstance(s, dict) and "Name" in s for s in samples)
     if samples is not None and named and not any(sample.get("Data", False) for sample in samples):

@@ -183,7 +183,6 @@ class _Run(RunState):
         return files, {"model": said, "notes": notes, "norms": norms}
 
     def score(self) -> _Result:
-        """Score every entry of every tree."""
         (self.folder / "ntuples").mkdir(exist_ok=True)
         self.scorer = self.new_scorer()
         with self.bar(self.n_trees, "score") as advance:

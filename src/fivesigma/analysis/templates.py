@@ -140,7 +140,6 @@ class _Resolver:
         self._factors: dict[tuple[str, tuple[File, ...]], Normalised] = {}
 
     def template(self, at: _Place) -> Template:
-        """One template."""
         name, is_data = at.region["Name"], bool(at.sample.get("Data", False))
         chosen = name in self.analysis.settings.region
         is_filled = self.analysis.is_filled(at.region)

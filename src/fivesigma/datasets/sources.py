@@ -271,8 +271,7 @@ def _matching(file: Path) -> list[Path]:
     if not file.exists():
         if not glob.has_magic(str(file)):
             nearby = [item.name for item in file.parent.glob("*")] if file.parent.is_dir() else []
-            hint = did_you_mean(file.name, nearby)
-            raise InputError(f"there is no file {file}{hint}")
+            raise InputError(f"there is no file {file}{did_you_mean(file.name, nearby)}")
         found = [Path(name) for name in sorted(glob.glob(str(file), recursive=True))]  # noqa: PTH207 - absolute too
         found = [item for item in found if not item.name.endswith(DIGEST)]
         if "**" in str(file):  # which matches every folder on the way
