@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fivesigma
-from fivesigma._tools.files import explained, read_text, remove, write_text
+from fivesigma._tools.files import explained, read_text, remove, sha256_of, write_text
 from fivesigma._tools.summary import Summary
 from fivesigma.analysis.settings import check_schema
 from fivesigma.datasets.remote import File, RemoteFile
@@ -121,8 +121,7 @@ class Record:
             known = self._files.get(name)
             if known is not None and known[:2] == (stat.st_size, stat.st_mtime_ns):
                 return known[2]
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            found = sha256_of(path)
         self._files[name] = (stat.st_size, stat.st_mtime_ns, found)
         return found
 

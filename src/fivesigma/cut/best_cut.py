@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking
 from fivesigma.cut.cut_scan import CutScan
 from fivesigma.cut.profiled_cuts import ProfiledCuts, few_cuts
-from fivesigma.cut.ranking import Cuts, rank_events
+from fivesigma.cut.ranking import Cuts, effective_of, rank_events
 from fivesigma.cut.rules import DEFAULT_RULE, RULES, CutValue, KnownBackground, choose
 from fivesigma.cut.yield_model import MIN_EVENTS
 from fivesigma.errors import InputError, SmallSampleWarning
@@ -170,7 +170,7 @@ def floor_for(available: float) -> float:
 def _warn_of_few(found: CutScan, rule: str, floor: float) -> CutScan:
     """Say so if few events decide: in all if they were to be modelled, and at the cut."""
     cuts = found.ranking
-    signal, background = cuts.effective_signal, cuts.effective_background
+    signal, background = effective_of(cuts.s[-1], cuts.squares[0]), cuts.effective_background
     kept_signal, kept_background = cuts.effective(found.chosen)
     if rule == "model" and min(signal, background) < MIN_EVENTS:
         said = (

@@ -54,11 +54,6 @@ class Cuts(ABC):
         """Effective count of all background."""
         return effective_of(self.b[-1], self.squares[1])
 
-    @property
-    def effective_signal(self) -> float:
-        """Effective count of all signal."""
-        return effective_of(self.s[-1], self.squares[0])
-
     def cut_at(self, fraction: float) -> float:
         """Threshold of the tightest cut that keeps a fraction of the events."""
         n = max(1, round(fraction * self.n_events))

@@ -287,7 +287,8 @@ class NetClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_events,)
         """
-        return self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
+        margin = self.decision_function(X)
+        return self.classes_[(margin > 0).astype(np.intp)]
 
     def significance(
         self,
