@@ -10,7 +10,6 @@ from scipy.optimize import nnls
 from scipy.special import expit, logit
 
 from fivesigma._types import Array, BoolArray
-from fivesigma.errors import InputError
 
 BLENDS = ("rank", "margin", "probability")
 KNOTS = 2049  # quantiles that stand for a distribution of scores
@@ -29,8 +28,6 @@ class Blend:
     @classmethod
     def fitted(cls, kind: str, scores: Sequence[Array], weights: Array | None = None) -> Blend:
         """Make a blend of members with these held-out scores; even weights by default."""
-        if kind not in BLENDS:
-            raise InputError(f"blend must be one of {', '.join(BLENDS)}, got {kind!r}")
         knots = [quantiles(p, _SHARES) for p in scores]
         even = np.full(len(scores), 1.0 / len(scores))
         return cls(kind, even if weights is None else weights / weights.sum(), knots)

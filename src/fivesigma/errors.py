@@ -7,7 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = [
     "DuplicatedEventsWarning",
@@ -57,6 +57,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known names, or an empty string."""
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(shortened(repr(n)) for n in near)}?" if near else ""
+
+
+def require_known(name: object, known: Collection[str], sentence: str) -> None:
+    """Refuse a name that is not known, with the nearest ones or all."""
+    if name not in known:
+        hint = did_you_mean(str(name), known) or f"; there are {', '.join(map(repr, known))}"
+        raise InputError(f"{sentence}{hint}")
 
 
 def shortened(text: str, most: int = 80) -> str:

@@ -46,6 +46,15 @@ def written_whole(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
+@contextmanager
+def explained(path: object, what: str) -> Iterator[None]:
+    """Say in a sentence that something cannot be read, or written."""
+    try:
+        yield
+    except OSError as err:
+        raise InputError(f"{path} cannot be {what}: {err.strerror or err}") from err
+
+
 def refuse_special(path: Path) -> None:
     """Refuse a target that no file can be written to: no folder, no possible name, or something special is there."""
     if not path.parent.is_dir():
@@ -120,7 +129,7 @@ def written_with_digest(path: Path) -> Iterator[Path]:
     refuse_special(path)
     with written_whole(digest_path(path)) as digest, written_whole(path) as beside:
         yield beside
-        digest.write_text(f"{_sha256(beside)}  {path.name}\n", encoding="utf-8")
+        digest.write_text(f"{sha256_of(beside)}  {path.name}\n", encoding="utf-8")
 
 
 def read_text(path: Path, most: int = _MOST_TEXT) -> str:
@@ -142,14 +151,12 @@ def digest_path(path: Path) -> Path:
 def check_digest(path: Path) -> None:
     """Refuse a file that differs from the digest beside it; without a digest every file passes."""
     beside = digest_path(path)
-    try:
+    with explained(beside, "read"):
         if not beside.is_file():
             return
         with beside.open("rb") as file:
             noted = re.match(rb"\s*([0-9a-fA-F]{64})\b", file.read(4096))
-        same = noted is not None and noted[1].decode().lower() == _sha256(path)
-    except OSError as err:
-        raise InputError(f"{beside} cannot be read: {err.strerror or err}") from err
+        same = noted is not None and noted[1].decode().lower() == sha256_of(path)
     if not same:
         why = "differs from its digest" if noted is not None else "has a digest file that holds no SHA-256"
         raise InputError(
@@ -158,6 +165,7 @@ def check_digest(path: Path) -> None:
         )
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a local file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

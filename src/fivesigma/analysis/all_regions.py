@@ -14,8 +14,6 @@ from fivesigma.likelihood.shifts import Normalisation, YieldShifts, counts_of, d
 from fivesigma.significance import AMS2
 from fivesigma.yields import ProcessYields
 
-__all__ = ["norm_widths", "normalisations", "shifts_of_regions", "value_as_pyhf"]
-
 _RIDGE = 1e-9  # a pull that nothing constrains gets a huge width, not an infinite one
 
 

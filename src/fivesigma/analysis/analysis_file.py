@@ -22,9 +22,7 @@ from fivesigma._tools.files import read_text
 from fivesigma.analysis.configuration import DIRECTIONS, SCORE, Analysis, acts, listed, modifier_of, name_of_data
 from fivesigma.analysis.settings import BLOCK, AnalysisSettings
 from fivesigma.analysis.templates import found_systematics
-from fivesigma.errors import InputError, did_you_mean, shortened
-
-__all__ = ["read_analysis", "read_yaml"]
+from fivesigma.errors import InputError, did_you_mean, require_known, shortened
 
 _MOST_BYTES = 1_000_000
 _MOST_ITEMS = 100_000  # aliases unfolded
@@ -135,7 +133,6 @@ def _check_plain(content: Any, where: str) -> None:
 
 
 def _let_cabinetry_check(rest: dict[str, Any], where: str) -> None:
-    """Let cabinetry say whether it takes its part."""
     given, samples = dict(rest), rest.get("Samples")
     named = isinstance(samples, list) and all(isinstance(s, dict) and "Name" in s for s in samples)
     if samples is not None and named and not any(sample.get("Data", False) for sample in samples):
@@ -146,13 +143,6 @@ def _let_cabinetry_check(rest: dict[str, Any], where: str) -> None:
         at = ".".join(map(str, getattr(err, "absolute_path", ())))
         said = " ".join(str(getattr(err, "message", err)).split())
         raise InputError(f"cabinetry refuses {where}{f' at {at}' if at else ''}: {shortened(said, 300)}") from err
-
-
-def _require(name: str, known: Collection[str], sentence: str) -> None:
-    """Refuse a name that is not known, with the nearest ones."""
-    if name not in known:
-        hint = did_you_mean(name, known) or f"; there are {', '.join(map(repr, known))}"
-        raise InputError(f"{sentence}{hint}")
 
 
 def _check_names(analysis: Analysis) -> None:
@@ -166,7 +156,7 @@ def _check_names(analysis: Analysis) -> None:
     for (what, item), key in product(named, known):
         for name in listed(item.get(key) or []):
             kind = key[:-1].lower()
-            _require(name, known[key], f"{what} names the {kind} {shortened(repr(name))}, which is not there")
+            require_known(name, known[key], f"{what} names the {kind} {shortened(repr(name))}, which is not there")
     for key in (*known, "Systematics") if analysis.settings.combine else ():
         plain: dict[str, str] = {}
         for name in [item["Name"] for item in config.get(key) or []]:
@@ -182,7 +172,7 @@ def _check_names(analysis: Analysis) -> None:
             raise InputError(f"{what} changes no simulated sample in any region of the fit; check Samples and Regions")
     modifiers = {s["Name"]: modifier_of(s) for s in systematics}
     for name, value in analysis.fixed.items():
-        _require(
+        require_known(
             name, [f["Name"] for f in factors] + [*modifiers], f"the block General fixes {name!r}, which is not there"
         )
         if modifiers.get(name, name) != name:
@@ -203,7 +193,7 @@ def _check_regions(analysis: Analysis) -> None:
         )
     for key, own in (("Region", settings.region), ("Validation", settings.validation)):
         for name in own:
-            _require(name, names, f"the {key} of the block {BLOCK} is {name!r}, which is no region")
+            require_known(name, names, f"the {key} of the block {BLOCK} is {name!r}, which is no region")
     both = set(settings.region) & set(settings.validation)
     if both:
         raise InputError(f"region {both.pop()!r} is both Region and Validation; only what is not fitted validates")
@@ -228,7 +218,7 @@ def _check_regions(analysis: Analysis) -> None:
 def _check_samples(analysis: Analysis) -> None:
     poi = analysis.config["General"].get("POI", "")
     factors = [factor["Name"] for factor in analysis.config["NormFactors"]]
-    _require(poi, factors, f"the block General needs a POI that is one of the NormFactors, got {poi!r}")
+    require_known(poi, factors, f"the block General needs a POI that is one of the NormFactors, got {poi!r}")
     for sample in analysis.config["Samples"]:
         if "Tree" not in sample and analysis.settings.tree is None:
             raise InputError(f"sample {sample['Name']!r} needs a Tree, or the block {BLOCK} one for all samples")
@@ -246,7 +236,7 @@ def _check_samples(analysis: Analysis) -> None:
 def _check_cross_sections(analysis: Analysis) -> None:
     given, names = analysis.settings.cross_sections, [sample["Name"] for sample in analysis.simulated]
     for name in given:
-        _require(name, names, f"CrossSections has the unknown key {name!r}")
+        require_known(name, names, f"CrossSections has the unknown key {name!r}")
     lacking = [name for name in names if name not in given]
     if given and lacking:
         raise InputError(

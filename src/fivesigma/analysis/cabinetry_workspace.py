@@ -21,16 +21,6 @@ from fivesigma.analysis.histograms import Histograms
 from fivesigma.categories.workspace import discovery_significance
 from fivesigma.errors import InputError, shortened
 
-__all__ = [
-    "SafeNames",
-    "build_workspace",
-    "cabinetry_config",
-    "check_workspace",
-    "config_text",
-    "fit_workspace",
-    "listening",
-]
-
 HISTOGRAMS = "histograms"
 _LONGEST = 60  # characters of a name within the name of a file
 

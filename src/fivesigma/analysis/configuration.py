@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from fivesigma.analysis.settings import AnalysisSettings
 
-__all__ = ["DIRECTIONS", "FOLD", "PLAIN", "SCORE", "Analysis", "Key", "Side", "acts", "find_named", "holds", "listed"]
-
 SCORE, FOLD, PLAIN = "fivesigma_score", "fivesigma_fold", "fivesigma_plain"  # branches; the last before a region
 DIRECTIONS = ("Up", "Down")
 

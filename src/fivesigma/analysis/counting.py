@@ -22,8 +22,6 @@ from fivesigma.analysis.templates import Template, by_tree
 from fivesigma.datasets.folds import fold_numbers
 from fivesigma.errors import InputError, shortened
 
-__all__ = ["RegionCounts", "check_relative", "count", "notes_on", "with_expected_data"]
-
 
 @dataclass(eq=False)
 class RegionCounts:
@@ -98,7 +96,10 @@ def count(
         for template in [template for template in users if not template.hidden]:
             rows = inside[template.region, template.condition]
             out.add(settings, template, entries, rows, edges.get(template.region))
-        out.shared += _shared([t for t in users if t.region not in settings.validation], inside)
+        nominal = [t for t in _nominal(users) if t.region not in settings.validation]
+        for sample in {template.sample for template in nominal}:
+            in_regions = [inside[t.region, t.condition] for t in nominal if t.sample == sample]
+            out.shared += int(np.count_nonzero(np.sum(in_regions, axis=0) > 1))
         advance(1, tree.file.name)
     for template in [template for template in templates if template.histogram is not None]:
         found_edges, filled = read_filled(template.files[0], template.histogram, template.owner)
@@ -112,15 +113,6 @@ def count(
         out.sums[template.key] = np.array([n, filled.yields.sum(), filled.squares.sum(), n])
     _check_counts(analysis, templates, out)
     return out
-
-
-def _shared(users: Sequence[Template], inside: dict[tuple[str, str], BoolArray]) -> int:
-    """Simulated events of a tree that one sample has in several regions."""
-    nominal, found = _nominal(users), 0
-    for sample in dict.fromkeys(template.sample for template in nominal):
-        rows = [inside[t.region, t.condition] for t in nominal if t.sample == sample]
-        found += int(np.sum(np.sum(rows, axis=0) > 1))
-    return found
 
 
 def _check_counts(analysis: Analysis, templates: Sequence[Template], counts: RegionCounts) -> None:

@@ -21,8 +21,6 @@ from fivesigma.errors import InputError, SmallSampleWarning
 from fivesigma.likelihood.shifts import Normalisation, Systematics, Varied, with_variations
 from fivesigma.scored.scored_events import ScoredEvents
 
-__all__ = ["RegionEvents", "Variations", "choose_edges", "cross_fitted", "edges_by_fold", "events_of_region"]
-
 _COLUMNS = ("score", "signal", "weight", "process", "ids")
 
 #: By name the events up and down, where without the latter yields mirror those of the former; or an uncertain yield.

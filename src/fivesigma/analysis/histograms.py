@@ -17,18 +17,6 @@ from fivesigma._types import Array
 from fivesigma.analysis.configuration import Key
 from fivesigma.errors import InputError
 
-__all__ = [
-    "Filled",
-    "Histograms",
-    "fill_histogram",
-    "notes_on_bins",
-    "read_filled",
-    "read_histograms",
-    "table_of",
-    "write_csv",
-    "write_histograms",
-]
-
 
 class Filled(NamedTuple):
     """Sums of weights and of their squares, and entries, bin by bin."""
@@ -50,11 +38,9 @@ def fill_histogram(edges: Array, values: Array, weight: Array) -> Filled:
     n_bins = len(edges) - 1
     rows = (place >= 0) & (place < n_bins)  # NaN is sorted to the end
     place, weight = place[rows], weight[rows].astype(np.float64)
+    counted = (weight, weight**2, np.ones_like(weight))
     # Where there are no entries, bincount counts in integers.
-    sums: list[Any] = [
-        np.bincount(place, w, n_bins).astype(np.float64) for w in (weight, weight**2, np.ones_like(weight))
-    ]
-    return Filled(*sums)
+    return Filled(*(np.bincount(place, values, n_bins).astype(np.float64) for values in counted))
 
 
 def read_filled(file: Any, name: str | None, owner: str) -> tuple[Array, Filled]:

@@ -20,8 +20,6 @@ from fivesigma.datasets.sources import Input, Target
 from fivesigma.datasets.stream import BACKGROUND, SIGNAL
 from fivesigma.errors import InputError
 
-__all__ = ["Entries", "Reader", "texts_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Entries:

@@ -25,8 +25,6 @@ from fivesigma.learners.libraries import check_library, installed_library
 from fivesigma.likelihood.shifts import Normalisation
 from fivesigma.significance import AMS2
 
-__all__ = ["GivenScore", "check_model", "train_model", "training_events"]
-
 # Parameters that every model takes, and those that the analysis sets itself.
 _SHARED = ("utility", "b_reg", "negative_weights", "random_state", "cut")
 _OURS = (

@@ -28,8 +28,6 @@ from fivesigma.datasets.events import Events
 from fivesigma.errors import InputError
 from fivesigma.store import load
 
-__all__ = ["RunState"]
-
 _ABOVE = 1.01  # all scores of models, which lie between 0 and 1
 
 

@@ -25,8 +25,6 @@ from fivesigma.errors import InputError
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.scored.scored_events import ScoredEvents
 
-__all__ = ["Scorer", "ntuple_names"]
-
 #: Events of each template that is binned in a score; a template without events has none.
 Scored = dict[Key, ScoredEvents]
 

@@ -17,8 +17,6 @@ from fivesigma.datasets.expression import Expression
 from fivesigma.errors import InputError, did_you_mean, shortened
 from fivesigma.estimators.make import MODELS
 
-__all__ = ["BLOCK", "CUT", "ENTRY", "AnalysisSettings", "check_schema"]
-
 BLOCK = "Fivesigma"
 CUT = "cut"
 ENTRY = "entry"

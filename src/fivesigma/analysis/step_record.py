@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import fivesigma
-from fivesigma._tools.files import read_text, remove, write_text
+from fivesigma._tools.files import explained, read_text, remove, sha256_of, write_text
 from fivesigma._tools.summary import Summary
 from fivesigma.analysis.settings import check_schema
 from fivesigma.datasets.remote import File, RemoteFile
 from fivesigma.errors import InputError, shortened
-
-__all__ = ["STEPS", "Record", "StepRecord", "digest", "lines"]
 
 STEPS = ("read", "train", "score", "categorise", "workspace", "report")
 RECORD = "analysis.json"
@@ -92,11 +90,9 @@ class Record:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Make the folder, keep other runs out of it, and remove what a killed one left."""
-        try:
+        with explained(self.folder, "written"):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.folder, os.O_RDONLY)
-        except OSError as err:
-            raise InputError(f"{self.folder} cannot be written: {err.strerror or err}") from err
         try:
             _lock(lock, self.folder)
             for place in (self.folder, self.folder / "ntuples"):
@@ -119,16 +115,13 @@ class Record:
         """SHA-256 of a file; one of the same size and time of change is not read again, and a remote one not at all."""
         if isinstance(path, RemoteFile):
             return path.digest()
-        try:
+        with explained(path, "read"):
             stat = path.stat()
             name = str(path.resolve())
             known = self._files.get(name)
             if known is not None and known[:2] == (stat.st_size, stat.st_mtime_ns):
                 return known[2]
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as err:
-            raise InputError(f"{path} cannot be read: {err.strerror or err}") from err
+            found = sha256_of(path)
         self._files[name] = (stat.st_size, stat.st_mtime_ns, found)
         return found
 

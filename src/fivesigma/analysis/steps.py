@@ -26,8 +26,6 @@ from fivesigma.estimators.significance_classifier import warn_of_training_events
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.store import save
 
-__all__ = ["analyse"]
-
 _Result = tuple[Iterable[Path], dict[str, Any]]
 COMBINE, HEPDATA, PRUNED = "combine", "hepdata", "pruned.csv"
 CONTROL, CHOSEN = "control.npz", "chosen.npz"  # histograms
@@ -185,7 +183,6 @@ class _Run(RunState):
         return files, {"model": said, "notes": notes, "norms": norms}
 
     def score(self) -> _Result:
-        """Score every entry of every tree."""
         (self.folder / "ntuples").mkdir(exist_ok=True)
         self.scorer = self.new_scorer()
         with self.bar(self.n_trees, "score") as advance:

@@ -17,8 +17,6 @@ from fivesigma.datasets.sources import Normalised, Target, counterparts, find_ta
 from fivesigma.datasets.variations import find_variations
 from fivesigma.errors import InputError
 
-__all__ = ["Template", "Tree", "by_tree", "found_systematics", "templates_of"]
-
 _PATHS = frozenset(("RegionPath", "SamplePath", "VariationPath"))
 
 
@@ -142,7 +140,6 @@ class _Resolver:
         self._factors: dict[tuple[str, tuple[File, ...]], Normalised] = {}
 
     def template(self, at: _Place) -> Template:
-        """One template."""
         name, is_data = at.region["Name"], bool(at.sample.get("Data", False))
         chosen = name in self.analysis.settings.region
         is_filled = self.analysis.is_filled(at.region)

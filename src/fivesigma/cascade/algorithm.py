@@ -25,9 +25,6 @@ from fivesigma.cascade.rounds import ClassWeights, Round
 from fivesigma.errors import InputError, is_number
 from fivesigma.significance import Utility, VariationalUtility
 
-__all__ = ["Outcome", "Schedule", "Step", "cascade", "plain_round", "until_no_increase"]
-
-
 _LEAST_U = 1e-6  # halving stops here: at so small a u every event is selected
 
 
@@ -108,10 +105,6 @@ class Schedule:
         # Where nothing was changed the slopes are more precise than f*(u).
         return ClassWeights(signal, background, u) if u == signal else self.at(u)
 
-    def is_valid(self, outcome: Outcome) -> bool:
-        """Whether a selection keeps signal and enough background to be believed."""
-        return outcome.s > 0 and outcome.b > 0 and outcome.effective_background >= self.floor * (1 - 1e-9)
-
     def selecting_more(self, weights: ClassWeights) -> ClassWeights:
         """Class weights with half the weight of background against signal."""
         if weights.u is not None:
@@ -166,7 +159,8 @@ def cascade(
         elif updating and (utility.guaranteed or this.improved or best is None or not schedule.can_go_back):
             following = schedule.following(outcome.s, outcome.b, weights)
         elif updating and best is not None:
-            following = _halfway(weights, ClassWeights(*best.class_weights))
+            signal, background = best.class_weights  # the ratio between is the geometric mean of the two
+            following = ClassWeights(math.sqrt(weights.signal * signal), math.sqrt(weights.background * background))
         last = replace(this, following=following)
         yield last
         weights, previous = following, outcome
@@ -192,7 +186,7 @@ def _judged(
     seconds: float,
 ) -> Round:
     """Record what a round reached; the class weights that follow are not known yet."""
-    valid = schedule.is_valid(outcome)
+    valid = outcome.s > 0 and outcome.b > 0 and outcome.effective_background >= schedule.floor * (1 - 1e-9)
     z = float(schedule.utility.value(outcome.s, outcome.b)) if valid else 0.0
     return Round(
         index=t,
@@ -234,11 +228,6 @@ def _surrogate(utility: Utility, weights: ClassWeights, outcome: Outcome | None,
     if weights.u is not None and isinstance(utility, VariationalUtility):
         return float(utility.surrogate(outcome.s, outcome.b, weights.u, p))
     return weights.background * (outcome.b + utility.b_reg) - weights.signal * outcome.s
-
-
-def _halfway(a: ClassWeights, b: ClassWeights) -> ClassWeights:
-    """Class weights whose ratio is the geometric mean of two ratios."""
-    return ClassWeights(math.sqrt(a.signal * b.signal), math.sqrt(a.background * b.background))
 
 
 def until_no_increase(rounds: Iterable[Round], extra_rounds: int, max_rounds: int) -> Iterator[Round]:

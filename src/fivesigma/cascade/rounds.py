@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from fivesigma._tools.summary import Shown, Summary, digits
 from fivesigma.errors import InputError
 
-__all__ = ["ClassWeights", "History", "Round"]
-
 _SHOWN = 20  # rounds at either end that a table shows
 
 

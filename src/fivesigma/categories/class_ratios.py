@@ -13,14 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fivesigma._types import Array, IntArray
-from fivesigma.categories.class_sample import (
-    CHUNK,
-    ClassSample,
-    Roles,
-    cells_of,
-    means,
-    sums,
-)
+from fivesigma.categories.class_sample import CHUNK, ClassSample, Roles, cells_of, means, sums
 from fivesigma.errors import InputError
 
 _SMALLEST = 1e-15  # probabilities below it are rounding

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_whole
+from fivesigma._tools.files import explained, written_whole
 from fivesigma._types import Array
 from fivesigma.categories import Categories
 from fivesigma.categories.workspace import read_workspace, to_pyhf
 from fivesigma.errors import InputError
-
-__all__ = ["to_combine"]
 
 FLOOR = 1e-6  # events in a bin that would have none, or fewer
 _LARGEST_CHANGE = 0.1  # of a template, by the floor
@@ -95,10 +93,8 @@ def to_combine(source: Categories | Mapping[str, Any], folder: str | Path, *, fo
     model = _Model.of(to_pyhf(source) if isinstance(source, Categories) else read_workspace(source))
     templates = model.templates()
     text = model.card(shapes.name)
-    try:
+    with explained(folder, "written"):
         folder.mkdir(exist_ok=True)
-    except OSError as err:
-        raise InputError(f"{folder} cannot be written: {err.strerror or err}") from err
     with written_whole(card) as new_card, written_whole(shapes) as new_shapes:
         with need("uproot").recreate(new_shapes) as file:
             for name, (values, errors) in templates.items():

@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import write_text
+from fivesigma._tools.files import explained, write_text
 from fivesigma._tools.summary import Shown, Summary
 from fivesigma._types import Array
 from fivesigma.errors import InputError, is_number
-
-__all__ = ["Pruned", "prune", "write_hepdata"]
 
 _BOTH_SIDES = 1e-3  # of a bin: what moves less to the same side is not said
 
@@ -199,10 +197,8 @@ def write_hepdata(workspace: Mapping[str, Any], folder: str | Path, *, comment: 
     target = folder / "submission.yaml"
     if target.exists() and not force:
         raise InputError(f"{folder} holds a submission already; choose another folder, or pass force=True or --force")
-    try:
+    with explained(folder, "written"):
         folder.mkdir(exist_ok=True)
-    except OSError as err:
-        raise InputError(f"{folder} cannot be written: {err.strerror or err}") from err
     resource = {"location": "workspace.json", "description": "HistFactory workspace for pyhf", "type": "HistFactory"}
     documents: list[dict[str, Any]] = [
         {"comment": comment or "Expected and observed events", "additional_resources": [resource]}

@@ -20,8 +20,6 @@ from fivesigma.errors import InputError
 from fivesigma.likelihood.shifts import YieldShifts
 from fivesigma.yields import ProcessYields, check_counts, class_sums
 
-__all__ = ["discovery_significance", "to_pyhf", "write_workspace"]
-
 BY_BIN = ("staterror", "shapesys")
 _KINDS = ("histosys", "normsys", "normfactor", "lumi", *BY_BIN)
 POI = "mu"

@@ -50,7 +50,7 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_, **__: click.echo(f"warning: {_one_line(str(message))}", err=True)
             try:
                 with orderly_end():
                     return super().invoke(ctx)
@@ -65,10 +65,6 @@ class _Group(click.Group):
                 if ctx.params.get("debug"):
                     raise
                 raise click.ClickException(_sentence(err)) from err
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"warning: {_one_line(str(message))}", err=True)
 
 
 def _one_line(message: str, most: int = 1000) -> str:

@@ -26,8 +26,6 @@ from fivesigma.cli.options import (
 from fivesigma.cli.systematics import Asked, check_processes, narrow_source, of_events, of_scores, systematic_option
 from fivesigma.errors import InputError
 
-__all__ = ["report_command"]
-
 
 @click.command("report", epilog="Example: fivesigma report model test.parquet -o report.html --baseline plain")
 @click.argument("model", type=PATH)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fivesigma.cut.binned import RULES_OF_BINS, BinnedRanking
 from fivesigma.cut.cut_scan import CutScan
 from fivesigma.cut.profiled_cuts import ProfiledCuts, few_cuts
-from fivesigma.cut.ranking import Cuts, rank_events
+from fivesigma.cut.ranking import Cuts, effective_of, rank_events
 from fivesigma.cut.rules import DEFAULT_RULE, RULES, CutValue, KnownBackground, choose
 from fivesigma.cut.yield_model import MIN_EVENTS
 from fivesigma.errors import InputError, SmallSampleWarning
@@ -149,7 +149,14 @@ def _choose_cut(  # noqa: PLR0917 - what `scan` was asked for
     systematics: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> CutScan:
-    floor = _default_floor(cuts) if min_effective is None else min_effective
+    available = cuts.effective_background
+    floor = floor_for(available) if min_effective is None else min_effective
+    if min_effective is None and floor < MIN_EFFECTIVE:
+        warnings.warn(
+            f"the background has {available:.1f} effective events; cuts that keep as few as one of them are valid",
+            SmallSampleWarning,
+            stacklevel=3,
+        )
     z = by.curve(cuts, cuts.valid(floor))
     used, chosen = choose(rule, by.seen(cuts, z))
     return _warn_of_few(CutScan(cuts, z, chosen, utility, used, by, systematics, notes), rule, floor)
@@ -160,22 +167,10 @@ def floor_for(available: float) -> float:
     return MIN_EFFECTIVE if available >= SMALL_SAMPLE else 1.0
 
 
-def _default_floor(cuts: Cuts) -> float:
-    available = cuts.effective_background
-    floor = floor_for(available)
-    if floor < MIN_EFFECTIVE:
-        warnings.warn(
-            f"the background has {available:.1f} effective events; cuts that keep as few as one of them are valid",
-            SmallSampleWarning,
-            stacklevel=4,
-        )
-    return floor
-
-
 def _warn_of_few(found: CutScan, rule: str, floor: float) -> CutScan:
     """Say so if few events decide: in all if they were to be modelled, and at the cut."""
     cuts = found.ranking
-    signal, background = cuts.effective_signal, cuts.effective_background
+    signal, background = effective_of(cuts.s[-1], cuts.squares[0]), cuts.effective_background
     kept_signal, kept_background = cuts.effective(found.chosen)
     if rule == "model" and min(signal, background) < MIN_EVENTS:
         said = (

@@ -16,8 +16,6 @@ from fivesigma.errors import InputError
 from fivesigma.significance import Utility
 from fivesigma.yields import signal_and_background, significance_of, significance_or_nan
 
-__all__ = ["Paired", "paired_difference"]
-
 Interval = tuple[float, float]
 
 _CHUNK = 1 << 17  # events drawn at once, so that a replica stays in the cache

@@ -52,12 +52,7 @@ class Cuts(ABC):
     @property
     def effective_background(self) -> float:
         """Effective count of all background."""
-        return _effective(self.b[-1], self.squares[1])
-
-    @property
-    def effective_signal(self) -> float:
-        """Effective count of all signal."""
-        return _effective(self.s[-1], self.squares[0])
+        return effective_of(self.b[-1], self.squares[1])
 
     def cut_at(self, fraction: float) -> float:
         """Threshold of the tightest cut that keeps a fraction of the events."""
@@ -67,7 +62,7 @@ class Cuts(ABC):
     def effective(self, cut: int) -> tuple[float, float]:
         """Effective counts of signal and background that one cut keeps."""
         s2, b2 = self.variances(np.array([cut]))
-        return _effective(self.s[cut], s2[0]), _effective(self.b[cut], b2[0])
+        return effective_of(self.s[cut], s2[0]), effective_of(self.b[cut], b2[0])
 
     def valid(self, min_effective: float) -> BoolArray:
         """Cuts with s >= 0, b > 0 and an effective background count of at least `min_effective`; there must be one."""
@@ -125,7 +120,8 @@ class Ranking(Cuts):
         return poisson_sums(self.weight[kept], self.signal[kept], np.append(0, ends[:-1]), n_boot, random_state)
 
 
-def _effective(total: float, squares: float) -> float:
+def effective_of(total: float, squares: float) -> float:
+    """Effective count of a sum of weights and of that of their squares."""
     return float(total) ** 2 / float(squares) if squares > 0 else 0.0
 
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from fivesigma._tools.extras import need
 from fivesigma._types import AnyArray, Array, BoolArray
-from fivesigma.cut.best_cut import CutScan, floor_for, scan_binned
+from fivesigma.cut.best_cut import CutScan, scan_binned
 from fivesigma.cut.binned import SAMPLE, BinnedRanking, BinSums, Parts, in_parts, sample_scores
+from fivesigma.cut.ranking import effective_of
 from fivesigma.errors import FivesigmaError, InputError, shortened
 from fivesigma.estimators.split_steps import TuningEvents
 from fivesigma.scored.scored_files import Part
@@ -134,23 +135,18 @@ class GroupTuningEvents(TuningEvents):
     """Events of this worker, measured together with those of all others."""
 
     group: Group
-    available: float
 
     @classmethod
     def shared(cls, signal: BoolArray, weight: Array, utility: Utility, group: Group) -> GroupTuningEvents:
         """Gather events whose weights are scaled already."""
-        available = _effective(*group.sum(*_sum_and_squares(weight[~signal])).tolist())
-        return cls(signal, weight, utility, floor_for(available), 1.0, group, available)
-
-    def warn_if_small(self) -> None:
-        """Say so if the floor had to be lowered."""
-        self._warn(self.available)
+        available = effective_of(*group.sum(*_sum_and_squares(weight[~signal])).tolist())
+        return cls(signal, weight, utility, available, 1.0, group)
 
     def at(self, selected: BoolArray) -> tuple[float, float, float]:
         """Yields s and b of a selection, and its effective background count."""
         w_s, w_b = self.weight[selected & self.signal], self.weight[selected & ~self.signal]
         s, b, b2 = self.group.sum(w_s.sum(), *_sum_and_squares(w_b)).tolist()
-        return s, b, _effective(b, b2)
+        return s, b, effective_of(b, b2)
 
     def scan(self, probability: Array, rule: str = "plateau") -> CutScan:
         """Scan all cuts on P(signal)."""
@@ -160,7 +156,3 @@ class GroupTuningEvents(TuningEvents):
 
 def _sum_and_squares(weight: Array) -> tuple[float, float]:
     return float(weight.sum()), float(np.square(weight).sum())
-
-
-def _effective(total: float, squares: float) -> float:
-    return total**2 / squares if squares > 0 else 0.0

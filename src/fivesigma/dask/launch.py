@@ -85,7 +85,6 @@ def _start_tracker(n_workers: int, timeout: int, dask_scheduler: Any) -> dict[st
 def _run(  # noqa: PLR0917 - arguments of a task
     job: Job, events: LocalEvents | tuple[Any, ...], member: Member, at: int, tracker: dict[str, Any], run: str
 ) -> Trained | None:
-    """The task of one worker."""
     distributed = need("distributed")
     if isinstance(events, tuple):
         events = EventParts(*events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,11 +58,9 @@ def rows_to_know_again(X: Any, known: AnyArray | None = None) -> AnyArray:
     Of anything but numbers nothing is kept. `known` is what was kept of the rows before.
     """
     out = np.zeros(0, dtype=np.uint64) if known is None else known
-    try:
+    with suppress(TypeError, ValueError):
         for begin in range(0, X.shape[0], _AT_ONCE):
             out = np.unique(np.concatenate([out, row_digests(X[begin : begin + _AT_ONCE])]))[:MOST_ROWS]
-    except (TypeError, ValueError):
-        return out
     return out
 
 

@@ -118,8 +118,7 @@ class Events(Shown):
         place = {name: j for j, name in enumerate(self.feature_names)}
         for name in names:
             if name not in place:
-                hint = did_you_mean(str(name), place)
-                known = hint or f"; there are {some(self.feature_names)}"
+                known = did_you_mean(str(name), place) or f"; there are {some(self.feature_names)}"
                 raise InputError(f"no feature {str(name)!r} among the {len(place)} of these events{known}")
         return self.X[:, [place[name] for name in names]]
 
@@ -177,8 +176,7 @@ class Events(Shown):
             return fold_numbers(k, hash_rows(np.arange(len(self))))
         if isinstance(by, str):
             if by not in self.kept:
-                hint = did_you_mean(by, self.kept)
-                known = hint or f"; load the events with keep=[{by!r}]"
+                known = did_you_mean(by, self.kept) or f"; load the events with keep=[{by!r}]"
                 raise InputError(f"no column {by!r} is kept beside the features{known}")
             numbers, what = self.kept[by], f"column {by!r}"
         else:

@@ -7,6 +7,7 @@ columns are understood, and nothing else is evaluated: an expression may come fr
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -267,10 +268,7 @@ class Expression:
                     )
 
     def _fold(self, combine: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
-        value = parts[0]
-        for part in parts[1:]:
-            value = self._combine(combine, value, part)
-        return value
+        return functools.reduce(functools.partial(self._combine, combine), parts)
 
     def _truth(self, node: ast.AST, columns: Mapping[str, Any], kinds: str = "biu") -> Any:
         """A condition; whole numbers are flags, true unless they are zero."""

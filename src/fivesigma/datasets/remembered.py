@@ -35,7 +35,9 @@ def as_in_training(
     by_process = isinstance(trained.signal, list | tuple)
     said, notes = [], []
     if isinstance(path, Mapping):
-        used |= {name: _of_processes(getattr(trained, name), path) for name in BY_PROCESS}
+        for name in BY_PROCESS:
+            known = getattr(trained, name)
+            used[name] = {key: known[key] for key in known if key in path} if isinstance(known, Mapping) else known
         normalised = _normalisation(trained, path, asked)
         used |= normalised
         if by_process:
@@ -78,11 +80,6 @@ def as_in_training(
 
 
 _MERGED = ("keep", "luminosity", "cross_section", "sum_of_weights")
-
-
-def _of_processes(value: Any, path: Mapping[str, Any]) -> Any:
-    """A weight or a cut of the training, of each process that is there if it was one for each."""
-    return {name: text for name, text in value.items() if name in path} if isinstance(value, Mapping) else value
 
 
 def _normalisation(trained: Columns, path: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fivesigma._tools.files import DIGEST, check_digest
+from fivesigma._tools.files import DIGEST, check_digest, explained
 from fivesigma.datasets.columns import BY_PROCESS, Columns, Kind, Source, require
 from fivesigma.datasets.remote import File, RemoteFile, find_remote, is_remote
 from fivesigma.datasets.root import RootTree, stored_sum
 from fivesigma.datasets.tables import CsvFile, ParquetFile
-from fivesigma.errors import InputError, did_you_mean, is_number
+from fivesigma.errors import InputError, did_you_mean, is_number, require_known
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -38,10 +38,8 @@ class Target(NamedTuple):
 
     def state(self) -> tuple[Any, ...]:
         """What the system says of the file, by which a change is noticed."""
-        try:
+        with explained(self.path, "read"):
             found = self.path.stat()
-        except OSError as err:
-            raise InputError(f"{self.path} cannot be read: {err.strerror or err}") from err
         return found.st_size, found.st_mtime_ns, found.st_ino
 
     def open(self, tree: str | None = None) -> Source:
@@ -162,9 +160,7 @@ def _find_processes(paths: Mapping[str, Paths], columns: Columns) -> tuple[list[
     given |= several
     for kind, names in given.items():
         for name in names:
-            if name not in paths:
-                hint = did_you_mean(str(name), paths) or f"; there are {', '.join(map(repr, paths))}"
-                raise InputError(f"{kind} names the process {name!r}, which has no files{hint}")
+            require_known(name, paths, f"{kind} names the process {name!r}, which has no files")
     for kind, texts in several.items():
         for name in (name for name in paths if name not in texts):
             raise InputError(f"{kind} has no entry for process {name!r}; give one, or None for no {kind}")
@@ -275,8 +271,7 @@ def _matching(file: Path) -> list[Path]:
     if not file.exists():
         if not glob.has_magic(str(file)):
             nearby = [item.name for item in file.parent.glob("*")] if file.parent.is_dir() else []
-            hint = did_you_mean(file.name, nearby)
-            raise InputError(f"there is no file {file}{hint}")
+            raise InputError(f"there is no file {file}{did_you_mean(file.name, nearby)}")
         found = [Path(name) for name in sorted(glob.glob(str(file), recursive=True))]  # noqa: PTH207 - absolute too
         found = [item for item in found if not item.name.endswith(DIGEST)]
         if "**" in str(file):  # which matches every folder on the way
@@ -313,8 +308,5 @@ def _group(positions: Iterable[int], key: Callable[[int], Any]) -> list[list[int
 def _first_bytes(path: File, size: int = 1 << 16) -> bytes:
     if isinstance(path, RemoteFile):
         return path.read(0, min(size, path.stat().st_size))
-    try:
-        with path.open("rb") as file:
-            return file.read(size)
-    except OSError as err:
-        raise InputError(f"{path} cannot be read: {err.strerror or err}") from err
+    with explained(path, "read"), path.open("rb") as file:
+        return file.read(size)

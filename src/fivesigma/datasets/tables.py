@@ -31,6 +31,7 @@ class _Table:
     def __init__(self, path: Path) -> None:
         self.polars = pl = need("polars")
         self._flags = pl.QueryOptFlags(**self._options)
+        self._types = {"float32": pl.Float32, "float64": pl.Float64}
         self._texts = (pl.String, pl.Categorical, pl.Enum)
         self.path = path
         self.name = path.name
@@ -61,11 +62,10 @@ class _Table:
 
     def read(self, kinds: Mapping[str, Kind], first: int = 0, rows: int | None = None) -> dict[str, AnyArray]:
         """Read columns of all or of some rows as arrays, releasing polars' copy of each as it goes."""
-        types = {"float32": self.polars.Float32, "float64": self.polars.Float64}
         # What has several values per event is read as it is, and refused by whoever needs one.
         kinds = {name: "raw" if self.schema[name].is_nested() else kind for name, kind in kinds.items()}
         wanted = [
-            self._select[name].cast(types[kind]) if kind in types else self._select[name]
+            self._select[name].cast(self._types[kind]) if kind in self._types else self._select[name]
             for name, kind in kinds.items()
         ]
         try:
@@ -74,7 +74,7 @@ class _Table:
                 frame = lazy.select(wanted).collect(engine="streaming", optimizations=self._flags)
         except InputError as err:
             self._find_text(kinds)
-            for name in (name for name, kind in kinds.items() if kind in types):
+            for name in (name for name, kind in kinds.items() if kind in self._types):
                 if not (self.schema[name].is_numeric() or self.schema[name] in (self.polars.Boolean, *self._texts)):
                     raise InputError(
                         f"column {name!r} of {self.name} holds values of the type {self.schema[name]}, which are not "
@@ -128,7 +128,7 @@ class _Table:
     def _find_text(self, kinds: Mapping[str, Kind]) -> None:
         """After a failed read, say which cell of which number column is not a number."""
         pl = self.polars
-        numbers = [name for name, kind in kinds.items() if kind in ("float32", "float64")]
+        numbers = [name for name, kind in kinds.items() if kind in self._types]
         with self._reading():
             scanned = self._scan(dict.fromkeys(kinds, "value")).select(self._select[name] for name in kinds)
             schema = scanned.collect_schema()
@@ -176,10 +176,7 @@ class ParquetFile(_Table):
 
     def chunks(self, kinds: Mapping[str, Kind], rows: int | None = None) -> Iterator[dict[str, Any]]:
         """Read the columns at once, or some rows after the other."""
-        if rows is None:
-            yield self.read(kinds)
-            return
-        for first in range(0, max(self.n_rows, 1), rows):
+        for first in (0,) if rows is None else range(0, max(self.n_rows, 1), rows):
             yield self.read(kinds, first, rows)
 
     @cached_property
@@ -211,9 +208,8 @@ class CsvFile(_Table):
         if kinds:
             # Whatever is not a number is read as text, so that no column is judged by its first rows.
             schema = dict.fromkeys(self.schema, pl.String)
-            types = {"float32": pl.Float32, "float64": pl.Float64}
-            schema |= {name: types.get(kind, pl.String) for name, kind in kinds.items()}
-            truth = [n for n, kind in kinds.items() if kind in types and self.schema[n] == pl.Boolean]
+            schema |= {name: self._types.get(kind, pl.String) for name, kind in kinds.items()}
+            truth = [n for n, kind in kinds.items() if kind in self._types and self.schema[n] == pl.Boolean]
             schema |= dict.fromkeys(truth, pl.Boolean)
         lazy: LazyFrame = pl.scan_csv(self.path, schema=schema, infer_schema_length=_SAMPLE, glob=False)
         return lazy

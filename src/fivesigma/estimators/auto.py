@@ -195,9 +195,6 @@ class AutoClassifier(BlendedClassifier):
         except (TypeError, ValueError):  # text or categories
             return False
 
-    def _learners(self) -> tuple[()]:
-        return ()
-
 
 def make_net(n_events: int, names: Any) -> NetClassifier:
     """A net for so many training events: smaller steps for few, and fewer epochs for very many, which bounds its time.

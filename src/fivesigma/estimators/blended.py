@@ -91,8 +91,7 @@ class BlendedClassifier(SignificanceClassifier):
             self.cut_ = float(np.quantile(blend(list(as_new.values())), 1.0 - share))
         self.held_out_score_ = np.full(n, np.nan)
         self.held_out_score_[rows] = blended
-        out: Array = self.held_out_score_[np.concatenate([held_out for _, held_out in splits])]
-        return out
+        return np.asarray(self.held_out_score_[np.concatenate([held_out for _, held_out in splits])])
 
     @property
     def feature_importances_(self) -> Array:

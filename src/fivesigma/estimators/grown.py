@@ -324,9 +324,6 @@ class GrownCascadeClassifier(SignificanceClassifier):
             whole.grow()
         return whole.model(self.n_trees_)
 
-    def _learners(self) -> tuple[()]:
-        return ()
-
 
 def _best_end(significance: list[float]) -> int:
     """Number of trees at which the mean significance over the last few is highest."""

@@ -13,7 +13,7 @@ from fivesigma.estimators.pool import CascadePool
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.estimators.retrained import CascadeClassifier
 from fivesigma.learners.libraries import HISTOGRAM, default_learner, default_regressor, installed_library
-from fivesigma.significance import AMS2, Utility, resolve_utility
+from fivesigma.significance import AMS2, resolve_utility
 
 # What a model is called, and the estimator that it is; all but auto and profiled are members of a pool where there are
 # folds by a column. The plain model is the grown one without the cascade.
@@ -57,32 +57,24 @@ def make_model(
     if model == "auto":
         return AutoClassifier(library=library, by=by, n_trees=n_trees, **shared, **options)
     if model == "profiled":
-        return _profiled(library, n_trees, by=by, **shared, **options)
-    if by is None:
+        asked = options.pop("utility", "ams2"), options.pop("b_reg", None)
+        if resolve_utility(*asked) != AMS2():
+            raise InputError(
+                f"a profiled model maximises the significance of a likelihood with systematics, not {asked[0]!r} with "
+                f"b_reg={asked[1]}; leave both out"
+            )
+        shared["by"] = by
+    if by is None or model == "profiled":
         return _single(model, library, n_trees, **shared, **options)
     shared |= {name: options.pop(name) for name in _OF_A_POOL if name in options}
     # A single member needs no common scale: its probability is the score.
     return CascadePool([(model, _single(model, library, n_trees, **options))], by=by, blend="probability", **shared)
 
 
-def _profiled(
-    library: str, n_trees: int | None, *, utility: str | Utility = "ams2", b_reg: float | None = None, **options: Any
-) -> Any:
-    if resolve_utility(utility, b_reg) != AMS2():
-        raise InputError(
-            f"a profiled model maximises the significance of a likelihood with systematics, not {utility!r} with "
-            f"b_reg={b_reg}; leave both out"
-        )
-    if library == "auto" and n_trees is None:
-        return ProfiledClassifier(**options)
-    name = installed_library() if library == "auto" else library
-    return ProfiledClassifier(default_learner(name, **({} if n_trees is None else {"n_trees": n_trees})), **options)
-
-
 def _single(model: str, library: str, n_trees: int | None, **options: Any) -> Any:
     trees: dict[str, Any] = {} if n_trees is None else {"n_trees": n_trees}
+    name = installed_library() if library == "auto" else library
     if model in ("plain", "grown"):
-        name = installed_library() if library == "auto" else library
         if name == HISTOGRAM:
             raise InputError(
                 f"model {model!r} grows trees, which scikit-learn's histogram boosting cannot do one by one; use "
@@ -91,7 +83,6 @@ def _single(model: str, library: str, n_trees: int | None, **options: Any) -> An
         return GrownCascadeClassifier(name, cascade=model == "grown", **trees, **options)
     learner = None
     if library != "auto" or n_trees is not None:
-        name = installed_library() if library == "auto" else library
         learner = default_learner(name, **trees)
         if model == "decomposed":
             options = {"weight_estimator": default_regressor(library=name), **options}

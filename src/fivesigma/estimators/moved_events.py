@@ -156,9 +156,8 @@ class SystematicsReader:
     nominal: FoldedEvents
     classes: AnyArray  # labels of background and signal
     ids: AnyArray | None  # of the nominal events; a varied event with the same one belongs to the same split
-    features: Callable[
-        [str, Any], Any
-    ]  # turns varied events or a table into a checked table; takes a name for messages
+    # Turns varied events or a table into a checked table; takes a name for messages.
+    features: Callable[[str, Any], Any]
     folds: Callable[[Events], IntArray] | None  # splits of varied `Events`, where the events themselves decide them
     seed: int  # of the splits of events that nothing decides
 
@@ -199,7 +198,6 @@ class SystematicsReader:
         return replace(self.nominal, X=table, moved=_moved_rows(table, self.nominal.X))
 
     def _own(self, label: str, events: Events) -> FoldedEvents:
-        """A sample of its own."""
         if not events.labelled:
             raise InputError(f"{label} has no labels: load it with the column that holds them")
         unknown = ~np.isin(events.y, self.classes)

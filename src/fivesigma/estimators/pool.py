@@ -15,14 +15,7 @@ from fivesigma.blend import BLENDS
 from fivesigma.errors import InputError
 from fivesigma.estimators.blended import BlendedClassifier
 from fivesigma.estimators.grown import GrownCascadeClassifier
-from fivesigma.estimators.member_fits import (
-    as_member,
-    check_kept,
-    check_members,
-    derived_seed,
-    plan,
-    run_fits,
-)
+from fivesigma.estimators.member_fits import as_member, check_kept, check_members, derived_seed, plan, run_fits
 from fivesigma.estimators.parameters import none_or, one_of, whole
 from fivesigma.estimators.running import spread_seeds
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
@@ -150,8 +143,7 @@ class CascadePool(BlendedClassifier, _BaseComposition):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the pool and, with names before them, of its members."""
-        params: dict[str, Any] = self._get_params("estimators", deep=deep)
-        return params
+        return dict(self._get_params("estimators", deep=deep))
 
     def set_params(self, **params: Any) -> CascadePool:
         """Set parameters of the pool or, with a name and two underscores before them, of its members."""

@@ -292,8 +292,7 @@ class ProfiledClassifier(MetaEstimatorMixin, SignificanceClassifier):
         score = self._probability(self._excess(r_s[NOMINAL], r[NOMINAL], self._pull_vector()))
         self.held_out_score_ = np.where(held, score, np.nan)
         self._tune_on(tuning, score[rows])
-        out: Array = score[rows]
-        return out
+        return np.asarray(score[rows])
 
     def _fit_shifts(
         self,

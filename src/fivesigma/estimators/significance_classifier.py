@@ -88,9 +88,9 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def _fit(self, sample: TrainingSample, splits: Splits | None, checkpoint: Checkpoint | None) -> Array:
         """Train, tune the cut, and return P(signal) of the held-out rows, each by models that were not fitted on it."""
 
-    @abstractmethod
     def _learners(self) -> Iterable[Any]:
         """Learners whose tags say which tables are taken; none if trees are grown here."""
+        return ()
 
     def _checkpoint_interval(self) -> int:
         """Rounds between two writes of a checkpoint, if they decide what is trained."""
@@ -280,9 +280,8 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         array of shape (n_events,)
         """
-        p = self.predict_proba(X)[:, 1]
         just_below = float(np.nextafter(self.cut_, -np.inf))  # an event at the cut is selected
-        return p - just_below
+        return self.predict_proba(X)[:, 1] - just_below
 
     def significance(
         self,
@@ -350,8 +349,7 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         signal, weight = signal_and_weight(self, X, y, sample_weight, yields)
         given = scored_variations(self, signal, systematics)
         if yields is not None:  # varied weights are scaled by the same factors as the nominal ones
-            before = check_weights(sample_weight, signal.size)
-            given = scaled(given, signal, *(float(weight[c].sum() / before[c].sum()) for c in (signal, ~signal)))
+            given = scaled(given, signal, check_weights(sample_weight, signal.size), weight)
         return yield_shifts([self.cut_, np.inf], score, signal, weight, given, process=process)
 
     def tune_cut(
@@ -543,5 +541,4 @@ def _is_signal(model: Any, what: str, y: Any) -> BoolArray:
     unknown = ~np.isin(labels, model.classes_)
     if unknown.any():
         raise InputError(f"{what} has labels that were not fitted: {np.unique(labels[unknown]).tolist()[:5]}")
-    signal: BoolArray = labels == model.classes_[1]
-    return signal
+    return np.asarray(labels == model.classes_[1])

@@ -31,7 +31,7 @@ class TuningEvents:
     signal: BoolArray
     weight: Array  # each class scaled to its full yield
     utility: Utility
-    floor: float  # effective background count that a selection must keep to count
+    available: float  # effective count of all background
     copies: float  # how often an event stands here: repeated splits repeat events, which makes them no more precise
 
     @classmethod
@@ -40,18 +40,21 @@ class TuningEvents:
         signal = sample.signal[rows]
         weight = sample.rescaled(rows)
         copies = rows.size / np.unique(rows).size
-        return cls(signal, weight, utility, floor_for(effective_count(weight[~signal]) / copies), copies)
+        return cls(signal, weight, utility, effective_count(weight[~signal]) / copies, copies)
+
+    @property
+    def floor(self) -> float:
+        """Effective background count that a selection must keep to count."""
+        return floor_for(self.available)
 
     def warn_if_small(self) -> None:
         """Say so if the floor had to be lowered."""
-        self._warn(effective_count(self.weight[~self.signal]) / self.copies)
-
-    def _warn(self, available: float) -> None:
         if self.floor < MIN_EFFECTIVE:
             warnings.warn(
-                f"{available:.1f} effective background events decide; selections that keep as few as one of them count",
+                f"{self.available:.1f} effective background events decide; selections that keep as few as one of them "
+                "count",
                 SmallSampleWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
 
     def at(self, selected: BoolArray) -> tuple[float, float, float]:

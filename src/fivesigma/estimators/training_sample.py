@@ -203,8 +203,7 @@ class TrainingSample:
             raise InputError(f"cv={name} must give row numbers, got {rows.dtype} of shape {rows.shape}")
         if rows.size and not (rows.min() >= 0 and rows.max() < self.signal.size):
             raise InputError(f"cv={name} gives row {int(rows.max())}, and there are {self.signal.size} events")
-        kept: IntArray = rows[self.weight[rows] != 0]
-        return kept
+        return np.asarray(rows[self.weight[rows] != 0])
 
     def _pairs(self, cv: Any, seed: int) -> Iterable[tuple[Any, Any]]:
         n_least, strata = int(min(self.signal.sum(), (~self.signal).sum())), self.target

@@ -25,7 +25,7 @@ from fivesigma.estimators.net_classifier import NetClassifier
 from fivesigma.estimators.significance_classifier import SignificanceClassifier
 from fivesigma.exporting.graph import FEATURES, SCORE, SELECTED, Graph
 from fivesigma.exporting.operators import add_score
-from fivesigma.exporting.trees import kept_booster, xgboost_forest
+from fivesigma.exporting.trees import xgboost_forest
 from fivesigma.learners.xgboost import XGBoostModel
 
 __all__ = ["FORMATS", "Exported", "export"]
@@ -177,11 +177,23 @@ def _booster(
     model: Any, cut: float, metadata: Mapping[str, str]
 ) -> tuple[bytes, dict[int, list[Array]], Callable[[Array], tuple[Array, BoolArray]]]:
     """The only booster of the model as XGBoost's JSON, landmarks of each feature, and XGBoost that reads it back."""
-    part = _only_booster(model)
+    parts = getattr(model, "models_", [])
+    if len(parts) != 1:
+        what = f"this {type(model).__name__} has {len(parts)}" if parts else f"a {type(model).__name__} has none"
+        raise InputError(
+            f"xgboost-json holds one XGBoost booster, and {what}; export it as onnx, or train with refit=True"
+        )
+    part = parts[0]
+    if not isinstance(part, XGBoostModel):
+        raise InputError(f"xgboost-json holds an XGBoost booster, not a {type(part).__name__}; export it as onnx")
+    if not np.isnan(part.missing):
+        raise InputError(
+            f"missing={part.missing:g} cannot be told to readers of xgboost-json: train with NaN, or export as onnx"
+        )
     forest, objective = xgboost_forest(part)  # refuses what other readers would misunderstand
     if objective != "binary:logistic" or forest.tree_factors:
         raise InputError("only trees with logistic loss and without dropout can be exported as xgboost-json")
-    booster = kept_booster(part).copy()
+    booster = part.kept.copy()
     booster.set_attr(**{f"fivesigma_{name.removeprefix('fivesigma_')}": value for name, value in metadata.items()})
     content = bytes(booster.save_raw("json"))
 
@@ -190,22 +202,6 @@ def _booster(
         return score, score >= cut
 
     return content, {k: [values] for k, values in forest.thresholds().items()}, run
-
-
-def _only_booster(model: Any) -> XGBoostModel:
-    parts = getattr(model, "models_", [])
-    if len(parts) != 1:
-        what = f"this {type(model).__name__} has {len(parts)}" if parts else f"a {type(model).__name__} has none"
-        raise InputError(
-            f"xgboost-json holds one XGBoost booster, and {what}; export it as onnx, or train with refit=True"
-        )
-    if not isinstance(parts[0], XGBoostModel):
-        raise InputError(f"xgboost-json holds an XGBoost booster, not a {type(parts[0]).__name__}; export it as onnx")
-    if not np.isnan(parts[0].missing):
-        raise InputError(
-            f"missing={parts[0].missing:g} cannot be told to readers of xgboost-json: train with NaN, or export as onnx"
-        )
-    return parts[0]
 
 
 def _metadata(model: Any, cut: float, categories: Any) -> dict[str, str]:

@@ -230,7 +230,6 @@ def _turns(copies: list[tuple[float, float, float]], n_momenta: int) -> Array:
 
 
 def _scalars(graph: Graph, table: str, inputs: Inputs) -> str:
-    """Columns and flags of what is missing."""
     x = _compress(graph, graph.columns(table, inputs.columns), inputs.units)
     x = graph.add("Mul", graph.add("Sub", x, inputs.means), inputs.factors)
     x = graph.add("Where", graph.add("IsNaN", x), 0.0, x)  # before the limits, which runtimes apply to NaN too

@@ -182,7 +182,7 @@ def regression(graph: Graph, table: str, regressor: Any) -> str:
 
 def xgboost_forest(model: XGBoostModel) -> tuple[Forest, str]:
     """Trees of an XGBoost model and the name of its objective."""
-    learner = json.loads(bytes(kept_booster(model).save_raw("json")))["learner"]
+    learner = json.loads(bytes(model.kept.save_raw("json")))["learner"]
     objective, boosted = str(learner["objective"]["name"]), learner["gradient_booster"]
     factors: list[float] = []
     if boosted["name"] == "dart":
@@ -207,11 +207,6 @@ def _xgboost_node(tree: dict[str, Any], factor: np.float32, node: int) -> float 
         return float(value * factor)
     nan = bool(tree["default_left"][node])
     return tree["split_indices"][node], float(value), nan, left, tree["right_children"][node]
-
-
-def kept_booster(model: XGBoostModel) -> Any:
-    """The booster with the trees that count, and no others."""
-    return model.booster[: model.n_trees] if model.n_trees else model.booster
 
 
 def _xgboost_base(learner: dict[str, Any], objective: str) -> float:

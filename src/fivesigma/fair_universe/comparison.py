@@ -29,7 +29,7 @@ from fivesigma.estimators.grown import GrownCascadeClassifier
 from fivesigma.estimators.profiled import ProfiledClassifier
 from fivesigma.fair_universe.nuisances import MU_RANGE, NUISANCES, SCALES, Nuisances, make_experiments, move_events
 from fivesigma.fair_universe.strength import Score, Templates, score_intervals
-from fivesigma.likelihood.shifts import Normalisation, Varied, yield_shifts
+from fivesigma.likelihood.shifts import Normalisation, Varied, with_variations, yield_shifts
 from fivesigma.scored.scored_events import ScoredEvents
 
 ARMS = ("profiled", "plain", "ignoring")  # the models that are compared, as above
@@ -48,15 +48,12 @@ class Sample(NamedTuple):
     def scored(self, model: Any) -> tuple[ScoredEvents, dict[str, Any]]:
         """Scores of all events, as `categorise` and `yield_shifts` take them."""
 
-        def varied(events: Events) -> Varied:
+        def varied(_: str, events: Events) -> Varied:
             return Varied(model.decision_function(events), events.weight, events.is_signal.astype(int), events.process)
 
-        pairs = {
-            name: one if isinstance(one, Normalisation) else (varied(one[0]), varied(one[1]))
-            for name, one in self.systematics.items()
-        }
         e = self.nominal
-        return ScoredEvents(model.decision_function(e), e.is_signal, e.weight, process=e.process), pairs
+        scored = ScoredEvents(model.decision_function(e), e.is_signal, e.weight, process=e.process)
+        return scored, with_variations(self.systematics, varied)
 
 
 def _low_mass(events: Events) -> Events:

@@ -55,9 +55,7 @@ class Templates:
     def of(cls, shifts: YieldShifts) -> Self:
         """Templates of filled categories."""
         b, variance = class_sums(shifts.nominal, signal=False)
-        shifts_s, shifts_b = (
-            np.reshape(shifts.shifts_of(signal=signal), (-1, 2, b.size)).swapaxes(0, 1) for signal in (True, False)
-        )
+        shifts_s, shifts_b = (shifts.shifts_of(signal=signal).swapaxes(0, 1) for signal in (True, False))
         return cls(shifts.yields(signal=True), b, shifts_s, shifts_b, variance)
 
     def without_nuisances(self) -> Templates:
@@ -97,8 +95,7 @@ class Templates:
             at_new = self.objective(n, new)
             one, two = np.where(left, new, two), np.where(left, one, new)
             at_one, at_two = np.where(left, at_new, at_two), np.where(left, at_one, at_new)
-        middle: Array = (low + high) / 2
-        return middle
+        return np.asarray((low + high) / 2)
 
     def _crossing(self, n: Array, lowest: Array, inside: Array, outside: Array) -> Array:
         """Where F is half a unit above its minimum, or the end of the range."""

@@ -88,8 +88,7 @@ class ChallengeEvents(Events):
         """How many events each set has that is there."""
         names, counts = np.unique(self.kaggle_set, return_counts=True)
         found = dict(zip(names.tolist(), counts.tolist(), strict=True))
-        order = [name for name in (*CERN.events, UNKNOWN) if name in found]
-        return {name: found[name] for name in order}
+        return {name: found[name] for name in (*CERN.events, UNKNOWN) if name in found}
 
     @property
     def in_test(self) -> BoolArray:

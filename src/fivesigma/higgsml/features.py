@@ -279,7 +279,6 @@ def _chosen(sets: Sequence[str]) -> tuple[str, ...]:
 
 
 def _columns(events: Events, sets: Iterable[str]) -> Columns:
-    """The columns of the sets."""
     particles = orient(events)
     scalars = {name: events.column(name).astype(np.float64) for name in _SCALARS}
     return {name: values for key in sets if key in _SETS for name, values in _SETS[key](particles, scalars).items()}

@@ -59,15 +59,14 @@ def library_of(estimator: Any) -> Library | None:
 def known_parameters(library: str) -> frozenset[str]:
     """Names and aliases of all parameters that a tree booster of the library takes; empty if it does not tell."""
     if library == HISTOGRAM:
-        return frozenset(make_classifier(library, 1).get_params())
+        return frozenset(_make(library, 1, {}).get_params())
     return frozenset(LIBRARIES[library].parameters())
 
 
 def check_library(name: str, params: dict[str, Any] | None) -> dict[str, Any]:
     """Refuse a library that grows no trees one by one, and its parameters as `check_parameters` does."""
     if name not in LIBRARIES:
-        hint = did_you_mean(str(name), LIBRARIES)
-        raise InputError(f"library must be {' or '.join(LIBRARIES)}, got {name!r}{hint}")
+        raise InputError(f"library must be {' or '.join(LIBRARIES)}, got {name!r}{did_you_mean(str(name), LIBRARIES)}")
     return check_parameters(name, params)
 
 
@@ -117,12 +116,8 @@ def check_mapping(params: Any) -> dict[str, Any]:
     return dict(params or {})
 
 
-def make_classifier(library: str, n_trees: int, **params: Any) -> Any:
-    """A classifier of the library, or of scikit-learn if it is ``"histogram"``."""
-    return _make(library, 0, n_trees, params)
-
-
-def _make(library: str, kind: int, n_trees: int, params: Mapping[str, Any]) -> Any:
+def _make(library: str, n_trees: int, params: Mapping[str, Any], kind: int = 0) -> Any:
+    """A classifier, or a regressor if `kind` is 1, of the library, or of scikit-learn if it is ``"histogram"``."""
     if library == HISTOGRAM:
         module: Any = importlib.import_module("sklearn.ensemble")
         name = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")[kind]
@@ -134,12 +129,12 @@ def _make(library: str, kind: int, n_trees: int, params: Mapping[str, Any]) -> A
 def make_like_grown(library: str, n_trees: int, **params: Any) -> Any:
     """A classifier with the settings of a grown booster, but for some."""
     defaults = LIBRARIES[library].defaults if library in LIBRARIES else {}
-    return make_classifier(library, n_trees, **{**defaults, **params})
+    return _make(library, n_trees, {**defaults, **params})
 
 
 def default_learner(library: str | None = None, n_trees: int = 200) -> Any:
     """A classifier that a cascade retrains: of the best library that is installed, if none is named."""
-    return make_classifier(library or installed_library(), n_trees, learning_rate=0.1)
+    return _make(library or installed_library(), n_trees, {"learning_rate": 0.1})
 
 
 def default_regressor(
@@ -148,7 +143,7 @@ def default_regressor(
     """A regressor with gamma loss: of the best library that is installed, if none is named."""
     name = library or installed_library()
     gamma = {"loss": "gamma", "max_leaf_nodes": 2**depth - 1} if name == HISTOGRAM else LIBRARIES[name].gamma(depth)
-    return _make(name, 1, n_trees, {"learning_rate": learning_rate, **gamma})
+    return _make(name, n_trees, {"learning_rate": learning_rate, **gamma}, kind=1)
 
 
 def bind_grower(library: str, params: dict[str, Any], binding: Binding) -> Grower:

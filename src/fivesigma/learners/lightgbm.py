@@ -100,14 +100,10 @@ _ELSEWHERE = (
 )
 
 
-def _aliases() -> dict[str, list[str]]:
-    """LightGBM's table of aliases, which is not public in Python."""
-    table = getattr(getattr(need("lightgbm").basic, "_ConfigAliases", None), "_get_all_param_aliases", dict)
-    return dict(table())
-
-
 def _parameters() -> Iterator[str]:
-    for name, others in _aliases().items():
+    # LightGBM's table of aliases is not public in Python.
+    table = getattr(getattr(need("lightgbm").basic, "_ConfigAliases", None), "_get_all_param_aliases", dict)
+    for name, others in table().items():
         if name not in _ELSEWHERE:
             yield from (name, *others)
 

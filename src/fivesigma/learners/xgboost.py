@@ -39,6 +39,11 @@ class XGBoostModel:
     categorical: bool = False
     n_trees: int = 0  # that count; 0 for all (a booster that is cut to its first trees forgets its categories)
 
+    @property
+    def kept(self) -> Any:
+        """The booster with the trees that count, and no others."""
+        return self.booster[: self.n_trees] if self.n_trees else self.booster
+
     def signal_probability(self, X: Any) -> Array:
         """P(signal)."""
         note_threads(1)
@@ -54,8 +59,7 @@ class XGBoostModel:
     def gains(self, n_features: int) -> Array:
         """Total gain of each feature."""
         names = self.booster.feature_names or [f"f{k}" for k in range(n_features)]
-        kept = self.booster[: self.n_trees] if self.n_trees else self.booster
-        by_name = kept.get_score(importance_type="total_gain")
+        by_name = self.kept.get_score(importance_type="total_gain")
         return np.array([by_name.get(name, 0.0) for name in names])
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fivesigma._tools.summary import Shown, Summary
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError, did_you_mean, require_known
 from fivesigma.likelihood.profile import CONSTRAINED, Counts, Derivatives, Freedom, OwnUncertainty
 from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.significance import AMS2, Utility
@@ -24,9 +24,6 @@ from fivesigma.yields import (
     process_sums,
     process_yields,
 )
-
-__all__ = ["Normalisation", "Varied", "YieldShifts", "profiled_significance", "yield_shifts"]
-
 
 _CERTAIN = 5.0  # standard errors by which scores tell signal from background beyond doubt
 _LARGE = 0.5  # share of the yield of a process by which one standard deviation hardly moves it
@@ -103,11 +100,8 @@ class Normalisation:
     def check(self, name: str, processes: Mapping[str, bool]) -> None:
         """Refuse processes that there are not, and a free signal; `processes` says which ones are signal."""
         for process in self.process:
-            if process not in processes:
-                hint = did_you_mean(process, list(processes)) or f"; there are {', '.join(map(repr, processes))}"
-                raise InputError(
-                    f"systematic {name!r} scales the process {process!r}, of which there are no events{hint}"
-                )
+            what = f"systematic {name!r} scales the process {process!r}, of which there are no events"
+            require_known(process, processes, what)
             if self.free and processes[process]:
                 raise InputError(
                     f"systematic {name!r} leaves the signal {process!r} free, which the strength of the signal does "
@@ -528,8 +522,9 @@ def _notes_of(name: str, up: Array, down: Array) -> list[str]:
     return []
 
 
-def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_b: float) -> Systematics:
-    """Scale the weights of variations of the same events by a factor for each class."""
+def scaled(systematics: Systematics, signal: BoolArray, before: Array, after: Array) -> Systematics:
+    """Scale the weights of variations of the same events, class by class as the nominal ones were."""
+    factors = [float(after[members].sum() / before[members].sum()) for members in (signal, ~signal)]
 
     def scale(_: str, varied: Varied) -> Varied:
         if varied.weight is None:
@@ -538,7 +533,7 @@ def scaled(systematics: Systematics, signal: BoolArray, factor_s: float, factor_
             raise InputError("yields cannot scale a sample of its own; scale its weights like the nominal ones before")
         weight = np.asarray(varied.weight, dtype=np.float64)
         fits = weight.shape == signal.shape  # else it is refused where it is used
-        return replace(varied, weight=weight * np.where(signal, factor_s, factor_b) if fits else weight)
+        return replace(varied, weight=weight * np.where(signal, *factors) if fits else weight)
 
     return with_variations(systematics, scale)
 

@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.floors import Floors
-from fivesigma.categories.one_score.profiled_cells import Cells, MeasurementCells, block_diagonal, gamma_variance
+from fivesigma.categories.one_score.profiled_cells import Cells, MeasurementCells, gamma_variance
 from fivesigma.categories.workspace import BY_BIN, Workspace, pyhf_model
 from fivesigma.cut.yield_model import MovingAverage
 from fivesigma.errors import InputError
@@ -196,7 +197,7 @@ class FineBins:
             s, background, squared = (v[:, None] - v[None, :] for v in (n - b, b, squares))
             s[np.abs(s) < 1e-9 * n[-1]] = 0.0  # none, up to rounding
             blocks.append(floors.allow(s, background, squared) & np.tri(n.size, k=-1, dtype=np.bool_))
-        return block_diagonal(blocks)
+        return np.asarray(block_diag(*blocks))
 
     @cached_property
     def fixed(self) -> Derivatives:

@@ -21,13 +21,11 @@ from fivesigma.categories.floors import Floors
 from fivesigma.categories.one_score.dual import Optimum, programs, search
 from fivesigma.categories.one_score.profiled_cells import Cells
 from fivesigma.categories.workspace import Workspace, discovery_significance
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError, require_known
 from fivesigma.likelihood.histfactory import profile_gammas
 from fivesigma.likelihood.profile import root_of, uncertainty_of
 from fivesigma.rebinning.fine_bins import FineBins, TemplateCells, merge_bins, read_model
 from fivesigma.rebinning.template_files import VARIATION, Source, workspace_of
-
-__all__ = ["Rebinned", "rebin"]
 
 GOALS = ("discovery", "measurement")
 MIN_EFFECTIVE = 10.0
@@ -309,9 +307,7 @@ def _choose_channels(sizes: Mapping[str, int], n_bins: Any, channels: Sequence[s
     else:
         names = list(n_bins) if isinstance(n_bins, Mapping) else [name for name, size in sizes.items() if size > 1]
     for name in names:
-        if name not in sizes:
-            hint = did_you_mean(name, list(sizes)) or f"; there are {', '.join(map(repr, sizes))}"
-            raise InputError(f"there is no channel {name!r} in the workspace{hint}")
+        require_known(name, sizes, f"there is no channel {name!r} in the workspace")
     if isinstance(n_bins, Mapping) and set(names) != set(n_bins):
         raise InputError("n_bins and channels name different channels; give n_bins alone")
     if not names:

@@ -13,7 +13,7 @@ import numpy as np
 from fivesigma._tools.extras import need
 from fivesigma._types import Array
 from fivesigma.categories.workspace import Workspace, read_workspace
-from fivesigma.errors import InputError, did_you_mean
+from fivesigma.errors import InputError, require_known
 
 VARIATION = "{process}_{systematic}Up"
 DATA = "data_obs"
@@ -50,9 +50,7 @@ def workspace_of(
         axes[name] = np.asarray(edges() if callable(edges) else edges, dtype=np.float64)
     found = {sample["name"] for channel in channels for sample in channel["samples"]}
     for process in signals:
-        if process not in found:
-            hint = did_you_mean(process, sorted(found)) or f"; there are {', '.join(map(repr, sorted(found)))}"
-            raise InputError(f"there is no template of the signal {process!r}{hint}")
+        require_known(process, sorted(found), f"there is no template of the signal {process!r}")
     observations = []
     for channel in channels:
         name, expected = channel["name"], np.sum([sample["data"] for sample in channel["samples"]], axis=0)

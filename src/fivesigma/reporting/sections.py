@@ -200,7 +200,7 @@ def score_systematics(
     before = events.arrays()[2] if isinstance(events, ScoredEvents) else events.weight
     if weight is before or np.array_equal(weight, before):
         return found
-    return scaled(found, signal, *(float(weight[c].sum() / before[c].sum()) for c in (signal, ~signal)))
+    return scaled(found, signal, before, weight)
 
 
 def shift_table(scored: ScoredEvents, cut: float, systematics: Systematics) -> ShiftTable:

@@ -19,8 +19,6 @@ from fivesigma.yields import check_weights, name_rows, rescale, split_labels
 if TYPE_CHECKING:
     from fivesigma.datasets.events import Events
 
-__all__ = ["ScoredEvents"]
-
 ENDINGS = (".csv", ".parquet")
 
 
@@ -322,13 +320,10 @@ def signal_probability(model: Any, events: Events) -> Array:
         table = events if fitted is not None else X
     elif fitted is not None:
         table = need("polars").DataFrame(X, schema=list(map(str, fitted)))
-    return np.asarray(model.predict_proba(table)[:, _signal_column(model, events)])
-
-
-def _signal_column(model: Any, events: Events) -> int:
-    """Column of P(signal): the last of a model with a cut; other classifiers sort their labels."""
+    # P(signal) is the last column of a model with a cut; other classifiers sort their labels.
     classes = [] if hasattr(model, "cut_") else np.asarray(getattr(model, "classes_", [])).tolist()
-    return classes.index(events.signal) if events.labelled and events.signal in classes else 1
+    column = classes.index(events.signal) if events.labelled and events.signal in classes else 1
+    return np.asarray(model.predict_proba(table)[:, column])
 
 
 def check_ending(path: Path) -> None:

@@ -25,8 +25,6 @@ from fivesigma.yields import ProcessYields, number_processes, process_yields, sc
 if TYPE_CHECKING:
     from fivesigma.datasets.columns import Kind
 
-__all__ = ["ScoredFiles"]
-
 COLUMNS = ("score", "label", "weight", "selected", "process", "id")  # of a file; the first three are those of a scan
 ROWS = 1 << 20  # events of a part
 

@@ -72,15 +72,12 @@ class OnOff(VariationalUtility):
         """The domain ends at u = log(1 + tau)."""
         return 0.0, math.log1p(self.tau)
 
-    def _epsilon(self, b: Array) -> Array:
-        return np.full_like(b, 1.0 / self.tau)
-
     def _objective(self, s: Array, b: Array) -> Array:
-        region, control, _, _ = _on_off(s / b, self._epsilon(b))
+        region, control, _, _ = _on_off(s / b, np.full_like(b, 1.0 / self.tau))
         return b * (region + control)
 
     def _slopes(self, s: Array, b: Array) -> tuple[Array, Array]:
-        _, _, u, conjugate = _on_off(s / b, self._epsilon(b))
+        _, _, u, conjugate = _on_off(s / b, np.full_like(b, 1.0 / self.tau))
         return u, conjugate
 
     def _conjugate(self, u: Array) -> Array:

@@ -118,7 +118,9 @@ def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
             new.mkdir()
             for name, content in files.items():
                 (new / name).write_bytes(content)
-        _flush(new)
+        for file in new.iterdir() if new.is_dir() else [new]:  # on disk, before the name points to it
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
         if not (path.is_dir() and _exchange(new, path)):
             if path.is_dir():  # for a moment there is no model: name_beside keeps the only copy
                 path.rename(beside / "old")
@@ -143,13 +145,6 @@ def _exchange(one: Path, other: Path) -> bool:
         return False
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
-
-
-def _flush(new: Path) -> None:
-    """Force the content to disk before the name points to it."""
-    for file in new.iterdir() if new.is_dir() else [new]:
-        with file.open("rb") as stream:
-            os.fsync(stream.fileno())
 
 
 def render(content: dict[str, Any]) -> bytes:

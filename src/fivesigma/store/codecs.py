@@ -108,23 +108,6 @@ def _record(tag: str, kind: type[Any], /, **types: Any) -> Codec:
     )
 
 
-_LEARNER_CODECS = (
-    Codec(
-        "learner",
-        _is_unfitted_learner,
-        lambda packer, value, where: {
-            "class": type(value).__name__,
-            "parameters": packer.pack(value.get_params(deep=False), where),
-        },
-        _unpack_learner,
-    ),
-    *map(_codec_of, LIBRARIES.values()),
-    Codec("mean-weight", lambda value: type(value) is MeanWeight, _pack_mean_weight, _unpack_mean_weight, "xgboost"),
-    _record("ratio", RatioModel, classifier=object, signal=MeanWeight, background=MeanWeight, log_balance=float),
-    _record("blend", Blend, kind=str, weights=np.ndarray, knots=list),
-    _record("classifier", SklearnModel, estimator=object),
-)
-
 # Public classes that may be made. Each says in `_stored` what `fit` must have left behind, and of which type.
 ESTIMATORS = (
     "CascadeClassifier",
@@ -261,13 +244,6 @@ def _unpack_pipeline(unpacker: Unpacker, fields: dict[str, Any], where: str) -> 
     return model
 
 
-_ESTIMATOR_CODECS = (
-    Codec("pipeline", ends_in_ours, _pack_pipeline, _unpack_pipeline, "sklearn"),
-    Codec("estimator", lambda value: _is_ours(_stored_form(value), ESTIMATORS), _pack, _unpack),
-    Codec("net", lambda value: _is_ours(value, (NET,)), _pack_net, _unpack_net, "torch"),
-)
-
-
 _KINDS: tuple[Any, ...] = (
     *(Categories, Floors, YieldShifts, ProcessYields),
     *(ScoreCategories, Ratios, Roles, Goal, Settings, Bound, Judged, LinearRule, ArgmaxRule),
@@ -395,8 +371,23 @@ def _unpack_pickle(unpacker: Unpacker, fields: dict[str, Any], where: str) -> An
 
 CODECS = (
     *PLAIN_CODECS,
-    *_ESTIMATOR_CODECS,
-    *_LEARNER_CODECS,
+    Codec("pipeline", ends_in_ours, _pack_pipeline, _unpack_pipeline, "sklearn"),
+    Codec("estimator", lambda value: _is_ours(_stored_form(value), ESTIMATORS), _pack, _unpack),
+    Codec("net", lambda value: _is_ours(value, (NET,)), _pack_net, _unpack_net, "torch"),
+    Codec(
+        "learner",
+        _is_unfitted_learner,
+        lambda packer, value, where: {
+            "class": type(value).__name__,
+            "parameters": packer.pack(value.get_params(deep=False), where),
+        },
+        _unpack_learner,
+    ),
+    *map(_codec_of, LIBRARIES.values()),
+    Codec("mean-weight", lambda value: type(value) is MeanWeight, _pack_mean_weight, _unpack_mean_weight, "xgboost"),
+    _record("ratio", RatioModel, classifier=object, signal=MeanWeight, background=MeanWeight, log_balance=float),
+    _record("blend", Blend, kind=str, weights=np.ndarray, knots=list),
+    _record("classifier", SklearnModel, estimator=object),
     Codec("record", lambda value: type(value) in _KINDS, _pack_categories, _unpack_categories),
     Codec("skops", _is_scikit_learn, _pack_skops, _unpack_skops, "sklearn"),
     Codec("pickle", lambda _: True, _pack_pickle, _unpack_pickle),

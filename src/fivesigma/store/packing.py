@@ -188,9 +188,8 @@ def _pack_history(packer: Packer, value: History, where: str) -> dict[str, Any]:
 
 
 def _unpack_history(unpacker: Unpacker, fields: dict[str, Any], where: str) -> History:
-    names, table = (
-        unpacker.typed(fields, name, kind, where) for name, kind in (("columns", list), ("table", np.ndarray))
-    )
+    names = unpacker.typed(fields, "columns", list, where)
+    table = unpacker.typed(fields, "table", np.ndarray, where)
     return History.from_columns(dict(zip(names, table.tolist(), strict=True)))
 
 

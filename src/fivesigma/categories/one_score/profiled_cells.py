@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from fivesigma._types import Array, BoolArray, IntArray
 from fivesigma.categories.floors import Floors
@@ -195,20 +196,11 @@ def join_cells(channels: Sequence[Cells], *, whole: bool = False, shares: Sequen
     return replace(
         channels[0],
         **running,
-        allowed=block_diagonal([cells.allowed for cells in channels]),
+        allowed=block_diag(*(cells.allowed for cells in channels)),  # none crosses from one channel to the next
         starts=tuple(starts[:-1].tolist()),
         whole=whole,
         shares=None if shares is None else tuple(shares),
     )
-
-
-def block_diagonal(blocks: Sequence[BoolArray]) -> BoolArray:
-    """Intervals that are allowed in several channels; none crosses from one to the next."""
-    starts = np.cumsum([0, *map(len, blocks)])
-    out = np.zeros((starts[-1], starts[-1]), dtype=np.bool_)
-    for first, block in zip(starts, blocks, strict=False):
-        out[first : first + len(block), first : first + len(block)] = block
-    return out
 
 
 def make_cells(

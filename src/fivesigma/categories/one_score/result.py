@@ -313,9 +313,7 @@ class Categories(FilledCategories):
         if yields is not None:
             _, signal, before = given.arrays()
             scored = given.scaled_to(*yields)
-            after = scored.arrays()[2]
-            factors = [float(after[c].sum() / before[c].sum()) for c in (signal, ~signal)]
-            systematics = scaled(systematics, signal, *factors) if systematics else systematics
+            systematics = scaled(systematics, signal, before, scored.arrays()[2]) if systematics else systematics
         shifts = None
         if systematics is not None:
             if free is None:

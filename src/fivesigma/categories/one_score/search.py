@@ -16,7 +16,7 @@ from fivesigma.categories.floors import Floors, check_number
 from fivesigma.categories.one_score import exact
 from fivesigma.categories.one_score.dual import Optimum, search
 from fivesigma.categories.one_score.profiled_cells import MAX_EDGES_PROFILED, Cells, join_cells, make_cells, merge_cells
-from fivesigma.categories.one_score.result import Categories, CategoriesInterval, RankedEvents, fill, is_uncertain
+from fivesigma.categories.one_score.result import Categories, RankedEvents, fill, is_uncertain
 from fivesigma.cut.best_cut import MIN_EFFECTIVE
 from fivesigma.cut.binned import BinnedRanking
 from fivesigma.cut.ranking import Cuts
@@ -27,8 +27,6 @@ from fivesigma.scored.scored_events import ScoredEvents, as_scored
 from fivesigma.scored.scored_files import ScoredFiles
 from fivesigma.significance import AMS2, SOverRootSB, Utility, resolve_utility
 from fivesigma.yields import ProcessYields
-
-__all__ = ["Categories", "CategoriesInterval", "categorise", "categorise_channels"]
 
 RULES = ("model", "peak")
 GOALS = ("discovery", "measurement")

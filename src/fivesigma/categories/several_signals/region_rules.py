@@ -54,15 +54,9 @@ class LinearRule:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def assign(self, scores: Array) -> Category:
-        """Category of each event, -1 if it is discarded."""
-        return self._assign(densities(self.ratios.of(scores)))
-
-    def assign_seen(self, events: SeenEvents) -> Category:
-        """The same, of events whose densities are known."""
-        return self._assign(events.density)
-
-    def _assign(self, density: Array) -> Category:
+    def assign(self, scores: Array, seen: SeenEvents | None = None) -> Category:
+        """Category of each event, -1 if it is discarded; of events that were seen the densities are known."""
+        density = densities(self.ratios.of(scores)) if seen is None else seen.density
         parts = [assign(density[part], self.rows, discard=self.discard) for part in _chunks(len(density))]
         return np.concatenate(parts).astype(np.int16)
 
@@ -92,15 +86,9 @@ class ArgmaxRule:
     def __len__(self) -> int:
         return sum(edges.size for edges in self.edges) + self.rest
 
-    def assign(self, scores: Array) -> Category:
-        """Category of each event, -1 if it is discarded."""
-        return self._assign(*most_probable(scores, self.prior))
-
-    def assign_seen(self, events: SeenEvents) -> Category:
-        """The same, of events whose most probable class is known."""
-        return self._assign(events.column, events.probability)
-
-    def _assign(self, largest: IntArray, probability: Array) -> Category:
+    def assign(self, scores: Array, seen: SeenEvents | None = None) -> Category:
+        """Category of each event, -1 if it is discarded; of events that were seen the most probable class is known."""
+        largest, probability = most_probable(scores, self.prior) if seen is None else (seen.column, seen.probability)
         category = np.full(largest.size, len(self) - 1 if self.rest else -1, dtype=np.int16)
         first = 0
         for column, edges in zip(self.signals, self.edges, strict=True):
@@ -253,7 +241,6 @@ def _with_rest(ways: list[Way], total: Array, goal: Goal, floors: Floors) -> lis
 
 
 def _best(ways: list[Way], goal: Goal, number: int) -> list[Way]:
-    """The ways with the largest goal."""
     if len(ways) <= number:
         return ways
     G = goal.value(np.array([F for _, F, _ in ways]))

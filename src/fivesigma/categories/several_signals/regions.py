@@ -165,7 +165,7 @@ def categorise_scores(
         if rule is not None:
             z = dict(zip(roles.signals, np.sqrt(2 * F).tolist(), strict=True))
             bound = Bound(float(settings.goal.value(F)), z, any_number)
-            by_process = fill_regions(sample, rule.assign_seen(found.events), len(rule))
+            by_process = fill_regions(sample, rule.assign(sample.scores, found.events), len(rule))
             path.append(ScoreCategories(by_process, bound, verdict, (), False, rule, settings))
     return replace(path[-1], path=tuple(path[:-1]))
 
@@ -191,7 +191,7 @@ def _judge(sample: ClassSample, settings: Settings) -> list[Judged]:
         found = fit(here, replace(settings, floors=floors))
         events = SeenEvents.of(there.scores, found.calibration.of(there.scores), settings.argmax_prior)
         goals = (
-            np.nan if rule is None else goal_of(there, rule.assign_seen(events), len(rule), settings.goal)
+            np.nan if rule is None else goal_of(there, rule.assign(there.scores, events), len(rule), settings.goal)
             for ways in zip(found.search, found.simple, strict=True)
             for rule in ways
         )

@@ -19,7 +19,7 @@ from fivesigma.errors import InputError
 
 __all__ = ["YIELDS", "make_htautau"]
 
-_SIGNAL_ROWS = 0.3427
+_ROWS = {"s": 0.3427, "b": 1.0 - 0.3427}  # shares of the classes
 _PIECE = 20_000
 _FEATURES = (*DERIVED, *MEASURED)
 
@@ -57,8 +57,10 @@ def make_htautau(n_events: int = 100_000, random_state: int = 0) -> Events:
     if n_events < 100:
         raise InputError(f"n_events must be at least 100, so that every process is there, got {n_events}")
     seeds = np.random.SeedSequence(random_state).spawn(len(PROCESSES) + 1)
+    counts = [round(n_events * _ROWS[process.label] * process.rows) for process in PROCESSES]
+    counts[-1] = n_events - sum(counts[:-1])
     parts = []
-    for process, n, seed in zip(PROCESSES, _shares(n_events), seeds, strict=False):
+    for process, n, seed in zip(PROCESSES, counts, seeds, strict=False):
         X, importance = _simulate(process, n, np.random.default_rng(seed))
         weight = importance * (YIELDS[process.label] * process.yields / importance.sum())
         parts.append((X, weight, np.full(n, process.label), np.full(n, process.name)))
@@ -74,13 +76,6 @@ def make_htautau(n_events: int = 100_000, random_state: int = 0) -> Events:
         ids=np.arange(n_events),
         columns=Columns(features=_FEATURES, process="Process", ids="EventId"),  # as `write_events` names them
     )
-
-
-def _shares(n: int) -> list[int]:
-    """How many rows each process gets: fixed shares, the last one what is left."""
-    shares = {"s": _SIGNAL_ROWS, "b": 1.0 - _SIGNAL_ROWS}
-    counts = [round(n * shares[process.label] * process.rows) for process in PROCESSES]
-    return [*counts[:-1], n - sum(counts[:-1])]
 
 
 def _simulate(process: Process, n: int, rng: Generator) -> tuple[NDArray[np.float32], Array]:

@@ -26,7 +26,6 @@ torch = need("torch")
 
 _ROWS_AT_ONCE = 1024  # of a prediction
 FOCUS_SHARE, FOCUS_WIDTH = 1 / 3, 0.7  # of the signal that a cut keeps; of the focus, in ln(rank)
-DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 class DenseNet(torch.nn.Module):  # type: ignore[name-defined]  # torch is imported when it is needed
