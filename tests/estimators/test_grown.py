@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fivesigma._tools.extras import installed
 from fivesigma._types import IntArray
 from fivesigma.cascade.algorithm import Schedule
 from fivesigma.cascade.rounds import ClassWeights
+from fivesigma.datasets import Events
 from fivesigma.errors import InputError
 from fivesigma.estimators.grown import EARLY_WINDOW, _best_end
 from fivesigma.estimators.training_sample import TrainingSample
@@ -267,6 +269,14 @@ def test_categories_in_another_order_give_the_same_scores() -> None:
         model = grown(early_stopping=early_stopping).fit(frame, Y, W)
         other = frame.assign(channel=channel.reorder_categories(["c", "b", "a"]))
         assert np.array_equal(model.predict_proba(frame), model.predict_proba(other))
+
+
+def test_a_model_of_a_frame_scores_events_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    model = grown().fit(frame, Y, W)
+    events = Events(X=X.astype(np.float32), y=Y, weight=W, signal=1, feature_names=("a", "b"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert np.array_equal(model.predict_proba(events), model.predict_proba(frame))
 
 
 def test_lightgbm_may_run_out_of_splits() -> None:

@@ -82,9 +82,10 @@ def need(module: str) -> Any:
             raise  # the package is there, something inside it is not
         msg = f"{package} is needed here. Install it with: pip install 'fivesigma[{EXTRA_OF[package]}]'"
         raise MissingExtraError(msg, name=package) from err
-    if package in _OLDEST and tuple(map(int, found.__version__.split(".")[:2])) < _OLDEST[package]:
+    version = str(version_of(package))
+    if package in _OLDEST and tuple(map(int, version.split(".")[:2])) < _OLDEST[package]:
         oldest = ".".join(map(str, _OLDEST[package]))
-        raise InputError(f"{package} {oldest} or newer is needed here, and {found.__version__} is installed; update it")
+        raise InputError(f"{package} {oldest} or newer is needed here, and {version} is installed; update it")
     return found
 
 

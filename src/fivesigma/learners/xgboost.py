@@ -48,6 +48,8 @@ class XGBoostModel:
         """P(signal)."""
         note_threads(1)
         trees = (0, self.n_trees)
+        if type(X).__module__.startswith("polars.") and not self.categorical:
+            X = X.to_numpy()  # XGBoost reads such frames by pyarrow, which may not be there
         if isinstance(X, np.ndarray):
             p = self.booster.inplace_predict(X, iteration_range=trees, missing=self.missing, validate_features=False)
         else:
