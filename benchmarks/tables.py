@@ -31,6 +31,12 @@ SOURCES = {
     "net": Source(
         "studies.auto_net", "studies/auto_net.json", "2026-11-18", "python -m benchmarks.studies.auto_net run DATA"
     ),
+    "auto-focus": Source(
+        "studies.auto_focus",
+        "studies/auto_focus.json",
+        "2026-11-19",
+        "python -m benchmarks.studies.auto_focus run DATA",
+    ),
     "cut": Source(
         "studies.cut_rules", "studies/cut_rules.json", "2026-11-18", "python -m benchmarks.studies.cut_rules"
     ),

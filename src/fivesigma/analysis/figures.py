@@ -174,7 +174,8 @@ def _after_fit(before: Mapping[str, Array], after: Mapping[str, Array], error: A
     def ratio(above: Array, below: Array) -> Array:
         return np.divide(above, below, out=np.ones_like(above), where=below != 0)
 
-    return {name: ratio(after[name], yields) for name, yields in before.items()}, ratio(error, np.sum([*after.values()], axis=0))
+    total = np.sum([*after.values()], axis=0)
+    return {name: ratio(after[name], yields) for name, yields in before.items()}, ratio(error, total)
 
 
 def draw_features(
