@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import platform
+import re
 import sys
 from contextlib import suppress
 from importlib import metadata
@@ -44,7 +45,8 @@ EXTRA_OF = {
     "cramjam": "root",
     "requests": "higgsml",
 }
-_OLDEST = {"xgboost": (3, 1)}  # older ones score wrongly when the categories of a column come in another order
+# Before 3.1 categories in another order are scored wrongly; before 3.1.3 a worker waits for ever for one that was lost.
+_OLDEST = {"xgboost": (3, 1, 3)}
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 
 
@@ -83,7 +85,7 @@ def need(module: str) -> Any:
         msg = f"{package} is needed here. Install it with: pip install 'fivesigma[{EXTRA_OF[package]}]'"
         raise MissingExtraError(msg, name=package) from err
     version = str(version_of(package))
-    if package in _OLDEST and tuple(map(int, version.split(".")[:2])) < _OLDEST[package]:
+    if package in _OLDEST and tuple(map(int, re.findall(r"\d+", version)[:3])) < _OLDEST[package]:
         oldest = ".".join(map(str, _OLDEST[package]))
         raise InputError(f"{package} {oldest} or newer is needed here, and {version} is installed; update it")
     return found
