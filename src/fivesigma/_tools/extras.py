@@ -84,10 +84,11 @@ def need(module: str) -> Any:
             raise  # the package is there, something inside it is not
         msg = f"{package} is needed here. Install it with: pip install 'fivesigma[{EXTRA_OF[package]}]'"
         raise MissingExtraError(msg, name=package) from err
-    version = str(version_of(package))
-    if package in _OLDEST and tuple(map(int, re.findall(r"\d+", version)[:3])) < _OLDEST[package]:
-        oldest = ".".join(map(str, _OLDEST[package]))
-        raise InputError(f"{package} {oldest} or newer is needed here, and {version} is installed; update it")
+    if package in _OLDEST:
+        version, oldest = str(version_of(package)), _OLDEST[package]
+        if tuple(map(int, re.findall(r"\d+", version)[:3])) < oldest:
+            needed = ".".join(map(str, oldest))
+            raise InputError(f"{package} {needed} or newer is needed here, and {version} is installed; update it")
     return found
 
 

@@ -280,8 +280,8 @@ class SignificanceClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         array of shape (n_events,)
         """
-        just_below = float(np.nextafter(self.cut_, -np.inf))  # an event at the cut is selected
-        return self.predict_proba(X)[:, 1] - just_below
+        # An event at the cut is selected; a model that is not fitted says so before its cut is asked for.
+        return self.predict_proba(X)[:, 1] - float(np.nextafter(self.cut_, -np.inf))
 
     def significance(
         self,
