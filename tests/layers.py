@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
             "analysis": "ntuples to fit",
             "higgsml": "the 2014 challenge",
             "fair_universe": "pseudo-experiments",
-            "demo": "the demo",
+            "demonstration": "the demo",
         },
     ),
     ("command line", {"cli": "fivesigma ..."}),

@@ -28,7 +28,7 @@ CONSTANT = re.compile(r"\.\. py:data:: (\S+)\.(\w+)\n")
 
 # The library shares the names of these modules among its own parts. The reference has those that users need, the
 # other modules' names are all in it.
-SHARED = {"challenge", "cli", "demo", "learners", "ratios", "store", "yields"}
+SHARED = {"challenge", "cli", "demonstration", "learners", "ratios", "store", "yields"}
 DEPRECATED = {"report", "variations"}  # they warn
 
 

@@ -14,12 +14,10 @@ NAMESPACES = ("dask", "fair_universe", "higgsml")
 
 
 def test_no_two_modules_have_one_name() -> None:
-    """But for a command, whose module has the name that users type."""
     found = defaultdict(list)
     for path in SOURCE.rglob("*.py"):
-        where = path.relative_to(SOURCE)
-        if path.name != "__init__.py" and where.parts[0] != "cli":
-            found[path.stem].append(str(where))
+        if path.name != "__init__.py":
+            found[path.stem].append(str(path.relative_to(SOURCE)))
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 

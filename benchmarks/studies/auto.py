@@ -28,6 +28,7 @@ import numpy as np
 
 from benchmarks.studies.protocol import (
     UTILITY,
+    add_missing,
     as_measured,
     entering_steps,
     gains_with_replicas,
@@ -40,7 +41,6 @@ from benchmarks.studies.protocol import (
 from benchmarks.studies.study.data import REAL, SIMULATED
 from fivesigma import AutoClassifier, GrownCascadeClassifier
 from fivesigma._tools.extras import need
-from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.challenge import YIELDS
 from fivesigma.datasets import Events, make_htautau
@@ -233,17 +233,7 @@ def one_seed(problem: str, data: str, seed: int) -> dict[str, Any]:
 
 def run(data: str, *wanted: str) -> None:
     """Train every seed of every problem that is not in the results yet, seed by seed."""
-    n_seeds = int(wanted[-1]) if wanted and wanted[-1].isdigit() else SEEDS
-    problems = [name for name in wanted if not name.isdigit()] or list(PROBLEMS)
-    for seed in range(n_seeds):
-        for problem in problems:
-            results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-            done = results.setdefault(problem, {})
-            if str(seed) not in done:
-                done[str(seed)] = one_seed(problem, data, seed)
-                with written_whole(RESULTS) as path:
-                    path.write_text(json.dumps(results, separators=(",", ":")) + "\n")
-                print(problem, seed, done[str(seed)]["notes"][0]["chosen"], flush=True)
+    add_missing(RESULTS, wanted, PROBLEMS, range(SEEDS), lambda problem, seed: one_seed(problem, data, seed))
 
 
 def mean_gain(seeds: list[list[float]]) -> tuple[float, float]:

@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.harness import as_table
 from benchmarks.studies.protocol import (
     UTILITY,
+    add_missing,
     as_measured,
     entering_steps,
     paired_gain,
@@ -29,13 +30,12 @@ from benchmarks.studies.protocol import (
     selection_steps,
     step_significance,
 )
-from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.estimators import auto
 
 RESULTS = Path(__file__).parent / "auto_focus.json"
-SEEDS = 3
+SEEDS = 2
 ARMS = {"without": 0.0, "with": 3.0}
 PROBLEMS = ("halves", "toy", "b")
 Parts = Sequence[tuple[Events, Any]]  # training events, and rows of the test events that they score
@@ -84,18 +84,8 @@ def one_seed(problem: str, data: str, seed: int) -> dict[str, Any]:
 
 
 def run(data: str, *wanted: str) -> None:
-    """Train every seed of every problem that is not in the results yet."""
-    n_seeds = int(wanted[-1]) if wanted and wanted[-1].isdigit() else SEEDS
-    problems = [name for name in wanted if not name.isdigit()] or list(PROBLEMS)
-    for seed in range(n_seeds):
-        for problem in problems:
-            results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-            done = results.setdefault(problem, {})
-            if str(seed) not in done:
-                done[str(seed)] = one_seed(problem, data, seed)
-                with written_whole(RESULTS) as path:
-                    path.write_text(json.dumps(results, separators=(",", ":")) + "\n")
-                print(problem, seed, done[str(seed)], flush=True)
+    """Train every seed of every problem that is not in the results yet, seed by seed."""
+    add_missing(RESULTS, wanted, PROBLEMS, range(SEEDS), lambda problem, seed: one_seed(problem, data, seed))
 
 
 def tables() -> dict[str, str]:

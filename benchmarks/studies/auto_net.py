@@ -20,12 +20,12 @@ import numpy as np
 from benchmarks.studies.auto import N_BOOT, PROBLEMS, Recorded, mean_gain
 from benchmarks.studies.protocol import (
     UTILITY,
+    add_missing,
     entering_steps,
     gains_with_replicas,
     selection_steps,
     step_significance,
 )
-from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, IntArray
 from fivesigma.datasets import Events
 from fivesigma.estimators.auto import NET
@@ -88,17 +88,8 @@ def one_seed(problem: str, data: str, seed: int) -> dict[str, Any]:
 
 def run(data: str, *wanted: str) -> None:
     """Train every seed of every problem that is not in the results yet, seed by seed."""
-    n_seeds = int(wanted[-1]) if wanted and wanted[-1].isdigit() else SEEDS
-    problems = [name for name in wanted if not name.isdigit()] or list(PROBLEMS)
-    for seed in range(FIRST_SEED, FIRST_SEED + n_seeds):
-        for problem in problems:
-            results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-            done = results.setdefault(problem, {})
-            if str(seed) not in done:
-                done[str(seed)] = one_seed(problem, data, seed)
-                with written_whole(RESULTS) as path:
-                    path.write_text(json.dumps(results, separators=(",", ":")) + "\n")
-                print(problem, seed, done[str(seed)]["notes"][0]["choice"], flush=True)
+    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS)
+    add_missing(RESULTS, wanted, PROBLEMS, seeds, lambda problem, seed: one_seed(problem, data, seed))
 
 
 def tables() -> dict[str, str]:

@@ -30,6 +30,7 @@ import numpy as np
 from benchmarks.harness import as_table
 from benchmarks.studies.protocol import (
     UTILITY,
+    add_missing,
     as_measured,
     entering_steps,
     ranks,
@@ -40,7 +41,6 @@ from benchmarks.studies.protocol import (
 )
 from benchmarks.studies.study.data import REAL, SIMULATED
 from fivesigma import scan
-from fivesigma._tools.files import written_whole
 from fivesigma._types import Array, BoolArray
 from fivesigma.datasets import Events, make_htautau
 from fivesigma.learners.libraries import bind_grower
@@ -161,18 +161,12 @@ def one_seed(library: str, name: str, data: str, seed: int) -> dict[str, Any]:
 
 def run(data: str, *wanted: str) -> None:
     """Grow every seed of every problem that is not in the results yet."""
-    n_seeds = int(wanted[-1]) if wanted and wanted[-1].isdigit() else SEEDS
-    problems = [name for name in wanted if not name.isdigit()] or list(PROBLEMS)
-    for seed in range(n_seeds):
-        for key in problems:
-            name, _, library = key.partition(":")
-            results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-            done = results.setdefault(key, {})
-            if str(seed) not in done:
-                done[str(seed)] = one_seed(library or "xgboost", name, data, seed)
-                with written_whole(RESULTS) as path:
-                    path.write_text(json.dumps(results, separators=(",", ":")) + "\n")
-                print(key, seed, flush=True)
+
+    def one(key: str, seed: int) -> dict[str, Any]:
+        name, _, library = key.partition(":")
+        return one_seed(library or "xgboost", name, data, seed)
+
+    add_missing(RESULTS, wanted, PROBLEMS, range(SEEDS), one)
 
 
 def tables() -> dict[str, str]:

@@ -15,12 +15,16 @@ other held-out events and other trees. A single blend of seeds has no S.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fivesigma import AMS2
+from fivesigma._tools.files import written_whole
 from fivesigma._types import AnyArray, Array, BoolArray, IntArray
 from fivesigma.challenge import B_REG, YIELDS
 from fivesigma.cut.bootstrap import PoissonCounts
@@ -140,3 +144,24 @@ class _Entered:
             for rows, steps in zip(self._rows, self._steps, strict=True)
         )
         return float(np.mean(utility.value(s, b)))
+
+
+def add_missing(
+    results: Path, wanted: Sequence[str], problems: Iterable[str], seeds: range, one_seed: Callable[[str, int], Any]
+) -> None:
+    """Measure every seed of every problem that a file of results lacks; it is written after each, so a call resumes.
+
+    `wanted` are words of a command line: problems in place of all, and in the end a number of seeds.
+    """
+    if wanted and wanted[-1].isdigit():
+        seeds = range(seeds.start, seeds.start + int(wanted[-1]))
+    names = [name for name in wanted if not name.isdigit()] or list(problems)
+    for seed in seeds:
+        for name in names:
+            found = json.loads(results.read_text()) if results.exists() else {}
+            done = found.setdefault(name, {})
+            if str(seed) not in done:
+                done[str(seed)] = one_seed(name, seed)
+                with written_whole(results) as path:
+                    path.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+                print(name, seed, flush=True)

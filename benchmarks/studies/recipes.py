@@ -138,9 +138,9 @@ def show(results: dict[str, list[Scores]], test: Events) -> None:
             cells += [f"{np.mean(z):.3f}", "" if values is base else f"{gain:+.3f} ± {error:.3f}"]
         print(f"| {name} | {' | '.join(cells)} | {np.mean([v[1].mean() for v in values]):.1%} |", flush=True)
     best, before = (next(rows[name] for name in rows if name.startswith(recipe)) for recipe in ("best", "one-net"))
-    for column, steps in enumerate(measures):
-        gain, error = paired_gain([v[column] for v in best], [v[column] for v in before], test, steps)
-        print(f"best over one-net, {('mean AMS at 10-20 %', 'AMS at the cut')[column]}: {gain:+.3f} ± {error:.3f}")
+    for column, what in enumerate(("mean AMS at 10-20 %", "AMS at the cut")):
+        gain, error = paired_gain([v[column] for v in best], [v[column] for v in before], test, measures[column])
+        print(f"best over one-net, {what}: {gain:+.3f} ± {error:.3f}")
     print("seconds:", ", ".join(f"{name} {value:.0f}" for name, value in seconds.items()))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fivesigma.analysis import analyse
+from fivesigma.analysis import analyse, figures
 from fivesigma.analysis.cabinetry_workspace import listening
 from fivesigma.analysis.figures import Album, draw_fit
 from tests.analysis.conftest import Small
@@ -124,10 +124,19 @@ def test_nothing_of_a_blinded_region_is_drawn_unless_asked_for(small: Small, see
     rows = branches("data", 600)["lep_charge"] > 0
     assert 0.95 * rows.sum() < seen.data["Signal_region, before the fit x"].sum() <= rows.sum()
     assert not again.steps["train"].ran
-    # After the fit the events of a category have its yield; 1 % of the feature is beyond the figure.
-    first = again["categorise"]["edges"]["Signal_region"][0]
-    after = f"Signal_region, score > {first:.3g}, after the fit x"
-    categories = seen.total["Signal_region, after the fit category of the score"].sum()
-    assert 0.95 * categories < seen.total[after].sum() < categories
-    assert categories < seen.total["Signal_region, before the fit x"].sum() / 2
-    assert 0 < seen.data[after].sum() < rows.sum() / 2
+    assert seen.data["Signal_region, in categories, after the fit x"].sum() < rows.sum() / 2
+
+
+def test_features_after_the_fit_have_its_factors_in_the_categories_alone(
+    small: Small, seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_up = {"Signal": np.array([0.0, 2.0]), "Background": np.array([0.0, 2.0])}, np.array([0.1, 0.1])
+    monkeypatch.setattr(figures, "_after_fit", lambda *_: made_up)
+    given = copy.deepcopy(small.config)
+    # Events below the first edge and from the last one on are in no category.
+    given["Fivesigma"] |= {"Figures": True, "Features": ["x"], "Categories": {"Edges": [0.3, 0.5, 0.7]}}
+    analyse(given, tmp_path / "out", n_jobs=1, say=None)
+    low, high = seen.total["Signal_region, before the fit category of the score"]
+    after = seen.total["Signal_region, in categories, after the fit x"].sum()
+    assert 0.95 * 2 * high < after <= 2 * high  # a share of the events is beyond the figure
+    assert low > 0

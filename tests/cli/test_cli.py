@@ -538,7 +538,7 @@ class TestDemo:
     def test_steps_leave_at_once_if_piped_and_are_not_printed_on_a_terminal(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        from fivesigma.demo import run_demo
+        from fivesigma.demonstration import run_demo
 
         command = [sys.executable, "-m", "fivesigma", "demo", "-o", str(tmp_path / "a"), *map(str, self.RUN)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -566,7 +566,7 @@ class TestDemo:
         ],
     )
     def test_the_verdict_needs_two_standard_errors(self, interval: tuple[float, float], verdict: str) -> None:
-        from fivesigma.demo import compare_models
+        from fivesigma.demonstration import compare_models
 
         difference, error = sum(interval) / 2, (interval[1] - interval[0]) / 2
         pair = Paired(3.0, 3.0 + difference, difference, (2.9, 3.1), (2.9, 3.1), interval, error)

@@ -101,30 +101,29 @@ def _draw_fit(run: RunState, album: figures.Album, names: SafeNames) -> list[str
 def _draw_features(run: RunState, album: figures.Album, name: str, names: SafeNames, events: Events) -> None:
     """Draw the features of a chosen region; where it is blinded, with data of low scores if that is asked for.
 
-    The fit gives each sample a yield in each category, so that features after the fit are those of these events.
+    The fit gives each sample a yield in each category, so that after the fit features have the events in categories.
     """
     below, model, region = run.settings.blind_above, run.models[run.analysis.score_of(name)], names.regions[name]
+    text, edges, signal = region, run.binning[name], run.analysis.signal
     with_data = run.analysis.data is not None and (name not in run.hidden or below is not None)
-    shown = [events, run.read_events(name, data=True)] if with_data else [events]
-    scores = [model.predict_proba(one)[:, 1] for one in shown]
-    text, edges = region, run.binning[name]
+    sets = [events, run.read_events(name, data=True)] if with_data else [events]
+    shown = [(one, model.predict_proba(one)[:, 1]) for one in sets]
     if with_data and name in run.hidden:
         text += f", score < {below:g}"
-        low = [score < below for score in scores]
-        shown, scores = ([one[rows] for one, rows in zip(of, low, strict=True)] for of in (shown, scores))
-    figures.draw_features(album, region, f"{text}, before the fit", *shown, signal=run.analysis.signal)
-    if any((score < edges[0]).any() for score in scores):
-        text += f", score > {edges[0]:.3g}"
-    shown = [one[score >= edges[0]] for one, score in zip(shown, scores, strict=True)]
-    if not len(shown[0]):  # all are below the categories
+        shown = [(one[score < below], score[score < below]) for one, score in shown]
+    figures.draw_features(album, region, f"{text}, before the fit", *(one for one, _ in shown), signal=signal)
+    inside = [(score >= edges[0]) & (score < edges[-1]) for _, score in shown]
+    if not all(rows.all() for rows in inside):
+        text += ", in categories"
+    (fitted, score), *data = [(one[rows], score[rows]) for (one, score), rows in zip(shown, inside, strict=True)]
+    if not len(fitted):
         return
-    category = np.searchsorted(edges, scores[0][scores[0] >= edges[0]], side="right") - 1
+    category = np.searchsorted(edges, score, side="right") - 1
     factors, errors = album.fitted[region]
-    samples, sample = np.unique(np.asarray(shown[0].process), return_inverse=True)
+    samples, sample = np.unique(np.asarray(fitted.process), return_inverse=True)
     factor = np.stack([factors[names.samples[str(each)]] for each in samples])[sample, category]
-    shown[0] = replace(shown[0], weight=shown[0].weight * factor)
-    options = {"signal": run.analysis.signal, "relative": errors[category]}
-    figures.draw_features(album, region, f"{text}, after the fit", *shown, **options)
+    sets = [replace(fitted, weight=fitted.weight * factor), *(one for one, _ in data)]
+    figures.draw_features(album, region, f"{text}, after the fit", *sets, signal=signal, relative=errors[category])
 
 
 def _page(run: RunState, name: str, shown_events: Events | ScoredEvents, section: Section) -> Any:

@@ -25,6 +25,6 @@ def demo(output: Path, **settings: int) -> None:
 
     A plain model and a cascade with equal budget are trained and compared. Needs no network and no files.
     """
-    from fivesigma.demo import run_demo
+    from fivesigma.demonstration import run_demo
 
     run_demo(output, **settings)

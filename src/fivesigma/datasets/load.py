@@ -42,7 +42,7 @@ def load_events(path: Paths | Mapping[str, Paths], columns: Columns) -> Events:
         Column of the two labels, or a condition such as ``"genTtbarId > 0"``, true for signal; None for events without
         labels.
     signal : optional
-        The label that means signal.  It must be given unless the labels are s/b, sig/bkg, signal/background
+        The label that means signal.  It must be given unless the labels are s/b, sg/bg, sig/bkg, signal/background
         (in any case), true/false, 1/0 or 1/-1. With a mapping of processes, one process or a list of them; an empty
         list if none is, as in a varied sample of some backgrounds.
     weight : str or mapping of str to str, optional

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fivesigma.rebinning.rebin import Rebinned, rebin
+from fivesigma.rebinning.rebinned import Rebinned, rebin
 
 __all__ = ["Rebinned", "rebin"]
